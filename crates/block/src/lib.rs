@@ -1,0 +1,20 @@
+//! The formats of everything that is persistent: block addresses, SCNs, log positions, transactions, block headers,
+//! redo records, and one module per block type.
+//!
+//! This crate is pure: bytes in, bytes or typed values out. It does no I/O, takes no latch and knows no clock.
+//!
+//! **Invariant (one recipe for every change).** A block is changed in two ways only: by [`apply`]ing a change vector,
+//! at run time and in recovery alike, or by an unlogged *hint* that changes neither SCN nor meaning (cleanout, fill levels).
+//! What recovery replays is therefore the very code that ran the first time.
+
+pub mod format;
+pub mod ids;
+pub mod record;
+
+mod apply;
+mod error;
+
+pub use apply::{Op, apply};
+pub use error::{BlockError, Result};
+pub use format::{BLOCK_SIZE, BlockBuf, BlockType, HEADER_SIZE};
+pub use ids::{Dba, FileId, InstanceId, LogPos, ObjectId, RowId, Scn, Stamp, ThreadId, TxnId, UndoPtr};
