@@ -1,0 +1,42 @@
+//! What an instance is started with. Sizes are in bytes, times in milliseconds.
+
+use std::path::PathBuf;
+
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The database directory, on storage that all instances share.
+    pub dir: PathBuf,
+    /// Number of this instance, from 1.
+    pub instance: u16,
+    /// Memory for buffers.
+    pub buffer_bytes: u64,
+    /// Size of one redo file; a thread has `redo_files` of them.
+    pub redo_file_bytes: u64,
+    pub redo_files: u32,
+    /// Directory of the second member of each redo file.
+    pub redo_mirror: Option<PathBuf>,
+    /// Undo kept for old snapshots; beyond it the oldest snapshot fails (SQLSTATE 72000).
+    pub undo_cap_bytes: u64,
+    /// Redo that a restart may have to replay; the checkpoint follows so that it is not more.
+    pub recovery_target_bytes: u64,
+    /// Space kept ready ahead of need in the data file.
+    pub preallocate_bytes: u64,
+    pub max_sessions: u32,
+}
+
+impl Config {
+    pub fn new(dir: impl Into<PathBuf>) -> Config {
+        Config {
+            dir: dir.into(),
+            instance: 1,
+            buffer_bytes: 256 << 20,
+            redo_file_bytes: 128 << 20,
+            redo_files: 4,
+            redo_mirror: None,
+            undo_cap_bytes: 4 << 30,
+            recovery_target_bytes: 100 << 20,
+            preallocate_bytes: 16 << 20,
+            max_sessions: 1100,
+        }
+    }
+}
