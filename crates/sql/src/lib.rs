@@ -1,1 +1,24 @@
+//! The language: dictionary, binding, direct plans, DML and DDL, COPY, and sessions as the server drives them.
+//!
+//! **Lanes.** A statement that touches rows of one table, by key or by scan, is compiled once into a *direct plan* over
+//! the engine and cached by text across sessions. Every write is ours. Whatever else a SELECT may be goes to the general
+//! lane (`olap`). Expression semantics are one implementation (`expr`).
+//!
+//! **Invariants.**
+//! - A [`RowSink`] is called with no latch and no pin held.
+//! - A plan is used only after its tables are locked and their definitions found to be those it was made from.
+//! - Definitions changed by a transaction are seen by that session alone until its commit is published.
 
+pub mod api;
+pub mod copy;
+mod database;
+mod error;
+mod session;
+pub mod types;
+
+pub use api::{ColumnDesc, Completion, Notice, Params, RowSink, SideMessages, Tag, TxStatus};
+pub use copy::CopyIn;
+pub use database::Database;
+pub use error::{Error, Fields, Result};
+pub use session::{Portal, SqlSession, Statement};
+pub use types::SqlType;

@@ -1,0 +1,105 @@
+//! What a client is told when a statement fails: an SQLSTATE, a message in PostgreSQL's words, and what goes with it.
+
+use std::borrow::Cow;
+use std::fmt;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error as the wire protocol carries it. Boxed, because results are passed through every expression node.
+pub struct Error(Box<Fields>);
+
+#[derive(Debug, Clone)]
+pub struct Fields {
+    /// Five characters; part of the interface to clients.
+    pub sqlstate: Cow<'static, str>,
+    pub message: String,
+    pub detail: Option<String>,
+    pub hint: Option<String>,
+    /// Character in the statement's text, from 1.
+    pub position: Option<u32>,
+    /// Relation, column and constraint that the error is about, for clients that show them.
+    pub table: Option<String>,
+    pub column: Option<String>,
+    pub constraint: Option<String>,
+}
+
+impl Error {
+    pub fn new(sqlstate: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Error {
+        Error(Box::new(Fields {
+            sqlstate: sqlstate.into(),
+            message: message.into(),
+            detail: None,
+            hint: None,
+            position: None,
+            table: None,
+            column: None,
+            constraint: None,
+        }))
+    }
+    /// A feature that PostgreSQL has and Braid does not.
+    pub fn unsupported(what: impl fmt::Display) -> Error {
+        Error::new("0A000", format!("not supported: {what}"))
+    }
+    /// A broken promise between modules of Braid, reported rather than panicking.
+    pub fn internal(what: impl Into<String>) -> Error {
+        Error::new("XX000", what)
+    }
+    pub fn detail(mut self, detail: impl Into<String>) -> Error {
+        self.0.detail = Some(detail.into());
+        self
+    }
+    pub fn hint(mut self, hint: impl Into<String>) -> Error {
+        self.0.hint = Some(hint.into());
+        self
+    }
+    pub fn at(mut self, position: u32) -> Error {
+        self.0.position.get_or_insert(position);
+        self
+    }
+    pub fn table(mut self, name: impl Into<String>) -> Error {
+        self.0.table = Some(name.into());
+        self
+    }
+    pub fn column(mut self, name: impl Into<String>) -> Error {
+        self.0.column = Some(name.into());
+        self
+    }
+    pub fn constraint(mut self, name: impl Into<String>) -> Error {
+        self.0.constraint = Some(name.into());
+        self
+    }
+    pub fn sqlstate(&self) -> &str {
+        &self.0.sqlstate
+    }
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+    pub fn fields(&self) -> &Fields {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.0.message, self.0.sqlstate)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<engine::Error> for Error {
+    fn from(e: engine::Error) -> Error {
+        let state = e.sqlstate();
+        let text = e.to_string();
+        match e {
+            engine::Error::UniqueViolation { index, .. } => Error::new(state, text).constraint(index),
+            _ => Error::new(state, text),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! SQL types as clients see them: PostgreSQL's OIDs, names, lengths and type modifiers, and how each is stored.
+
+use block::value::ColType;
+
+use crate::error::{Error, Result};
+
+/// A type without its modifier. `Unknown` is the type of a quoted literal before its context gives it one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SqlType {
+    Bool,
+    Int2,
+    Int4,
+    Int8,
+    Float4,
+    Float8,
+    Numeric,
+    Text,
+    Varchar,
+    /// `character(n)`, PostgreSQL's `bpchar`.
+    Char,
+    Bytea,
+    Date,
+    Timestamp,
+    TimestampTz,
+    Uuid,
+    Oid,
+    Name,
+    Unknown,
+    Void,
+}
+
+impl SqlType {
+    pub const ALL: [SqlType; 19] = [
+        SqlType::Bool,
+        SqlType::Int2,
+        SqlType::Int4,
+        SqlType::Int8,
+        SqlType::Float4,
+        SqlType::Float8,
+        SqlType::Numeric,
+        SqlType::Text,
+        SqlType::Varchar,
+        SqlType::Char,
+        SqlType::Bytea,
+        SqlType::Date,
+        SqlType::Timestamp,
+        SqlType::TimestampTz,
+        SqlType::Uuid,
+        SqlType::Oid,
+        SqlType::Name,
+        SqlType::Unknown,
+        SqlType::Void,
+    ];
+
+    pub fn oid(self) -> u32 {
+        match self {
+            SqlType::Bool => 16,
+            SqlType::Bytea => 17,
+            SqlType::Name => 19,
+            SqlType::Int8 => 20,
+            SqlType::Int2 => 21,
+            SqlType::Int4 => 23,
+            SqlType::Text => 25,
+            SqlType::Oid => 26,
+            SqlType::Float4 => 700,
+            SqlType::Float8 => 701,
+            SqlType::Unknown => 705,
+            SqlType::Char => 1042,
+            SqlType::Varchar => 1043,
+            SqlType::Date => 1082,
+            SqlType::Timestamp => 1114,
+            SqlType::TimestampTz => 1184,
+            SqlType::Numeric => 1700,
+            SqlType::Void => 2278,
+            SqlType::Uuid => 2950,
+        }
+    }
+
+    pub fn from_oid(oid: u32) -> Option<SqlType> {
+        SqlType::ALL.into_iter().find(|t| t.oid() == oid)
+    }
+
+    /// Bytes of the type in PostgreSQL's catalog; -1 for variable length, -2 for a C string.
+    pub fn typlen(self) -> i16 {
+        match self {
+            SqlType::Bool => 1,
+            SqlType::Int2 => 2,
+            SqlType::Int4 | SqlType::Oid | SqlType::Float4 | SqlType::Date | SqlType::Void => 4,
+            SqlType::Int8 | SqlType::Float8 | SqlType::Timestamp | SqlType::TimestampTz => 8,
+            SqlType::Uuid => 16,
+            SqlType::Name => 64,
+            SqlType::Unknown => -2,
+            _ => -1,
+        }
+    }
+
+    /// The name in messages, as PostgreSQL's `format_type` spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SqlType::Bool => "boolean",
+            SqlType::Int2 => "smallint",
+            SqlType::Int4 => "integer",
+            SqlType::Int8 => "bigint",
+            SqlType::Float4 => "real",
+            SqlType::Float8 => "double precision",
+            SqlType::Numeric => "numeric",
+            SqlType::Text => "text",
+            SqlType::Varchar => "character varying",
+            SqlType::Char => "character",
+            SqlType::Bytea => "bytea",
+            SqlType::Date => "date",
+            SqlType::Timestamp => "timestamp without time zone",
+            SqlType::TimestampTz => "timestamp with time zone",
+            SqlType::Uuid => "uuid",
+            SqlType::Oid => "oid",
+            SqlType::Name => "name",
+            SqlType::Unknown => "unknown",
+            SqlType::Void => "void",
+        }
+    }
+
+    pub fn is_string(self) -> bool {
+        matches!(self, SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Name | SqlType::Unknown)
+    }
+
+    pub fn is_number(self) -> bool {
+        self.number_rank().is_some()
+    }
+
+    pub fn is_integer(self) -> bool {
+        matches!(self, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Oid)
+    }
+
+    /// Place in PostgreSQL's order of implicit promotion among numbers.
+    pub fn number_rank(self) -> Option<u8> {
+        Some(match self {
+            SqlType::Int2 => 1,
+            SqlType::Int4 => 2,
+            SqlType::Oid => 3,
+            SqlType::Int8 => 4,
+            SqlType::Numeric => 5,
+            SqlType::Float4 => 6,
+            SqlType::Float8 => 7,
+            _ => return None,
+        })
+    }
+
+    /// `numeric(12,2)`, `character varying(20)`: the name with its modifier.
+    pub fn format(self, typmod: i32) -> String {
+        match (self, typmod) {
+            (SqlType::Varchar | SqlType::Char, m) if m >= 4 => format!("{}({})", self.name(), m - 4),
+            (SqlType::Numeric, m) if m >= 4 => {
+                let (precision, scale) = numeric_typmod(m);
+                format!("numeric({precision},{scale})")
+            }
+            _ => self.name().to_string(),
+        }
+    }
+}
+
+/// Precision and scale in a numeric type modifier.
+pub fn numeric_typmod(typmod: i32) -> (i32, i32) {
+    let m = typmod - 4;
+    (m >> 16 & 0xffff, ((m & 0x7ff) ^ 1024) - 1024)
+}
+
+/// How a column of the type is stored.
+pub fn storage_type(ty: SqlType, typmod: i32) -> Result<ColType> {
+    let _ = typmod;
+    Err(Error::unsupported(format!("a column of type {}", ty.name())))
+}
