@@ -1,0 +1,151 @@
+//! Real `braid` processes for tests: started on a free port over a directory of their own, killed, started again.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use postgres::{Client, Config, NoTls};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// One instance over a directory under cargo's target directory. Killed when dropped; the directory stays if the test failed.
+pub struct Instance {
+    dir: PathBuf,
+    pub port: u16,
+    args: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Instance {
+    pub fn start(name: &str) -> Instance {
+        Instance::start_with(name, &[])
+    }
+
+    pub fn start_with(name: &str, args: &[&str]) -> Instance {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("directory for the test");
+        let args = args.iter().map(|a| a.to_string()).collect();
+        let mut instance = Instance { dir, port: free_port(), args, process: None };
+        instance.restart();
+        instance
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("running").id()
+    }
+
+    /// Starts the process and returns once it answers a query.
+    pub fn restart(&mut self) {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.dir.join("log")).expect("log");
+        let child = Command::new(env!("CARGO_BIN_EXE_braid"))
+            .arg("instance")
+            .args(["--data".as_ref(), self.data().as_os_str()])
+            .args(["--port", &self.port.to_string(), "--buffer-cache", "64MB"])
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("log"))
+            .stderr(log)
+            .spawn()
+            .expect("braid starts");
+        self.process = Some(child);
+        let started = Instant::now();
+        while let Err(e) = self.try_client() {
+            let ended = self.process.as_mut().expect("running").try_wait().expect("wait");
+            assert!(ended.is_none(), "braid ended with {ended:?}; its log:\n{}", self.log());
+            assert!(started.elapsed() < START_LIMIT, "no answer after {START_LIMIT:?}: {e}; its log:\n{}", self.log());
+            std::thread::yield_now();
+        }
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    pub fn try_client(&self) -> Result<Client, postgres::Error> {
+        Config::new().host("127.0.0.1").port(self.port).user("braid").dbname("braid").connect(NoTls)
+    }
+
+    pub fn client(&self) -> Client {
+        self.try_client().unwrap_or_else(|e| panic!("cannot connect: {e}; the instance's log:\n{}", self.log()))
+    }
+
+    pub fn kill(&mut self) {
+        let mut child = self.process.take().expect("running");
+        child.kill().expect("kill -9");
+        child.wait().expect("reaped");
+    }
+
+    /// A clean stop, as Ctrl-C does it.
+    pub fn stop(&mut self) {
+        let mut child = self.process.take().expect("running");
+        let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        assert!(status.success());
+        let status = child.wait().expect("reaped");
+        assert!(status.success(), "braid ended with {status}; its log:\n{}", self.log());
+    }
+
+    pub fn verify_output(&self) -> std::process::Output {
+        Command::new(env!("CARGO_BIN_EXE_braid")).arg("verify").arg("--data").arg(self.data()).output().expect("braid verify")
+    }
+
+    /// `braid verify` must find nothing. The instance is stopped.
+    pub fn verify(&self) {
+        let out = self.verify_output();
+        assert!(
+            out.status.success(),
+            "braid verify: {}\n{}{}",
+            out.status,
+            String::from_utf8_lossy(&out.stdout),
+            String::from_utf8_lossy(&out.stderr)
+        );
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.process.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port()
+}
+
+/// The seed of this run: `BRAID_SEED`, or the clock.
+pub fn seed() -> u64 {
+    match std::env::var("BRAID_SEED") {
+        Ok(v) => v.parse().expect("BRAID_SEED is a number"),
+        Err(_) => std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos() as u64,
+    }
+}
+
+/// splitmix64: small, seeded, good enough to choose accounts and moments.
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
