@@ -1,0 +1,29 @@
+//! What can go wrong in this crate.
+
+use block::{LogPos, Scn};
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A log write failed on every member. The instance must stop: nothing can be committed any more.
+    #[error("the redo log could not be written: {0}")]
+    WriteFailed(String),
+    /// A later valid batch says that this position was durable once, yet what stands there cannot be read.
+    #[error("redo thread {thread} is damaged at position {}: {what}", pos.0)]
+    Damaged {
+        thread: u16,
+        pos: LogPos,
+        what: String,
+    },
+    /// The log files are not those the control file describes.
+    #[error("redo log files of thread {thread}: {what}")]
+    Files { thread: u16, what: String },
+    /// A message or file carries an SCN that no healthy clock can have reached.
+    #[error("SCN {} is implausible: this clock stands at {}", to.0, now.0)]
+    ImplausibleScn { now: Scn, to: Scn },
+    /// The clock would pass the ceiling that the control file holds; raise that first.
+    #[error("SCN {} lies above the clock's durable ceiling {}", to.0, ceiling.0)]
+    AboveCeiling { to: Scn, ceiling: Scn },
+}
