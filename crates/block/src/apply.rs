@@ -27,16 +27,22 @@ ops! {
     ActiveTransactions = 3,
     // Heap blocks: 100..199.
     HeapInsert = 100,
+    // Undo blocks: 300..399.
+    /// Starts a new use of an undo block; formats it.
+    UndoFormat = 300,
+    /// Adds one undo record.
+    UndoAppend = 301,
 }
 
 /// Applies `op` to a block. The caller has checked the block's SCN and sets it afterwards.
 /// Called with the block latched exclusively (run time) or owned (recovery).
 pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
-    let _ = (block, payload);
     match op {
-        Op::Commit | Op::RollbackEnd | Op::ActiveTransactions => {
-            Err(BlockError::corrupt(format!("{op:?} is a marker and changes no block")))
-        }
+        Op::UndoFormat => crate::undo::apply_format(block, payload),
+        Op::UndoAppend => crate::undo::apply_append(block, payload),
+        Op::Commit | Op::RollbackEnd | Op::ActiveTransactions => Err(BlockError::corrupt(format!(
+            "{op:?} is a marker and changes no block"
+        ))),
         Op::HeapInsert => Ok(()),
     }
 }

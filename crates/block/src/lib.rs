@@ -10,6 +10,7 @@
 pub mod format;
 pub mod ids;
 pub mod record;
+pub mod undo;
 
 mod apply;
 mod error;
@@ -17,4 +18,6 @@ mod error;
 pub use apply::{Op, apply};
 pub use error::{BlockError, Result};
 pub use format::{BLOCK_SIZE, BlockBuf, BlockType, HEADER_SIZE};
-pub use ids::{Dba, FileId, InstanceId, LogPos, ObjectId, RowId, Scn, Stamp, ThreadId, TxnId, UndoPtr};
+pub use ids::{
+    Dba, FileId, InstanceId, LogPos, ObjectId, RowId, Scn, Stamp, ThreadId, TxnId, UndoPtr,
+};
