@@ -1,6 +1,6 @@
 //! The one place where a change vector meets a block.
 
-use crate::{BlockBuf, BlockError, Result};
+use crate::{BlockBuf, BlockError, BlockType, Result};
 
 macro_rules! ops {
     ($($(#[$doc:meta])* $name:ident = $value:literal),* $(,)?) => {
@@ -27,17 +27,71 @@ ops! {
     ActiveTransactions = 3,
     // Heap blocks: 100..199.
     HeapInsert = 100,
+    // Index blocks: 200..299. See `index`.
+    /// Contents of a fresh block of a tree; formats it.
+    IndexFormat = 200,
+    IndexInsert = 201,
+    IndexInsertMany = 202,
+    /// Delete-marks an entry with a stamp, or takes the mark away.
+    IndexMark = 203,
+    IndexRemove = 204,
+    /// The left half of a split.
+    IndexTruncate = 205,
+    /// New contents of a root that was split.
+    IndexReplace = 206,
+    IndexSetRight = 207,
+    IndexSetLow = 208,
+    IndexDead = 209,
+    IndexRemoveChild = 210,
+    /// An empty list of freed blocks; formats it.
+    IndexMetaFormat = 211,
+    IndexMetaPush = 212,
+    IndexMetaPop = 213,
     // Undo blocks: 300..399.
     /// Starts a new use of an undo block; formats it.
     UndoFormat = 300,
     /// Adds one undo record.
     UndoAppend = 301,
+    // Sequences: 500..599.
+    /// A sequence at its start; formats it.
+    SequenceFormat = 500,
+    /// Moves the high-water mark.
+    SequenceMark = 501,
+}
+
+impl Op {
+    /// The type of block that the operation makes of whatever was there, for those that format: `apply` then meets a block
+    /// that has just been given a fresh header ([`BlockBuf::format`]).
+    pub fn formats(self) -> Option<BlockType> {
+        match self {
+            Op::IndexFormat => Some(BlockType::Index),
+            Op::IndexMetaFormat => Some(BlockType::IndexMeta),
+            Op::UndoFormat => Some(BlockType::Undo),
+            Op::SequenceFormat => Some(BlockType::Sequence),
+            _ => None,
+        }
+    }
 }
 
 /// Applies `op` to a block. The caller has checked the block's SCN and sets it afterwards.
 /// Called with the block latched exclusively (run time) or owned (recovery).
 pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     match op {
+        Op::IndexFormat | Op::IndexReplace => crate::index::apply_replace(block, payload),
+        Op::IndexInsert => crate::index::apply_insert(block, payload),
+        Op::IndexInsertMany => crate::index::apply_insert_many(block, payload),
+        Op::IndexMark => crate::index::apply_mark(block, payload),
+        Op::IndexRemove => crate::index::apply_remove(block, payload),
+        Op::IndexTruncate => crate::index::apply_truncate(block, payload),
+        Op::IndexSetRight => crate::index::apply_set_right(block, payload),
+        Op::IndexSetLow => crate::index::apply_set_low(block, payload),
+        Op::IndexDead => crate::index::apply_dead(block, payload),
+        Op::IndexRemoveChild => crate::index::apply_remove_child(block, payload),
+        Op::IndexMetaFormat => Ok(()),
+        Op::IndexMetaPush => crate::index::apply_meta_push(block, payload),
+        Op::IndexMetaPop => crate::index::apply_meta_pop(block, payload),
+        Op::SequenceFormat => crate::sequence::apply_format(block, payload),
+        Op::SequenceMark => crate::sequence::apply_mark(block, payload),
         Op::UndoFormat => crate::undo::apply_format(block, payload),
         Op::UndoAppend => crate::undo::apply_append(block, payload),
         Op::Commit | Op::RollbackEnd | Op::ActiveTransactions => Err(BlockError::corrupt(format!(

@@ -8,7 +8,11 @@ pub enum BlockError {
     #[error("block {dba}: holds block {found} (misdirected write)")]
     Misdirected { dba: Dba, found: Dba },
     #[error("block {dba}: belongs to object {found:?}, not {wanted:?}")]
-    WrongObject { dba: Dba, wanted: ObjectId, found: ObjectId },
+    WrongObject {
+        dba: Dba,
+        wanted: ObjectId,
+        found: ObjectId,
+    },
     #[error("format version {0} is not known to this program")]
     Version(u8),
     #[error("{0}")]

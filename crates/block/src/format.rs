@@ -46,6 +46,7 @@ pub enum BlockType {
     Undo = 7,
     Status = 8,
     Sequence = 9,
+    IndexMeta = 10,
 }
 
 impl BlockType {
@@ -62,6 +63,7 @@ impl BlockType {
             7 => Undo,
             8 => Status,
             9 => Sequence,
+            10 => IndexMeta,
             _ => return Err(BlockError::corrupt(format!("block type {v} is not known"))),
         })
     }
@@ -131,18 +133,27 @@ impl BlockBuf {
         if self.is_unformatted() {
             return match self.0.iter().all(|&b| b == 0) {
                 true => Ok(()),
-                false => Err(BlockError::corrupt(format!("block {dba}: header is zero but the body is not"))),
+                false => Err(BlockError::corrupt(format!(
+                    "block {dba}: header is zero but the body is not"
+                ))),
             };
         }
         let (found, computed) = (self.u32_at(CRC_AT), self.checksum());
         if found != computed {
-            return Err(BlockError::Checksum { dba, found, computed });
+            return Err(BlockError::Checksum {
+                dba,
+                found,
+                computed,
+            });
         }
         if self.0[0] != FORMAT_VERSION {
             return Err(BlockError::Version(self.0[0]));
         }
         if self.dba() != dba {
-            return Err(BlockError::Misdirected { dba, found: self.dba() });
+            return Err(BlockError::Misdirected {
+                dba,
+                found: self.dba(),
+            });
         }
         self.block_type().map(|_| ())
     }
@@ -200,7 +211,10 @@ mod tests {
         b.format(Dba::new(FileId(1), 7), ObjectId(42), BlockType::Heap);
         b.seal();
         let elsewhere = Dba::new(FileId(1), 8);
-        assert!(matches!(b.check(elsewhere), Err(BlockError::Misdirected { .. })));
+        assert!(matches!(
+            b.check(elsewhere),
+            Err(BlockError::Misdirected { .. })
+        ));
     }
 
     #[test]

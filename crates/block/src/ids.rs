@@ -109,7 +109,10 @@ impl TxnId {
     pub const NONE: TxnId = TxnId(0);
     pub const MAX_NUMBER: u64 = (1 << 48) - 1;
     pub fn new(instance: InstanceId, number: u64) -> TxnId {
-        assert!(number <= Self::MAX_NUMBER, "transaction numbers are exhausted");
+        assert!(
+            number <= Self::MAX_NUMBER,
+            "transaction numbers are exhausted"
+        );
         TxnId((instance.0 as u64) << 48 | number)
     }
     pub fn instance(self) -> InstanceId {
@@ -199,10 +202,18 @@ impl UndoPtr {
     pub const MAX_BLOCK: u32 = (1 << 28) - 1;
     pub fn new(dba: Dba, slot: u16, sequence: u16) -> UndoPtr {
         assert!(dba.file().0 < 1 << 10 && dba.block() <= Self::MAX_BLOCK && slot <= Self::MAX_SLOT);
-        UndoPtr((dba.file().0 as u64) << 54 | (dba.block() as u64) << 26 | (slot as u64) << 16 | sequence as u64)
+        UndoPtr(
+            (dba.file().0 as u64) << 54
+                | (dba.block() as u64) << 26
+                | (slot as u64) << 16
+                | sequence as u64,
+        )
     }
     pub fn dba(self) -> Dba {
-        Dba::new(FileId((self.0 >> 54) as u16), (self.0 >> 26) as u32 & Self::MAX_BLOCK)
+        Dba::new(
+            FileId((self.0 >> 54) as u16),
+            (self.0 >> 26) as u32 & Self::MAX_BLOCK,
+        )
     }
     pub fn slot(self) -> u16 {
         (self.0 >> 16) as u16 & Self::MAX_SLOT
@@ -232,13 +243,22 @@ mod tests {
         let dba = Dba::new(FileId(901), 0x0abc_def1);
         assert_eq!(dba.0, 901 << 32 | 0x0abc_def1);
         let row = RowId::new(Dba::new(FileId(1), 0xffff_fff0), 77);
-        assert_eq!((row.dba(), row.slot()), (Dba::new(FileId(1), 0xffff_fff0), 77));
+        assert_eq!(
+            (row.dba(), row.slot()),
+            (Dba::new(FileId(1), 0xffff_fff0), 77)
+        );
         assert_eq!(row.0, 1 << 48 | 0xffff_fff0 << 16 | 77);
         let undo = UndoPtr::new(dba, 1023, 65535);
-        assert_eq!((undo.dba(), undo.slot(), undo.sequence()), (dba, 1023, 65535));
+        assert_eq!(
+            (undo.dba(), undo.slot(), undo.sequence()),
+            (dba, 1023, 65535)
+        );
         let txn = TxnId::new(InstanceId(3), 5);
         assert_eq!(Stamp::txn(txn).kind(), StampKind::Txn(txn));
         assert_eq!(Stamp::txn(txn).0, 1 << 63 | 3 << 48 | 5);
-        assert_eq!(Stamp::committed(Scn(9)).kind(), StampKind::Committed(Scn(9)));
+        assert_eq!(
+            Stamp::committed(Scn(9)).kind(),
+            StampKind::Committed(Scn(9))
+        );
     }
 }

@@ -9,7 +9,9 @@
 
 pub mod format;
 pub mod ids;
+pub mod index;
 pub mod record;
+pub mod sequence;
 pub mod undo;
 
 mod apply;

@@ -38,17 +38,30 @@ impl<'a> RecordWriter<'a> {
         out.extend_from_slice(&[0; 8]);
         out.extend_from_slice(&txn.0.to_le_bytes());
         out.extend_from_slice(&undo_head.0.to_le_bytes());
-        RecordWriter { out, start, vectors: 0 }
+        RecordWriter {
+            out,
+            start,
+            vectors: 0,
+        }
     }
 
     /// Adds a vector. `before` is `None` for a vector that formats the block.
-    pub fn vector(&mut self, dba: Dba, object: ObjectId, op: Op, before: Option<Scn>, payload: &[u8]) {
-        let len = u16::try_from(payload.len()).expect("invariant: a payload is smaller than 64 KiB");
+    pub fn vector(
+        &mut self,
+        dba: Dba,
+        object: ObjectId,
+        op: Op,
+        before: Option<Scn>,
+        payload: &[u8],
+    ) {
+        let len =
+            u16::try_from(payload.len()).expect("invariant: a payload is smaller than 64 KiB");
         self.out.extend_from_slice(&dba.0.to_le_bytes());
         self.out.extend_from_slice(&object.0.to_le_bytes());
         self.out.extend_from_slice(&(op as u16).to_le_bytes());
         self.out.extend_from_slice(&len.to_le_bytes());
-        self.out.extend_from_slice(&before.map_or(FORMAT, |scn| scn.0).to_le_bytes());
+        self.out
+            .extend_from_slice(&before.map_or(FORMAT, |scn| scn.0).to_le_bytes());
         self.out.extend_from_slice(payload);
         self.vectors += 1;
     }
@@ -60,7 +73,10 @@ impl<'a> RecordWriter<'a> {
 
     pub fn finish(self) {
         let len = self.out.len() - self.start;
-        assert!(len <= MAX_RECORD, "invariant: a redo record is at most {MAX_RECORD} bytes, this one has {len}");
+        assert!(
+            len <= MAX_RECORD,
+            "invariant: a redo record is at most {MAX_RECORD} bytes, this one has {len}"
+        );
         self.out[self.start..self.start + 4].copy_from_slice(&(len as u32).to_le_bytes());
         self.out[self.start + 4..self.start + 6].copy_from_slice(&self.vectors.to_le_bytes());
     }
@@ -126,7 +142,8 @@ impl<'a> Record<'a> {
     pub fn vectors(&self) -> impl Iterator<Item = Vector<'a>> + use<'a> {
         let mut rest = self.body;
         (0..self.vectors).map(move |_| {
-            let (vector, tail) = parse_vector(rest).expect("invariant: vectors were checked by parse");
+            let (vector, tail) =
+                parse_vector(rest).expect("invariant: vectors were checked by parse");
             rest = tail;
             vector
         })
@@ -167,7 +184,13 @@ mod tests {
     fn sample() -> Vec<u8> {
         let mut out = Vec::new();
         let mut w = RecordWriter::new(&mut out, TxnId(7), UndoPtr(8));
-        w.vector(Dba::new(FileId(1), 5), ObjectId(3), Op::HeapInsert, Some(Scn(10)), b"payload");
+        w.vector(
+            Dba::new(FileId(1), 5),
+            ObjectId(3),
+            Op::HeapInsert,
+            Some(Scn(10)),
+            b"payload",
+        );
         w.marker(Op::Commit, b"");
         w.finish();
         set_scn(&mut out, Scn(11));
@@ -178,9 +201,15 @@ mod tests {
     fn a_record_reads_back() {
         let bytes = sample();
         let (r, len) = Record::parse(&bytes, LogPos(0)).unwrap();
-        assert_eq!((len, r.scn, r.txn, r.undo_head), (bytes.len(), Scn(11), TxnId(7), UndoPtr(8)));
+        assert_eq!(
+            (len, r.scn, r.txn, r.undo_head),
+            (bytes.len(), Scn(11), TxnId(7), UndoPtr(8))
+        );
         let v: Vec<_> = r.vectors().collect();
-        assert_eq!((v[0].before, v[0].payload), (Some(Scn(10)), &b"payload"[..]));
+        assert_eq!(
+            (v[0].before, v[0].payload),
+            (Some(Scn(10)), &b"payload"[..])
+        );
         assert!(v[1].dba.is_none());
     }
 

@@ -1,0 +1,264 @@
+//! The changes of index blocks, as `apply` makes them at run time and in recovery, and their payloads.
+//!
+//! Payloads name entries by position: recovery applies a vector to the very version of the block it was made for.
+
+use super::content::{Content, Cursor, prefix_of, start};
+use super::*;
+
+/// Compaction and the insertion of one entry. `suffix` is the key after the block's prefix.
+pub(super) fn put_entry(b: &mut BlockBuf, at: usize, suffix: &[u8], payload: Option<u64>) -> Result<()> {
+    let block = view(b)?;
+    let (count, inner) = (block.count(), !block.is_leaf());
+    if at > count || suffix.len() > MAX_KEY {
+        return Err(BlockError::corrupt(format!("index entry {at} of {} bytes into {count} entries", suffix.len())));
+    }
+    let rest = suffix.get(HEAD..).unwrap_or(&[]);
+    let stamped = !inner && payload.is_some();
+    let size = 2 + rest.len() + if payload.is_some() { PAYLOAD } else { 0 };
+    if block.free() < size + SLOT {
+        return Err(BlockError::corrupt(format!("index block {} has no room for {size} bytes", b.dba())));
+    }
+    if block.contiguous() < size + SLOT {
+        compact(b)?;
+    }
+    let off = b.u16_at(DATA_LOW_AT) as usize - size;
+    b.put_u16(off, suffix.len() as u16 | if stamped { STAMPED } else { 0 });
+    b.0[off + 2..off + 2 + rest.len()].copy_from_slice(rest);
+    if let Some(p) = payload {
+        b.put_u64(off + 2 + rest.len(), p);
+    }
+    let slot = SLOTS_AT + SLOT * at;
+    b.0.copy_within(slot..SLOTS_AT + SLOT * count, slot + SLOT);
+    b.0[slot..slot + HEAD].copy_from_slice(&head_of(suffix).to_be_bytes());
+    b.put_u16(slot + HEAD, off as u16);
+    b.put_u16(COUNT_AT, count as u16 + 1);
+    b.put_u16(DATA_LOW_AT, off as u16);
+    Ok(())
+}
+
+fn view(b: &BlockBuf) -> Result<IndexBlock<'_>> {
+    IndexBlock::new(b).ok_or_else(|| BlockError::corrupt(format!("block {} is no index block", b.dba())))
+}
+
+/// Frees the data of entry `at` and closes its slot.
+fn take_entry(b: &mut BlockBuf, at: usize) -> Result<()> {
+    let block = view(b)?;
+    let count = block.count();
+    if at >= count {
+        return Err(BlockError::corrupt(format!("index entry {at} of {count} is to be removed")));
+    }
+    let size = block.entry(at).size(!block.is_leaf()) - SLOT;
+    let off = block.data_off(at);
+    if off == b.u16_at(DATA_LOW_AT) as usize {
+        b.put_u16(DATA_LOW_AT, (off + size) as u16);
+    } else {
+        b.put_u16(GARBAGE_AT, b.u16_at(GARBAGE_AT) + size as u16);
+    }
+    let slot = SLOTS_AT + SLOT * at;
+    b.0.copy_within(slot + SLOT..SLOTS_AT + SLOT * count, slot);
+    b.put_u16(COUNT_AT, count as u16 - 1);
+    Ok(())
+}
+
+/// Lays the block out anew with other fences, right link, or fewer entries.
+fn rebuild(b: &mut BlockBuf, low: &[u8], high: Option<&[u8]>, right: Dba, keep: usize) -> Result<()> {
+    let old = b.clone();
+    let old = view(&old)?;
+    b.body_mut().fill(0);
+    start(b, old.level(), old.block().u16_at(FLAGS_AT), right, low, high)?;
+    let prefix_len = prefix_of(low, high);
+    let mut key = Vec::with_capacity(64);
+    for i in 0..keep.min(old.count()) {
+        let e = old.entry(i);
+        key.clear();
+        old.copy_key(i, &mut key);
+        // The first separator follows the low fence down.
+        let whole = if i == 0 && !old.is_leaf() { low } else { &key[..] };
+        let suffix = whole.get(prefix_len..).unwrap_or(&[]);
+        put_entry(b, i, suffix, (!old.is_leaf() || e.has_stamp).then_some(e.payload))?;
+    }
+    Ok(())
+}
+
+fn compact(b: &mut BlockBuf) -> Result<()> {
+    let old = b.clone();
+    let old = view(&old)?;
+    rebuild(b, old.low(), old.high(), old.right(), old.count())
+}
+
+/// `position u16 | key after the prefix`, for an inner block followed by `child (8)`. `key` is whole.
+pub fn insert_payload(out: &mut Vec<u8>, block: &IndexBlock<'_>, at: usize, key: &[u8], child: Option<Dba>) {
+    out.extend_from_slice(&(at as u16).to_le_bytes());
+    out.extend_from_slice(key.get(block.prefix_len()..).unwrap_or(&[]));
+    if let Some(child) = child {
+        out.extend_from_slice(&child.0.to_le_bytes());
+    }
+}
+
+pub fn apply_insert(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let mut r = Cursor(payload);
+    let at = r.u16()? as usize;
+    if view(b)?.is_leaf() {
+        return put_entry(b, at, r.0, None);
+    }
+    let suffix_len = r.0.len().checked_sub(PAYLOAD).ok_or_else(|| BlockError::corrupt("separator without child"))?;
+    let suffix = r.bytes(suffix_len)?;
+    put_entry(b, at, suffix, Some(r.u64()?))
+}
+
+/// Payload of `Op::IndexInsertMany`: entries of one leaf, each `position u16 | length u16 | key after the prefix`, positions as of
+/// when the entries before it are in.
+#[derive(Default)]
+pub struct InsertMany {
+    pub payload: Vec<u8>,
+    pub count: usize,
+    used: usize,
+}
+
+impl InsertMany {
+    pub fn clear(&mut self) {
+        self.payload.clear();
+        (self.count, self.used) = (0, 0);
+    }
+    /// Adds `key`, greater than all added before, whose position in `block` as it is now is `at`. False if it would not fit.
+    pub fn push(&mut self, block: &IndexBlock<'_>, at: usize, key: &[u8]) -> bool {
+        let size = block.insert_size(key);
+        if self.used + size > block.free() {
+            return false;
+        }
+        let suffix = key.get(block.prefix_len()..).unwrap_or(&[]);
+        self.payload.extend_from_slice(&((at + self.count) as u16).to_le_bytes());
+        self.payload.extend_from_slice(&(suffix.len() as u16).to_le_bytes());
+        self.payload.extend_from_slice(suffix);
+        self.count += 1;
+        self.used += size;
+        true
+    }
+}
+
+pub fn apply_insert_many(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let mut r = Cursor(payload);
+    while !r.0.is_empty() {
+        let (at, len) = (r.u16()? as usize, r.u16()? as usize);
+        let suffix = r.bytes(len)?;
+        put_entry(b, at, suffix, None)?;
+    }
+    Ok(())
+}
+
+/// `position u16 | stamp (8)`
+pub fn mark_payload(at: usize, stamp: Stamp) -> [u8; 10] {
+    let mut out = [0; 10];
+    out[..2].copy_from_slice(&(at as u16).to_le_bytes());
+    out[2..].copy_from_slice(&stamp.0.to_le_bytes());
+    out
+}
+/// Takes the mark away. The entry keeps the room for a stamp.
+pub fn unmark_payload(at: usize) -> [u8; 10] {
+    mark_payload(at, Stamp(0))
+}
+
+pub fn apply_mark(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let mut r = Cursor(payload);
+    let (at, stamp) = (r.u16()? as usize, r.u64()?);
+    let block = view(b)?;
+    if at >= block.count() || !block.is_leaf() {
+        return Err(BlockError::corrupt(format!("index entry {at} of {} is to be marked", block.count())));
+    }
+    let e = block.entry(at);
+    if e.has_stamp {
+        let stamp_at = block.data_off(at) + 2 + e.rest.len();
+        b.put_u64(stamp_at, stamp);
+        return Ok(());
+    }
+    let mut suffix = Vec::with_capacity(64);
+    e.copy_suffix(&mut suffix);
+    take_entry(b, at)?;
+    put_entry(b, at, &suffix, Some(stamp))
+}
+
+/// Positions, u16 each, falling.
+pub fn remove_payload(positions: impl IntoIterator<Item = usize>) -> Vec<u8> {
+    positions.into_iter().flat_map(|at| (at as u16).to_le_bytes()).collect()
+}
+
+pub fn apply_remove(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let mut r = Cursor(payload);
+    while !r.0.is_empty() {
+        take_entry(b, r.u16()? as usize)?;
+    }
+    Ok(())
+}
+
+/// The shared half of a split: `entries that stay u16 | right sibling (8) | new high fence`.
+pub fn truncate_payload(split: Split, right: Dba, separator: &[u8]) -> Vec<u8> {
+    let mut out = (split.at as u16).to_le_bytes().to_vec();
+    out.extend_from_slice(&right.0.to_le_bytes());
+    out.extend_from_slice(separator);
+    out
+}
+
+pub fn apply_truncate(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let mut r = Cursor(payload);
+    let (keep, right) = (r.u16()? as usize, Dba(r.u64()?));
+    let low = view(b)?.low().to_vec();
+    rebuild(b, &low, Some(r.0), right, keep)
+}
+
+/// Contents as `Builder` makes them, over a formatted block (`IndexFormat`) or the root (`IndexReplace`).
+pub fn apply_replace(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    Content::parse(payload)?.lay_out(b)
+}
+
+pub fn set_right_payload(right: Dba) -> [u8; 8] {
+    right.0.to_le_bytes()
+}
+
+/// The right sibling was dead: link to the one after it.
+pub fn apply_set_right(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    view(b)?;
+    let right = Cursor(payload).u64()?;
+    b.put_u64(RIGHT_AT, right);
+    Ok(())
+}
+
+pub fn set_low_payload(low: &[u8]) -> &[u8] {
+    low
+}
+
+/// Takes over the range of a dead left sibling.
+pub fn apply_set_low(b: &mut BlockBuf, low: &[u8]) -> Result<()> {
+    let old = view(b)?;
+    let (high, right, count) = (old.high().map(<[u8]>::to_vec), old.right(), old.count());
+    rebuild(b, low, high.as_deref(), right, count)
+}
+
+/// An empty block ends: from now on nothing is inserted into it.
+pub fn apply_dead(b: &mut BlockBuf, _payload: &[u8]) -> Result<()> {
+    let block = view(b)?;
+    if block.is_leaf() && block.count() > 0 || block.count() > 1 {
+        return Err(BlockError::corrupt(format!("index block {} is not empty and cannot end", b.dba())));
+    }
+    if block.count() == 1 {
+        take_entry(b, 0)?;
+    }
+    b.put_u16(FLAGS_AT, b.u16_at(FLAGS_AT) | FLAG_DEAD);
+    Ok(())
+}
+
+pub fn remove_child_payload(at: usize) -> [u8; 2] {
+    (at as u16).to_le_bytes()
+}
+
+/// Entry `at` of an inner block gets the child of the entry after it, which goes: the child it had is dead.
+pub fn apply_remove_child(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let at = Cursor(payload).u16()? as usize;
+    let block = view(b)?;
+    if block.is_leaf() || at + 1 >= block.count() {
+        return Err(BlockError::corrupt(format!("child {at} of {} cannot be removed", block.count())));
+    }
+    let next = block.entry(at + 1).child();
+    let child_at = block.data_off(at) + 2 + block.entry(at).rest.len();
+    b.put_u64(child_at, next.0);
+    take_entry(b, at + 1)
+}

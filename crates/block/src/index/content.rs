@@ -1,0 +1,231 @@
+//! The contents of an index block apart from their place in it: as the payload that formats a block, and laid out.
+//!
+//! ```text
+//! level u16 | flags u16 | right u64 | low length u16 | high length u16 (ffff: none) | entries u16 | low | high | entry ...
+//! entry: length u16 (top bit: a stamp follows) | key after the prefix of the fences | stamp (8) or child (8)
+//! ```
+
+use super::*;
+
+const HEADER: usize = 18;
+
+/// Collects the contents of one block, entries in rising order, as payload for `Op::IndexFormat` and `Op::IndexReplace`.
+pub struct Builder {
+    out: Vec<u8>,
+    prefix_len: usize,
+    inner: bool,
+    /// Bytes that the contents take in a block's body, slots included.
+    used: usize,
+}
+
+impl Builder {
+    pub fn new(level: u16, low: &[u8], high: Option<&[u8]>, right: Dba) -> Builder {
+        let mut out = Vec::with_capacity(BLOCK_SIZE);
+        out.extend_from_slice(&level.to_le_bytes());
+        out.extend_from_slice(&0u16.to_le_bytes());
+        out.extend_from_slice(&right.0.to_le_bytes());
+        out.extend_from_slice(&(low.len() as u16).to_le_bytes());
+        out.extend_from_slice(&high.map_or(NO_HIGH, |h| h.len() as u16).to_le_bytes());
+        out.extend_from_slice(&0u16.to_le_bytes());
+        out.extend_from_slice(low);
+        out.extend_from_slice(high.unwrap_or(&[]));
+        let used = low.len() + high.map_or(0, <[u8]>::len);
+        Builder { out, prefix_len: prefix_of(low, high), inner: level > 0, used }
+    }
+
+    /// Adds an entry with its whole key. `payload` is the child of an inner entry, the stamp of a leaf's, if it has room for one.
+    pub fn push(&mut self, key: &[u8], payload: Option<u64>) {
+        debug_assert!(!self.inner || payload.is_some());
+        let suffix = &key[self.prefix_len.min(key.len())..];
+        let stamped = if !self.inner && payload.is_some() { STAMPED } else { 0 };
+        self.out.extend_from_slice(&(suffix.len() as u16 | stamped).to_le_bytes());
+        self.out.extend_from_slice(suffix);
+        self.out.extend_from_slice(payload.map(u64::to_le_bytes).as_ref().map_or(&[], |p| &p[..]));
+        self.used += SLOT + 2 + suffix.len().saturating_sub(HEAD) + if payload.is_some() { PAYLOAD } else { 0 };
+        let count = u16::from_le_bytes([self.out[HEADER - 2], self.out[HEADER - 1]]) + 1;
+        self.out[HEADER - 2..HEADER].copy_from_slice(&count.to_le_bytes());
+    }
+
+    /// Copies entries `range` of `block`.
+    pub fn push_from(&mut self, block: &IndexBlock<'_>, range: std::ops::Range<usize>, key: &mut Vec<u8>) {
+        for i in range {
+            key.clear();
+            block.copy_key(i, key);
+            let e = block.entry(i);
+            self.push(key, (self.inner || e.has_stamp).then_some(e.payload));
+        }
+    }
+
+    pub fn finish(self) -> Vec<u8> {
+        debug_assert!(self.used <= CAPACITY, "invariant: contents of {} bytes fit a block", self.used);
+        self.out
+    }
+}
+
+/// Contents read back from a payload.
+#[derive(Clone, Copy)]
+pub struct Content<'a> {
+    pub level: u16,
+    pub flags: u16,
+    pub right: Dba,
+    pub low: &'a [u8],
+    pub high: Option<&'a [u8]>,
+    count: u16,
+    entries: &'a [u8],
+}
+
+impl<'a> Content<'a> {
+    pub fn parse(p: &'a [u8]) -> Result<Content<'a>> {
+        let mut r = Cursor(p);
+        let (level, flags, right) = (r.u16()?, r.u16()?, Dba(r.u64()?));
+        let (low_len, high_len, count) = (r.u16()?, r.u16()?, r.u16()?);
+        let low = r.bytes(low_len as usize)?;
+        let high = if high_len == NO_HIGH { None } else { Some(r.bytes(high_len as usize)?) };
+        Ok(Content { level, flags, right, low, high, count, entries: r.0 })
+    }
+
+    /// Lays the contents out in `b`, which keeps its block header.
+    pub fn lay_out(&self, b: &mut BlockBuf) -> Result<()> {
+        b.body_mut().fill(0);
+        start(b, self.level, self.flags, self.right, self.low, self.high)?;
+        let mut r = Cursor(self.entries);
+        for i in 0..self.count as usize {
+            let word = r.u16()?;
+            let suffix = r.bytes((word & !STAMPED) as usize)?;
+            let payload = if word & STAMPED != 0 || self.level > 0 { Some(r.u64()?) } else { None };
+            change::put_entry(b, i, suffix, payload)?;
+        }
+        match r.0.is_empty() {
+            true => Ok(()),
+            false => Err(BlockError::corrupt("bytes are left after the last entry of an index block")),
+        }
+    }
+}
+
+/// Writes the header and fences of a block without entries over `b`, whose body is zero.
+pub(super) fn start(b: &mut BlockBuf, level: u16, flags: u16, right: Dba, low: &[u8], high: Option<&[u8]>) -> Result<()> {
+    let high_bytes = high.unwrap_or(&[]);
+    if low.len() > MAX_KEY || high_bytes.len() > MAX_KEY {
+        return Err(BlockError::corrupt("a fence is longer than any key"));
+    }
+    let low_at = BLOCK_SIZE - low.len();
+    let high_at = low_at - high_bytes.len();
+    b.0[low_at..].copy_from_slice(low);
+    b.0[high_at..low_at].copy_from_slice(high_bytes);
+    b.put_u16(LEVEL_AT, level);
+    b.put_u16(COUNT_AT, 0);
+    b.put_u16(DATA_LOW_AT, high_at as u16);
+    b.put_u16(GARBAGE_AT, 0);
+    b.put_u64(RIGHT_AT, right.0);
+    b.put_u16(PREFIX_LEN_AT, prefix_of(low, high) as u16);
+    b.put_u16(LOW_LEN_AT, low.len() as u16);
+    b.put_u16(HIGH_LEN_AT, high.map_or(NO_HIGH, |h| h.len() as u16));
+    b.put_u16(FLAGS_AT, flags);
+    b.put_u16(LOW_OFF_AT, low_at as u16);
+    b.put_u16(HIGH_OFF_AT, high_at as u16);
+    Ok(())
+}
+
+/// Length of the prefix that every key between the fences has: `low <= k < high` share what the fences share.
+pub(super) fn prefix_of(low: &[u8], high: Option<&[u8]>) -> usize {
+    high.map_or(0, |h| common(low, h))
+}
+
+fn common(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+/// The shortest `s` with `left < s <= right`.
+pub fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
+    debug_assert!(left < right);
+    &right[..(common(left, right) + 1).min(right.len())]
+}
+
+/// How a full block is to be divided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Split {
+    /// Entries `0..at` stay, the others move to the new right sibling.
+    pub at: usize,
+}
+
+impl IndexBlock<'_> {
+    /// Chooses where to split so that `new`, which is to stand at `pos`, fits afterwards. Returns the split and the separator.
+    ///
+    /// Inserts at the very end of the tree leave 90 % in the left block, at its very beginning 10 %; all others half. Near that
+    /// target the shortest separator wins; it also keeps a run of equal column values in one block where it can.
+    pub fn split_point(&self, pos: usize, new: &[u8]) -> (Split, Vec<u8>) {
+        let n = self.count() + 1;
+        let inner = !self.is_leaf();
+        let new_size = self.insert_size(new);
+        let size = |m: usize| match m.cmp(&pos) {
+            std::cmp::Ordering::Less => self.entry(m).size(inner),
+            std::cmp::Ordering::Equal => new_size,
+            std::cmp::Ordering::Greater => self.entry(m - 1).size(inner),
+        };
+        let key = |m: usize| match m.cmp(&pos) {
+            std::cmp::Ordering::Less => self.key(m),
+            std::cmp::Ordering::Equal => new.to_vec(),
+            std::cmp::Ordering::Greater => self.key(m - 1),
+        };
+        let total: usize = (0..n).map(size).sum();
+        let percent = match () {
+            _ if pos + 1 == n && self.right().is_none() => 90,
+            _ if pos == 0 && self.low().is_empty() && !inner => 10,
+            _ => 50,
+        };
+        let (target, window) = (total * percent / 100, total / 16);
+        let fences = (self.low().len(), self.high().map_or(0, <[u8]>::len));
+        // Boundary b: merged entries 0..b go left. Both sides get one at least. Sizes are reckoned with the old, shorter prefix.
+        let (mut best, mut sum) = (None, 0);
+        let mut left = key(0);
+        for b in 1..n {
+            sum += size(b - 1);
+            let right = key(b);
+            let sep = if inner { right.len() } else { common(&left, &right) + 1 };
+            let fits = sum + fences.0 + sep <= CAPACITY && total - sum + sep + fences.1 <= CAPACITY;
+            let distance = sum.abs_diff(target);
+            let near = distance <= window;
+            let rank = (!fits, !near, if near { sep } else { 0 }, distance);
+            if best.is_none_or(|(r, _)| rank < r) {
+                best = Some((rank, b));
+            }
+            left = right;
+        }
+        let b = best.map_or(1, |(_, b)| b);
+        let (left, right) = (key(b - 1), key(b));
+        let sep = if inner { right } else { separator(&left, &right).to_vec() };
+        (Split { at: if b <= pos { b } else { b - 1 } }, sep)
+    }
+
+    /// The payload that formats the right sibling of this block when it is split.
+    pub fn right_half(&self, split: Split, separator: &[u8]) -> Vec<u8> {
+        let mut out = Builder::new(self.level(), separator, self.high(), self.right());
+        out.push_from(self, split.at..self.count(), &mut Vec::new());
+        out.finish()
+    }
+
+    /// The payload that formats a left half elsewhere (when the root is split, whose address must stay).
+    pub fn left_half(&self, split: Split, separator: &[u8], right: Dba) -> Vec<u8> {
+        let mut out = Builder::new(self.level(), self.low(), Some(separator), right);
+        out.push_from(self, 0..split.at, &mut Vec::new());
+        out.finish()
+    }
+}
+
+/// Reads a payload piece by piece; every step can find it too short.
+pub(super) struct Cursor<'a>(pub &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    pub fn bytes(&mut self, n: usize) -> Result<&'a [u8]> {
+        let (head, tail) =
+            self.0.split_at_checked(n).ok_or_else(|| BlockError::corrupt("the payload of an index change is cut short"))?;
+        self.0 = tail;
+        Ok(head)
+    }
+    pub fn u16(&mut self) -> Result<u16> {
+        Ok(u16::from_le_bytes(self.bytes(2)?.try_into().expect("two bytes")))
+    }
+    pub fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.bytes(8)?.try_into().expect("eight bytes")))
+    }
+}

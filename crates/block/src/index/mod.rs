@@ -1,0 +1,350 @@
+//! Index blocks: the leaves and inner blocks of a B-link tree.
+//!
+//! ```text
+//!  32 level u16 | 34 count u16 | 36 data low u16 | 38 garbage u16
+//!  40 right link (8)
+//!  48 prefix length u16 | 50 low length u16 | 52 high length u16 (ffff: none) | 54 flags u16
+//!  56 low offset u16 | 58 high offset u16 | 60 reserved (4), zero
+//!  64 slots, 6 bytes each, growing up: head (4 bytes of the key after the prefix) | offset u16
+//!  .. free ..
+//!  data low: entries and fences, growing down from the end of the block
+//! ```
+//!
+//! An entry's key stands in three places: the *prefix* common to all keys between the fences (taken from the low fence), the
+//! *head* in the slot, padded with zeros, and the rest in the data area:
+//!
+//! ```text
+//!  length u16 (of prefix-less key; top bit: a stamp follows) | rest of key | stamp (8) or child address (8)
+//! ```
+//!
+//! A leaf's key is the memcomparable column values followed by the row id, big-endian, so that keys are unique and
+//! compare as plain bytes. An inner entry's key is a separator: a lower bound of all keys of its child.
+//!
+//! **Invariants.**
+//! - Keys rise strictly. Every key `k` of the block has `low <= k`, and `k < high` if there is a high fence.
+//! - An inner block's first separator equals the block's low fence; a search treats it as a bound that nothing is below.
+//! - `data low >= end of slots`; `garbage` counts the bytes of the data area that no slot and no fence uses.
+//! - Room for a stamp, once given to an entry, stays with it until it is removed: the undo of a revival needs no space that
+//!   somebody else could have taken. A stamp of zero is no stamp: the entry is not marked.
+//! - A dead block has no entries, takes none, and its range belongs to the block its right link leads to.
+
+mod change;
+mod content;
+mod meta;
+#[cfg(test)]
+mod tests;
+
+pub use change::{
+    apply_dead, apply_insert, apply_insert_many, apply_mark, apply_remove, apply_remove_child, apply_replace,
+    apply_set_low, apply_set_right, apply_truncate, insert_payload, mark_payload, remove_child_payload, remove_payload,
+    set_low_payload, set_right_payload, truncate_payload, unmark_payload, InsertMany,
+};
+pub use content::{Builder, Content, Split, separator};
+pub use meta::{FreeBlock, MAX_FREE_BLOCKS, MetaBlock, apply_meta_pop, apply_meta_push, meta_pop_payload, meta_push_payload};
+
+use crate::{BLOCK_SIZE, BlockBuf, BlockError, BlockType, Dba, Result, RowId, Stamp};
+
+/// Bytes of a key with its row id, at most. Three entries of this size and two such fences fit a block, which is what lets
+/// one split always make room for one more entry (see `content::split_point`).
+pub const MAX_KEY: usize = 1536;
+/// Bytes of a row id at the end of a leaf's key.
+pub const ROW_ID_LEN: usize = 8;
+/// Bytes of entries and slots that a leaf without fences can hold.
+pub const CAPACITY: usize = BLOCK_SIZE - SLOTS_AT;
+
+pub(crate) const LEVEL_AT: usize = 32;
+pub(crate) const COUNT_AT: usize = 34;
+pub(crate) const DATA_LOW_AT: usize = 36;
+pub(crate) const GARBAGE_AT: usize = 38;
+pub(crate) const RIGHT_AT: usize = 40;
+pub(crate) const PREFIX_LEN_AT: usize = 48;
+pub(crate) const LOW_LEN_AT: usize = 50;
+pub(crate) const HIGH_LEN_AT: usize = 52;
+pub(crate) const FLAGS_AT: usize = 54;
+pub(crate) const LOW_OFF_AT: usize = 56;
+pub(crate) const HIGH_OFF_AT: usize = 58;
+pub(crate) const SLOTS_AT: usize = 64;
+pub(crate) const SLOT: usize = 6;
+pub(crate) const HEAD: usize = 4;
+pub(crate) const NO_HIGH: u16 = u16::MAX;
+pub(crate) const FLAG_DEAD: u16 = 1;
+pub(crate) const STAMPED: u16 = 1 << 15;
+pub(crate) const PAYLOAD: usize = 8;
+
+/// Where a key lies relative to a block's fences.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Below the low fence: the way here was stale, start over at the root.
+    Below,
+    Here,
+    /// At or above the high fence: follow the right link.
+    Right,
+}
+
+/// An entry, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    head: [u8; HEAD],
+    rest: &'a [u8],
+    len: usize,
+    has_stamp: bool,
+    payload: u64,
+}
+
+impl Entry<'_> {
+    /// The marker's stamp, if the entry is delete-marked.
+    pub fn marked(&self) -> Option<Stamp> {
+        (self.has_stamp && self.payload != 0).then_some(Stamp(self.payload))
+    }
+    pub fn has_stamp_room(&self) -> bool {
+        self.has_stamp
+    }
+    /// The child of an inner entry.
+    pub fn child(&self) -> Dba {
+        Dba(self.payload)
+    }
+    fn copy_suffix(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head[..self.len.min(HEAD)]);
+        out.extend_from_slice(self.rest);
+    }
+    /// Bytes that the entry takes, slot included.
+    pub fn size(&self, inner: bool) -> usize {
+        SLOT + 2 + self.rest.len() + if inner || self.has_stamp { PAYLOAD } else { 0 }
+    }
+}
+
+/// Reads an index block. Offsets found in the block are checked where they are used: damage shows as an empty key, never as a
+/// panic, and [`IndexBlock::check`] tells about it.
+#[derive(Clone, Copy)]
+pub struct IndexBlock<'a> {
+    b: &'a BlockBuf,
+}
+
+impl<'a> IndexBlock<'a> {
+    /// `None` if the block is no index block.
+    pub fn new(b: &'a BlockBuf) -> Option<IndexBlock<'a>> {
+        let usable = b.block_type() == Ok(BlockType::Index)
+            && SLOTS_AT + SLOT * b.u16_at(COUNT_AT) as usize <= BLOCK_SIZE
+            && b.u16_at(PREFIX_LEN_AT) <= b.u16_at(LOW_LEN_AT);
+        usable.then_some(IndexBlock { b })
+    }
+
+    pub fn block(&self) -> &'a BlockBuf {
+        self.b
+    }
+    /// 0 for a leaf.
+    pub fn level(&self) -> u16 {
+        self.b.u16_at(LEVEL_AT)
+    }
+    pub fn is_leaf(&self) -> bool {
+        self.level() == 0
+    }
+    pub fn count(&self) -> usize {
+        self.b.u16_at(COUNT_AT) as usize
+    }
+    /// The right sibling, or none.
+    pub fn right(&self) -> Dba {
+        Dba(self.b.u64_at(RIGHT_AT))
+    }
+    pub fn is_dead(&self) -> bool {
+        self.b.u16_at(FLAGS_AT) & FLAG_DEAD != 0
+    }
+    pub fn low(&self) -> &'a [u8] {
+        self.bytes(self.b.u16_at(LOW_OFF_AT) as usize, self.b.u16_at(LOW_LEN_AT) as usize)
+    }
+    /// `None`: the range has no upper bound.
+    pub fn high(&self) -> Option<&'a [u8]> {
+        let len = self.b.u16_at(HIGH_LEN_AT);
+        (len != NO_HIGH).then(|| self.bytes(self.b.u16_at(HIGH_OFF_AT) as usize, len as usize))
+    }
+    pub fn prefix(&self) -> &'a [u8] {
+        self.bytes(self.b.u16_at(LOW_OFF_AT) as usize, self.prefix_len())
+    }
+    pub(crate) fn prefix_len(&self) -> usize {
+        self.b.u16_at(PREFIX_LEN_AT) as usize
+    }
+    fn bytes(&self, at: usize, len: usize) -> &'a [u8] {
+        self.b.0.get(at..at + len).unwrap_or(&[])
+    }
+
+    pub fn side(&self, key: &[u8]) -> Side {
+        if key < self.low() {
+            return Side::Below;
+        }
+        match self.high() {
+            Some(high) if key >= high => Side::Right,
+            _ => Side::Here,
+        }
+    }
+
+    fn slot_head(&self, i: usize) -> u32 {
+        let at = SLOTS_AT + SLOT * i;
+        u32::from_be_bytes([self.b.0[at], self.b.0[at + 1], self.b.0[at + 2], self.b.0[at + 3]])
+    }
+
+    /// Entry `i < count`.
+    pub fn entry(&self, i: usize) -> Entry<'a> {
+        let at = SLOTS_AT + SLOT * i;
+        let head = self.slot_head(i).to_be_bytes();
+        let off = self.b.u16_at(at + HEAD) as usize;
+        let word = self.bytes(off, 2).try_into().map_or(0, u16::from_le_bytes);
+        let len = (word & !STAMPED) as usize;
+        let rest = self.bytes(off + 2, len.saturating_sub(HEAD));
+        let payload_at = off + 2 + rest.len();
+        let has_stamp = word & STAMPED != 0;
+        let payload = match has_stamp || !self.is_leaf() {
+            true => self.bytes(payload_at, PAYLOAD).try_into().map_or(0, u64::from_le_bytes),
+            false => 0,
+        };
+        Entry { head, rest, len, has_stamp, payload }
+    }
+
+    pub(crate) fn data_off(&self, i: usize) -> usize {
+        self.b.u16_at(SLOTS_AT + SLOT * i + HEAD) as usize
+    }
+
+    /// Appends the whole key of entry `i` to `out`.
+    pub fn copy_key(&self, i: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.prefix());
+        self.entry(i).copy_suffix(out);
+    }
+    pub fn key(&self, i: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.copy_key(i, &mut out);
+        out
+    }
+
+    /// Position of the first entry at or above `key`, which lies within the fences; and whether it is equal.
+    pub fn search(&self, key: &[u8]) -> (usize, bool) {
+        // Within the fences a key has the prefix, or is shorter than it and equal to the low fence.
+        let suffix = key.get(self.prefix_len()..).unwrap_or(&[]);
+        let head = head_of(suffix);
+        let (mut lo, mut hi) = (0, self.count());
+        while lo < hi {
+            let mid = (lo + hi) / 2;
+            let below = match self.slot_head(mid).cmp(&head) {
+                std::cmp::Ordering::Equal => self.compare_rest(mid, suffix).is_lt(),
+                other => other.is_lt(),
+            };
+            if below { lo = mid + 1 } else { hi = mid }
+        }
+        let equal = lo < self.count() && self.slot_head(lo) == head && self.compare_rest(lo, suffix).is_eq();
+        (lo, equal)
+    }
+
+    /// Compares entry `i`, whose head equals that of `suffix`, with `suffix`.
+    fn compare_rest(&self, i: usize, suffix: &[u8]) -> std::cmp::Ordering {
+        let e = self.entry(i);
+        e.rest.cmp(suffix.get(HEAD..).unwrap_or(&[])).then(e.len.cmp(&suffix.len()))
+    }
+
+    /// The entry of an inner block under which `key` is to be found, and its child. `None` in a block without entries.
+    pub fn child_for(&self, key: &[u8]) -> Option<(usize, Dba)> {
+        if self.count() == 0 {
+            return None;
+        }
+        let (at, equal) = self.search(key);
+        let i = if equal { at } else { at.saturating_sub(1) };
+        Some((i, self.entry(i).child()))
+    }
+
+    /// The child under which the greatest key *below* `key` is to be found (`None` as key: the greatest of all).
+    pub fn child_before(&self, key: Option<&[u8]>) -> Option<(usize, Dba)> {
+        if self.count() == 0 {
+            return None;
+        }
+        let i = key.map_or(self.count(), |k| self.search(k).0).saturating_sub(1);
+        Some((i, self.entry(i).child()))
+    }
+
+    /// Bytes between the slots and the data.
+    pub(crate) fn contiguous(&self) -> usize {
+        (self.b.u16_at(DATA_LOW_AT) as usize).saturating_sub(SLOTS_AT + SLOT * self.count())
+    }
+    /// Bytes that entries can still take, after compaction.
+    pub fn free(&self) -> usize {
+        self.contiguous() + self.b.u16_at(GARBAGE_AT) as usize
+    }
+    /// Bytes that an entry of `key` (whole, within the fences) would take, slot included.
+    pub fn insert_size(&self, key: &[u8]) -> usize {
+        let suffix = key.len().saturating_sub(self.prefix_len());
+        SLOT + 2 + suffix.saturating_sub(HEAD) + if self.is_leaf() { 0 } else { PAYLOAD }
+    }
+
+    /// Everything that must hold within one block. `Err` says what does not.
+    pub fn check(&self) -> Result<()> {
+        let bad = |what: String| Err(BlockError::corrupt(format!("index block {}: {what}", self.b.dba())));
+        let (low, high) = (self.low(), self.high());
+        if low.len() != self.b.u16_at(LOW_LEN_AT) as usize {
+            return bad("low fence lies outside the block".into());
+        }
+        if high.is_some_and(|h| h.len() != self.b.u16_at(HIGH_LEN_AT) as usize || h <= low) {
+            return bad("high fence is not above the low one".into());
+        }
+        if high.is_some_and(|h| !h.starts_with(self.prefix())) || (high.is_none() && self.prefix_len() != 0) {
+            return bad("the fences do not share the prefix".into());
+        }
+        if high.is_none() != self.right().is_none() && !self.is_dead() {
+            return bad("right link and high fence do not agree".into());
+        }
+        let data_low = self.b.u16_at(DATA_LOW_AT) as usize;
+        if data_low < SLOTS_AT + SLOT * self.count() || data_low > BLOCK_SIZE {
+            return bad(format!("data begins at {data_low}, within the slots or past the end"));
+        }
+        let mut used = low.len() + high.map_or(0, <[u8]>::len);
+        let (mut last, mut key) = (Vec::new(), Vec::new());
+        for i in 0..self.count() {
+            let e = self.entry(i);
+            let off = self.data_off(i);
+            if off < data_low || off + e.size(!self.is_leaf()) - SLOT > BLOCK_SIZE || e.rest.len() != e.len.saturating_sub(HEAD) {
+                return bad(format!("entry {i} lies outside the data area"));
+            }
+            used += e.size(!self.is_leaf()) - SLOT;
+            key.clear();
+            self.copy_key(i, &mut key);
+            if i > 0 && key <= last {
+                return bad(format!("entry {i} is not above the one before"));
+            }
+            if self.side(&key) != Side::Here {
+                return bad(format!("entry {i} lies outside the fences"));
+            }
+            if self.is_leaf() && key.len() < ROW_ID_LEN {
+                return bad(format!("entry {i} has no row id"));
+            }
+            if !self.is_leaf() && (e.child().is_none() || e.has_stamp) {
+                return bad(format!("inner entry {i} has no child"));
+            }
+            std::mem::swap(&mut last, &mut key);
+        }
+        if used + self.b.u16_at(GARBAGE_AT) as usize != BLOCK_SIZE - data_low {
+            return bad(format!("{used} bytes used and {} free do not fill the data area", self.b.u16_at(GARBAGE_AT)));
+        }
+        if !self.is_leaf() && self.count() > 0 && self.key(0) != low {
+            return bad("the first separator is not the low fence".into());
+        }
+        if self.is_dead() && self.count() > 0 {
+            return bad("a dead block has entries".into());
+        }
+        Ok(())
+    }
+}
+
+/// The first four bytes of a prefix-less key as a number that compares as the bytes do.
+pub(crate) fn head_of(suffix: &[u8]) -> u32 {
+    let mut head = [0; HEAD];
+    let n = suffix.len().min(HEAD);
+    head[..n].copy_from_slice(&suffix[..n]);
+    u32::from_be_bytes(head)
+}
+
+/// Splits a leaf's key into column values and row id.
+pub fn split_key(full: &[u8]) -> Option<(&[u8], RowId)> {
+    let at = full.len().checked_sub(ROW_ID_LEN)?;
+    let rid = u64::from_be_bytes(full[at..].try_into().ok()?);
+    Some((&full[..at], RowId(rid)))
+}
+
+/// Appends `rid` to a key's column values.
+pub fn push_row_id(key: &mut Vec<u8>, rid: RowId) {
+    key.extend_from_slice(&rid.0.to_be_bytes());
+}
