@@ -47,6 +47,7 @@ ops! {
     IndexMetaFormat = 211,
     IndexMetaPush = 212,
     IndexMetaPop = 213,
+    IndexSetPrefix = 214,
     // Undo blocks: 300..399.
     /// Starts a new use of an undo block; formats it.
     UndoFormat = 300,
@@ -87,6 +88,7 @@ pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
         Op::IndexSetLow => crate::index::apply_set_low(block, payload),
         Op::IndexDead => crate::index::apply_dead(block, payload),
         Op::IndexRemoveChild => crate::index::apply_remove_child(block, payload),
+        Op::IndexSetPrefix => crate::index::apply_set_prefix(block, payload),
         Op::IndexMetaFormat => Ok(()),
         Op::IndexMetaPush => crate::index::apply_meta_push(block, payload),
         Op::IndexMetaPop => crate::index::apply_meta_pop(block, payload),

@@ -2,7 +2,7 @@
 //!
 //! Payloads name entries by position: recovery applies a vector to the very version of the block it was made for.
 
-use super::content::{Content, Cursor, prefix_of, start};
+use super::content::{Content, Cursor, Frame, common, prefix_of, start};
 use super::*;
 
 /// Compaction and the insertion of one entry. `suffix` is the key after the block's prefix.
@@ -20,6 +20,9 @@ pub(super) fn put_entry(b: &mut BlockBuf, at: usize, suffix: &[u8], payload: Opt
     }
     if block.contiguous() < size + SLOT {
         compact(b)?;
+        if view(b)?.contiguous() < size + SLOT {
+            return Err(BlockError::corrupt(format!("index block {} counts free bytes that it does not have", b.dba())));
+        }
     }
     let off = b.u16_at(DATA_LOW_AT) as usize - size;
     b.put_u16(off, suffix.len() as u16 | if stamped { STAMPED } else { 0 });
@@ -37,7 +40,12 @@ pub(super) fn put_entry(b: &mut BlockBuf, at: usize, suffix: &[u8], payload: Opt
 }
 
 fn view(b: &BlockBuf) -> Result<IndexBlock<'_>> {
-    IndexBlock::new(b).ok_or_else(|| BlockError::corrupt(format!("block {} is no index block", b.dba())))
+    let block = IndexBlock::new(b).ok_or_else(|| BlockError::corrupt(format!("block {} is no index block", b.dba())))?;
+    let (data_low, garbage) = (b.u16_at(DATA_LOW_AT) as usize, b.u16_at(GARBAGE_AT) as usize);
+    if data_low > BLOCK_SIZE || data_low < SLOTS_AT + SLOT * block.count() || garbage > BLOCK_SIZE - data_low {
+        return Err(BlockError::corrupt(format!("index block {}: data begins at {data_low}", b.dba())));
+    }
+    Ok(block)
 }
 
 /// Frees the data of entry `at` and closes its slot.
@@ -49,10 +57,14 @@ fn take_entry(b: &mut BlockBuf, at: usize) -> Result<()> {
     }
     let size = block.entry(at).size(!block.is_leaf()) - SLOT;
     let off = block.data_off(at);
+    let garbage = b.u16_at(GARBAGE_AT) as usize + size;
+    if off + size > BLOCK_SIZE || garbage > BLOCK_SIZE {
+        return Err(BlockError::corrupt(format!("index entry {at} lies outside the data area")));
+    }
     if off == b.u16_at(DATA_LOW_AT) as usize {
         b.put_u16(DATA_LOW_AT, (off + size) as u16);
     } else {
-        b.put_u16(GARBAGE_AT, b.u16_at(GARBAGE_AT) + size as u16);
+        b.put_u16(GARBAGE_AT, garbage as u16);
     }
     let slot = SLOTS_AT + SLOT * at;
     b.0.copy_within(slot + SLOT..SLOTS_AT + SLOT * count, slot);
@@ -60,30 +72,59 @@ fn take_entry(b: &mut BlockBuf, at: usize) -> Result<()> {
     Ok(())
 }
 
-/// Lays the block out anew with other fences, right link, or fewer entries.
-fn rebuild(b: &mut BlockBuf, low: &[u8], high: Option<&[u8]>, right: Dba, keep: usize) -> Result<()> {
+/// How a block is laid out anew.
+struct Layout<'a> {
+    low: &'a [u8],
+    high: Option<&'a [u8]>,
+    right: Dba,
+    prefix_len: usize,
+    /// Entries `0..keep` stay.
+    keep: usize,
+}
+
+fn rebuild(b: &mut BlockBuf, new: Layout<'_>) -> Result<()> {
     let old = b.clone();
     let old = view(&old)?;
     b.body_mut().fill(0);
-    start(b, old.level(), old.block().u16_at(FLAGS_AT), right, low, high)?;
-    let prefix_len = prefix_of(low, high);
+    let frame = Frame { level: old.level(), flags: old.block().u16_at(FLAGS_AT), right: new.right };
+    start(b, frame, new.low, new.high, new.prefix_len)?;
     let mut key = Vec::with_capacity(64);
-    for i in 0..keep.min(old.count()) {
+    for i in 0..new.keep.min(old.count()) {
         let e = old.entry(i);
         key.clear();
         old.copy_key(i, &mut key);
         // The first separator follows the low fence down.
-        let whole = if i == 0 && !old.is_leaf() { low } else { &key[..] };
-        let suffix = whole.get(prefix_len..).unwrap_or(&[]);
+        let whole = if i == 0 && !old.is_leaf() { new.low } else { &key[..] };
+        let suffix = whole.get(new.prefix_len..).unwrap_or(&[]);
         put_entry(b, i, suffix, (!old.is_leaf() || e.has_stamp).then_some(e.payload))?;
     }
     Ok(())
 }
 
 fn compact(b: &mut BlockBuf) -> Result<()> {
-    let old = b.clone();
-    let old = view(&old)?;
-    rebuild(b, old.low(), old.high(), old.right(), old.count())
+    let prefix_len = view(b)?.prefix_len();
+    with_prefix(b, prefix_len)
+}
+
+fn with_prefix(b: &mut BlockBuf, prefix_len: usize) -> Result<()> {
+    let old = view(b)?;
+    let (low, high) = (old.low().to_vec(), old.high().map(<[u8]>::to_vec));
+    let (right, keep) = (old.right(), old.count());
+    rebuild(b, Layout { low: &low, high: high.as_deref(), right, prefix_len, keep })
+}
+
+pub fn set_prefix_payload(prefix_len: usize) -> [u8; 2] {
+    (prefix_len as u16).to_le_bytes()
+}
+
+/// The last block of a level gets a key without its prefix: shorten it.
+pub fn apply_set_prefix(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let prefix_len = Cursor(payload).u16()? as usize;
+    let old = view(b)?;
+    if prefix_len > old.prefix_len() || old.high().is_some() {
+        return Err(BlockError::corrupt(format!("the prefix of index block {} cannot be {prefix_len} bytes", b.dba())));
+    }
+    with_prefix(b, prefix_len)
 }
 
 /// `position u16 | key after the prefix`, for an inner block followed by `child (8)`. `key` is whole.
@@ -123,7 +164,7 @@ impl InsertMany {
     /// Adds `key`, greater than all added before, whose position in `block` as it is now is `at`. False if it would not fit.
     pub fn push(&mut self, block: &IndexBlock<'_>, at: usize, key: &[u8]) -> bool {
         let size = block.insert_size(key);
-        if self.used + size > block.free() {
+        if self.used + size > block.free() || !key.starts_with(block.prefix()) {
             return false;
         }
         let suffix = key.get(block.prefix_len()..).unwrap_or(&[]);
@@ -168,8 +209,7 @@ pub fn apply_mark(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let e = block.entry(at);
     if e.has_stamp {
         let stamp_at = block.data_off(at) + 2 + e.rest.len();
-        b.put_u64(stamp_at, stamp);
-        return Ok(());
+        return overwrite(b, stamp_at, stamp);
     }
     let mut suffix = Vec::with_capacity(64);
     e.copy_suffix(&mut suffix);
@@ -202,7 +242,7 @@ pub fn apply_truncate(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let mut r = Cursor(payload);
     let (keep, right) = (r.u16()? as usize, Dba(r.u64()?));
     let low = view(b)?.low().to_vec();
-    rebuild(b, &low, Some(r.0), right, keep)
+    rebuild(b, Layout { low: &low, high: Some(r.0), right, prefix_len: prefix_of(&low, Some(r.0)), keep })
 }
 
 /// Contents as `Builder` makes them, over a formatted block (`IndexFormat`) or the root (`IndexReplace`).
@@ -229,8 +269,13 @@ pub fn set_low_payload(low: &[u8]) -> &[u8] {
 /// Takes over the range of a dead left sibling.
 pub fn apply_set_low(b: &mut BlockBuf, low: &[u8]) -> Result<()> {
     let old = view(b)?;
-    let (high, right, count) = (old.high().map(<[u8]>::to_vec), old.right(), old.count());
-    rebuild(b, low, high.as_deref(), right, count)
+    let (high, right, keep) = (old.high().map(<[u8]>::to_vec), old.right(), old.count());
+    // Without a high fence the entries share at least what their present prefix shares with the new fence.
+    let prefix_len = match &high {
+        Some(high) => common(low, high),
+        None => common(low, old.prefix()),
+    };
+    rebuild(b, Layout { low, high: high.as_deref(), right, prefix_len, keep })
 }
 
 /// An empty block ends: from now on nothing is inserted into it.
@@ -259,6 +304,15 @@ pub fn apply_remove_child(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     }
     let next = block.entry(at + 1).child();
     let child_at = block.data_off(at) + 2 + block.entry(at).rest.len();
-    b.put_u64(child_at, next.0);
+    overwrite(b, child_at, next.0)?;
     take_entry(b, at + 1)
+}
+
+/// Replaces the stamp or child of an entry in place.
+fn overwrite(b: &mut BlockBuf, at: usize, value: u64) -> Result<()> {
+    if at < SLOTS_AT || at + PAYLOAD > BLOCK_SIZE {
+        return Err(BlockError::corrupt(format!("an entry of index block {} lies outside the data area", b.dba())));
+    }
+    b.put_u64(at, value);
+    Ok(())
 }

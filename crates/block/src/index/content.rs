@@ -1,13 +1,14 @@
 //! The contents of an index block apart from their place in it: as the payload that formats a block, and laid out.
 //!
 //! ```text
-//! level u16 | flags u16 | right u64 | low length u16 | high length u16 (ffff: none) | entries u16 | low | high | entry ...
-//! entry: length u16 (top bit: a stamp follows) | key after the prefix of the fences | stamp (8) or child (8)
+//! level u16 | flags u16 | right u64 | prefix length u16 | low length u16 | high length u16 (ffff: none) | entries u16
+//! | low | high | entry ...
+//! entry: length u16 (top bit: a stamp follows) | key after the prefix | stamp (8) or child (8)
 //! ```
 
 use super::*;
 
-const HEADER: usize = 18;
+const HEADER: usize = 20;
 
 /// Collects the contents of one block, entries in rising order, as payload for `Op::IndexFormat` and `Op::IndexReplace`.
 pub struct Builder {
@@ -19,18 +20,21 @@ pub struct Builder {
 }
 
 impl Builder {
-    pub fn new(level: u16, low: &[u8], high: Option<&[u8]>, right: Dba) -> Builder {
+    /// `last` is the key of the last entry that will come, where it is known; only the last block of a level needs it.
+    pub fn new(level: u16, low: &[u8], high: Option<&[u8]>, right: Dba, last: Option<&[u8]>) -> Builder {
+        let prefix_len = high.or(last).map_or(0, |bound| common(low, bound));
         let mut out = Vec::with_capacity(BLOCK_SIZE);
         out.extend_from_slice(&level.to_le_bytes());
         out.extend_from_slice(&0u16.to_le_bytes());
         out.extend_from_slice(&right.0.to_le_bytes());
+        out.extend_from_slice(&(prefix_len as u16).to_le_bytes());
         out.extend_from_slice(&(low.len() as u16).to_le_bytes());
         out.extend_from_slice(&high.map_or(NO_HIGH, |h| h.len() as u16).to_le_bytes());
         out.extend_from_slice(&0u16.to_le_bytes());
         out.extend_from_slice(low);
         out.extend_from_slice(high.unwrap_or(&[]));
         let used = low.len() + high.map_or(0, <[u8]>::len);
-        Builder { out, prefix_len: prefix_of(low, high), inner: level > 0, used }
+        Builder { out, prefix_len, inner: level > 0, used }
     }
 
     /// Adds an entry with its whole key. `payload` is the child of an inner entry, the stamp of a leaf's, if it has room for one.
@@ -68,6 +72,7 @@ pub struct Content<'a> {
     pub level: u16,
     pub flags: u16,
     pub right: Dba,
+    pub prefix_len: u16,
     pub low: &'a [u8],
     pub high: Option<&'a [u8]>,
     count: u16,
@@ -78,16 +83,16 @@ impl<'a> Content<'a> {
     pub fn parse(p: &'a [u8]) -> Result<Content<'a>> {
         let mut r = Cursor(p);
         let (level, flags, right) = (r.u16()?, r.u16()?, Dba(r.u64()?));
-        let (low_len, high_len, count) = (r.u16()?, r.u16()?, r.u16()?);
+        let (prefix_len, low_len, high_len, count) = (r.u16()?, r.u16()?, r.u16()?, r.u16()?);
         let low = r.bytes(low_len as usize)?;
         let high = if high_len == NO_HIGH { None } else { Some(r.bytes(high_len as usize)?) };
-        Ok(Content { level, flags, right, low, high, count, entries: r.0 })
+        Ok(Content { level, flags, right, prefix_len, low, high, count, entries: r.0 })
     }
 
     /// Lays the contents out in `b`, which keeps its block header.
     pub fn lay_out(&self, b: &mut BlockBuf) -> Result<()> {
         b.body_mut().fill(0);
-        start(b, self.level, self.flags, self.right, self.low, self.high)?;
+        start(b, Frame { level: self.level, flags: self.flags, right: self.right }, self.low, self.high, self.prefix_len as usize)?;
         let mut r = Cursor(self.entries);
         for i in 0..self.count as usize {
             let word = r.u16()?;
@@ -102,25 +107,32 @@ impl<'a> Content<'a> {
     }
 }
 
+/// What a block has besides fences and entries.
+pub(super) struct Frame {
+    pub level: u16,
+    pub flags: u16,
+    pub right: Dba,
+}
+
 /// Writes the header and fences of a block without entries over `b`, whose body is zero.
-pub(super) fn start(b: &mut BlockBuf, level: u16, flags: u16, right: Dba, low: &[u8], high: Option<&[u8]>) -> Result<()> {
+pub(super) fn start(b: &mut BlockBuf, frame: Frame, low: &[u8], high: Option<&[u8]>, prefix_len: usize) -> Result<()> {
     let high_bytes = high.unwrap_or(&[]);
-    if low.len() > MAX_KEY || high_bytes.len() > MAX_KEY {
-        return Err(BlockError::corrupt("a fence is longer than any key"));
+    if low.len() > MAX_KEY || high_bytes.len() > MAX_KEY || prefix_len > low.len() {
+        return Err(BlockError::corrupt("a fence is longer than any key, or shorter than the prefix"));
     }
     let low_at = BLOCK_SIZE - low.len();
     let high_at = low_at - high_bytes.len();
     b.0[low_at..].copy_from_slice(low);
     b.0[high_at..low_at].copy_from_slice(high_bytes);
-    b.put_u16(LEVEL_AT, level);
+    b.put_u16(LEVEL_AT, frame.level);
     b.put_u16(COUNT_AT, 0);
     b.put_u16(DATA_LOW_AT, high_at as u16);
     b.put_u16(GARBAGE_AT, 0);
-    b.put_u64(RIGHT_AT, right.0);
-    b.put_u16(PREFIX_LEN_AT, prefix_of(low, high) as u16);
+    b.put_u64(RIGHT_AT, frame.right.0);
+    b.put_u16(PREFIX_LEN_AT, prefix_len as u16);
     b.put_u16(LOW_LEN_AT, low.len() as u16);
     b.put_u16(HIGH_LEN_AT, high.map_or(NO_HIGH, |h| h.len() as u16));
-    b.put_u16(FLAGS_AT, flags);
+    b.put_u16(FLAGS_AT, frame.flags);
     b.put_u16(LOW_OFF_AT, low_at as u16);
     b.put_u16(HIGH_OFF_AT, high_at as u16);
     Ok(())
@@ -131,7 +143,7 @@ pub(super) fn prefix_of(low: &[u8], high: Option<&[u8]>) -> usize {
     high.map_or(0, |h| common(low, h))
 }
 
-fn common(a: &[u8], b: &[u8]) -> usize {
+pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
@@ -199,14 +211,15 @@ impl IndexBlock<'_> {
 
     /// The payload that formats the right sibling of this block when it is split.
     pub fn right_half(&self, split: Split, separator: &[u8]) -> Vec<u8> {
-        let mut out = Builder::new(self.level(), separator, self.high(), self.right());
+        let last = (split.at < self.count()).then(|| self.key(self.count() - 1));
+        let mut out = Builder::new(self.level(), separator, self.high(), self.right(), last.as_deref());
         out.push_from(self, split.at..self.count(), &mut Vec::new());
         out.finish()
     }
 
     /// The payload that formats a left half elsewhere (when the root is split, whose address must stay).
     pub fn left_half(&self, split: Split, separator: &[u8], right: Dba) -> Vec<u8> {
-        let mut out = Builder::new(self.level(), self.low(), Some(separator), right);
+        let mut out = Builder::new(self.level(), self.low(), Some(separator), right, None);
         out.push_from(self, 0..split.at, &mut Vec::new());
         out.finish()
     }

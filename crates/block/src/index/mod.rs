@@ -10,8 +10,8 @@
 //!  data low: entries and fences, growing down from the end of the block
 //! ```
 //!
-//! An entry's key stands in three places: the *prefix* common to all keys between the fences (taken from the low fence), the
-//! *head* in the slot, padded with zeros, and the rest in the data area:
+//! An entry's key stands in three places: the *prefix* common to all entries (taken from the low fence), the *head* in the
+//! slot, padded with zeros, and the rest in the data area:
 //!
 //! ```text
 //!  length u16 (of prefix-less key; top bit: a stamp follows) | rest of key | stamp (8) or child address (8)
@@ -22,6 +22,8 @@
 //!
 //! **Invariants.**
 //! - Keys rise strictly. Every key `k` of the block has `low <= k`, and `k < high` if there is a high fence.
+//! - With a high fence the prefix is what both fences share, and every key that may ever come has it. The last block of a level
+//!   guesses one from its entries; a key without it shortens it first (`Op::IndexSetPrefix`).
 //! - An inner block's first separator equals the block's low fence; a search treats it as a bound that nothing is below.
 //! - `data low >= end of slots`; `garbage` counts the bytes of the data area that no slot and no fence uses.
 //! - Room for a stamp, once given to an entry, stays with it until it is removed: the undo of a revival needs no space that
@@ -36,8 +38,8 @@ mod tests;
 
 pub use change::{
     apply_dead, apply_insert, apply_insert_many, apply_mark, apply_remove, apply_remove_child, apply_replace,
-    apply_set_low, apply_set_right, apply_truncate, insert_payload, mark_payload, remove_child_payload, remove_payload,
-    set_low_payload, set_right_payload, truncate_payload, unmark_payload, InsertMany,
+    apply_set_low, apply_set_prefix, apply_set_right, apply_truncate, insert_payload, mark_payload, remove_child_payload, remove_payload,
+    set_low_payload, set_prefix_payload, set_right_payload, truncate_payload, unmark_payload, InsertMany,
 };
 pub use content::{Builder, Content, Split, separator};
 pub use meta::{FreeBlock, MAX_FREE_BLOCKS, MetaBlock, apply_meta_pop, apply_meta_push, meta_pop_payload, meta_push_payload};
@@ -79,6 +81,16 @@ pub enum Side {
     Here,
     /// At or above the high fence: follow the right link.
     Right,
+}
+
+/// Whether an entry can be inserted as a block stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    Fits,
+    /// It fits once the block's prefix has been shortened to this length.
+    AfterPrefix(usize),
+    /// The block has to be split (or purged) first.
+    Full,
 }
 
 /// An entry, taken apart.
@@ -216,8 +228,10 @@ impl<'a> IndexBlock<'a> {
 
     /// Position of the first entry at or above `key`, which lies within the fences; and whether it is equal.
     pub fn search(&self, key: &[u8]) -> (usize, bool) {
-        // Within the fences a key has the prefix, or is shorter than it and equal to the low fence.
-        let suffix = key.get(self.prefix_len()..).unwrap_or(&[]);
+        // Within the fences a key without the prefix is above every entry.
+        let Some(suffix) = key.strip_prefix(self.prefix()) else {
+            return (self.count(), false);
+        };
         let head = head_of(suffix);
         let (mut lo, mut hi) = (0, self.count());
         while lo < hi {
@@ -271,6 +285,26 @@ impl<'a> IndexBlock<'a> {
         SLOT + 2 + suffix.saturating_sub(HEAD) + if self.is_leaf() { 0 } else { PAYLOAD }
     }
 
+    /// Whether an entry of `key` (whole, within the fences) can be inserted.
+    pub fn room_for(&self, key: &[u8]) -> Room {
+        let shared = content::common(self.prefix(), key);
+        let growth = self.count() * (self.prefix_len() - shared);
+        let suffix = key.len() - shared;
+        let size = SLOT + 2 + suffix.saturating_sub(HEAD) + if self.is_leaf() { 0 } else { PAYLOAD };
+        match growth {
+            _ if growth + size > self.free() => Room::Full,
+            0 if shared == self.prefix_len() => Room::Fits,
+            _ => Room::AfterPrefix(shared),
+        }
+    }
+
+    /// Whether the block could hold its entries with a lower low fence.
+    pub fn fits_with_low(&self, low: &[u8]) -> bool {
+        let shared = content::prefix_of(low, self.high());
+        let growth = (self.count() + 1) * self.prefix_len().saturating_sub(shared) + low.len();
+        growth <= self.free() + self.low().len()
+    }
+
     /// Everything that must hold within one block. `Err` says what does not.
     pub fn check(&self) -> Result<()> {
         let bad = |what: String| Err(BlockError::corrupt(format!("index block {}: {what}", self.b.dba())));
@@ -281,8 +315,8 @@ impl<'a> IndexBlock<'a> {
         if high.is_some_and(|h| h.len() != self.b.u16_at(HIGH_LEN_AT) as usize || h <= low) {
             return bad("high fence is not above the low one".into());
         }
-        if high.is_some_and(|h| !h.starts_with(self.prefix())) || (high.is_none() && self.prefix_len() != 0) {
-            return bad("the fences do not share the prefix".into());
+        if high.is_some_and(|h| content::common(low, h) != self.prefix_len()) {
+            return bad("the prefix is not what the fences share".into());
         }
         if high.is_none() != self.right().is_none() && !self.is_dead() {
             return bad("right link and high fence do not agree".into());
