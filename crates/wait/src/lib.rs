@@ -1,1 +1,28 @@
+//! The wait interface: the one function through which everything waits, latches that count, statistics, and who is connected.
+//!
+//! **Owns** the registry of sessions (user connections and background threads alike), the counters of each, the registry of latches, and
+//! the ring of active session history. Every other crate reports here; nothing here knows of blocks or SQL.
+//!
+//! **Invariants.**
+//! - A counter of a session is written by the session's own thread only, with plain relaxed stores. Readers need no latch and may see a
+//!   value a moment old. Hence counting shares no cache line between sessions.
+//! - A session's counters are added to the instance's when it ends, under the registry's latch, so instance totals never fall.
+//! - Whoever can block does so inside [`during`] or a [`Waiter`], or in the slow path of a latch of this crate.
 
+mod ash;
+mod event;
+mod latch;
+pub mod session;
+pub mod stat;
+pub mod thread;
+mod views;
+mod waiter;
+
+pub use ash::{AshRow, AshSampler};
+pub use event::{Class, Event};
+pub use latch::{Latch, LatchClass, LatchGroup, LatchGuard, RawRwLatch, RwLatch};
+pub use session::check_cancel;
+pub use session::{Cancelled, during, set_enabled};
+pub use stat::Stat;
+pub use views::*;
+pub use waiter::{WaitResult, Waiter};

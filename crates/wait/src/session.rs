@@ -1,0 +1,457 @@
+//! Sessions: who they are, what they do and wait for now, and their counters.
+//!
+//! A session is one OS thread, a user's connection or a background thread. Its [`Session`] is found through thread-local storage.
+
+use crate::{Event, Stat, Waiter};
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
+};
+use std::time::{Instant, SystemTime};
+
+/// Buckets of the histogram: bucket b counts waits under 2^b microseconds; the last counts all longer ones (over 17 minutes).
+pub const BUCKETS: usize = 31;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    User,
+    Background,
+}
+
+/// The statement was cancelled, by the user or by a timeout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("canceling statement due to user request")]
+pub struct Cancelled;
+
+/// Counters written by one thread, read by anybody.
+pub struct Counters {
+    stats: [AtomicU64; Stat::COUNT],
+    waits: [AtomicU64; Event::COUNT],
+    wait_ns: [AtomicU64; Event::COUNT],
+    max_ns: [AtomicU64; Event::COUNT],
+    histogram: Box<[[AtomicU32; BUCKETS]; Event::COUNT]>,
+}
+
+/// Adds without a locked instruction: only the owning thread writes.
+#[inline]
+fn bump(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+impl Counters {
+    fn new() -> Counters {
+        Counters {
+            stats: std::array::from_fn(|_| AtomicU64::new(0)),
+            waits: std::array::from_fn(|_| AtomicU64::new(0)),
+            wait_ns: std::array::from_fn(|_| AtomicU64::new(0)),
+            max_ns: std::array::from_fn(|_| AtomicU64::new(0)),
+            histogram: Box::new(std::array::from_fn(|_| {
+                std::array::from_fn(|_| AtomicU32::new(0))
+            })),
+        }
+    }
+    #[inline]
+    pub(crate) fn add_stat(&self, stat: Stat, n: u64) {
+        bump(&self.stats[stat as usize], n);
+    }
+    pub fn stat(&self, stat: Stat) -> u64 {
+        self.stats[stat as usize].load(Relaxed)
+    }
+    pub fn waits(&self, event: Event) -> u64 {
+        self.waits[event as usize].load(Relaxed)
+    }
+    pub fn wait_ns(&self, event: Event) -> u64 {
+        self.wait_ns[event as usize].load(Relaxed)
+    }
+    pub fn max_ns(&self, event: Event) -> u64 {
+        self.max_ns[event as usize].load(Relaxed)
+    }
+    pub fn bucket(&self, event: Event, bucket: usize) -> u64 {
+        u64::from(self.histogram[event as usize][bucket].load(Relaxed))
+    }
+
+    fn add_wait(&self, event: Event, ns: u64) {
+        let e = event as usize;
+        bump(&self.waits[e], 1);
+        bump(&self.wait_ns[e], ns);
+        if ns > self.max_ns[e].load(Relaxed) {
+            self.max_ns[e].store(ns, Relaxed);
+        }
+        let bucket = &self.histogram[e][bucket_of(ns)];
+        bucket.store(bucket.load(Relaxed).wrapping_add(1), Relaxed);
+    }
+
+    /// Adds another's counters to these; the caller is the only writer of these.
+    fn fold(&self, other: &Counters) {
+        for (to, from) in self.stats.iter().zip(&other.stats) {
+            bump(to, from.load(Relaxed));
+        }
+        for e in 0..Event::COUNT {
+            bump(&self.waits[e], other.waits[e].load(Relaxed));
+            bump(&self.wait_ns[e], other.wait_ns[e].load(Relaxed));
+            self.max_ns[e].fetch_max(other.max_ns[e].load(Relaxed), Relaxed);
+            for (to, from) in self.histogram[e].iter().zip(&other.histogram[e]) {
+                to.store(to.load(Relaxed).wrapping_add(from.load(Relaxed)), Relaxed);
+            }
+        }
+    }
+}
+
+fn bucket_of(ns: u64) -> usize {
+    let us = ns / 1000;
+    ((64 - us.leading_zeros()) as usize).min(BUCKETS - 1)
+}
+
+const NO_EVENT: u64 = u64::MAX;
+
+/// Who uses a session and for what: changes seldom, so a latch will do.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    pub user: String,
+    pub program: String,
+    pub database: String,
+    pub client: String,
+}
+
+/// One session.
+pub struct Session {
+    /// Session number; unique among those alive, reused later with another serial.
+    pub sid: u32,
+    pub serial: u32,
+    pub kind: Kind,
+    pub name: String,
+    /// Kernel thread id, as in `top -H`.
+    pub tid: u32,
+    pub logon: SystemTime,
+    pub counters: Counters,
+    identity: Mutex<Identity>,
+    sql: Mutex<Option<Arc<str>>>,
+    /// Transaction id, zero for none.
+    pub transaction: AtomicU64,
+    /// Whether the session works on a call; a user session between calls is inactive.
+    active: AtomicBool,
+    event: AtomicU64,
+    params: [AtomicU64; 3],
+    /// Nanoseconds since [`epoch`] at which the wait began or, when not waiting, the last one ended.
+    since_ns: AtomicU64,
+    wait_seq: AtomicU64,
+    cancel: AtomicU8,
+    waiter: Mutex<Option<Arc<Waiter>>>,
+}
+
+const CANCEL_NONE: u8 = 0;
+const CANCEL_ASKED: u8 = 1;
+
+/// What a session waits for now.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    pub event: Event,
+    pub params: [u64; 3],
+    pub for_ns: u64,
+}
+
+impl Session {
+    pub fn identity(&self) -> Identity {
+        self.identity.lock().clone()
+    }
+    pub fn sql(&self) -> Option<Arc<str>> {
+        self.sql.lock().clone()
+    }
+    pub fn is_active(&self) -> bool {
+        self.active.load(Relaxed)
+    }
+    pub fn wait_seq(&self) -> u64 {
+        self.wait_seq.load(Relaxed)
+    }
+    /// What the session waits for, if it does. The parameters may be those of the next wait if it changes just now.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let event = self.event.load(Relaxed);
+        (event != NO_EVENT).then(|| Waiting {
+            event: Event::ALL[event as usize],
+            params: std::array::from_fn(|i| self.params[i].load(Relaxed)),
+            for_ns: now_ns().saturating_sub(self.since_ns.load(Relaxed)),
+        })
+    }
+    /// Nanoseconds since the last wait began or ended.
+    pub fn since_ns(&self) -> u64 {
+        now_ns().saturating_sub(self.since_ns.load(Relaxed))
+    }
+    pub(crate) fn begin_wait(&self, event: Event, p: [u64; 3]) -> u64 {
+        let started = now_ns();
+        for (to, from) in self.params.iter().zip(p) {
+            to.store(from, Relaxed);
+        }
+        self.since_ns.store(started, Relaxed);
+        self.event.store(event as u64, Relaxed);
+        started
+    }
+    pub(crate) fn end_wait(&self, event: Event, started: u64) {
+        let now = now_ns();
+        self.event.store(NO_EVENT, Relaxed);
+        self.since_ns.store(now, Relaxed);
+        bump(&self.wait_seq, 1);
+        self.counters.add_wait(event, now.saturating_sub(started));
+    }
+    pub(crate) fn set_waiter(&self, waiter: Option<Arc<Waiter>>) {
+        *self.waiter.lock() = waiter;
+    }
+    pub(crate) fn cancel_asked(&self) -> bool {
+        self.cancel.load(SeqCst) == CANCEL_ASKED
+    }
+}
+
+struct Registry {
+    /// Index is sid - 1.
+    slots: Vec<Option<Arc<Session>>>,
+    serial: u32,
+    ended: Counters,
+}
+
+static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
+static ENABLED: AtomicBool = AtomicBool::new(true);
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Session>>> = const { RefCell::new(None) };
+}
+
+fn epoch() -> Instant {
+    static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    *EPOCH.get_or_init(Instant::now)
+}
+
+fn now_ns() -> u64 {
+    epoch().elapsed().as_nanos() as u64
+}
+
+fn registry<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
+    let mut guard = REGISTRY.lock();
+    f(guard.get_or_insert_with(|| Registry {
+        slots: Vec::new(),
+        serial: 0,
+        ended: Counters::new(),
+    }))
+}
+
+/// Calls `f` with this thread's session; `None` outside one.
+#[inline]
+pub fn with<R>(f: impl FnOnce(&Session) -> R) -> Option<R> {
+    CURRENT
+        .try_with(|c| c.borrow().as_deref().map(f))
+        .ok()
+        .flatten()
+}
+
+/// This thread's session.
+pub fn current() -> Option<Arc<Session>> {
+    CURRENT.try_with(|c| c.borrow().clone()).ok().flatten()
+}
+
+/// Turns the timing of waits off or on, to measure what it costs. Statistics and latches count on.
+pub fn set_enabled(on: bool) {
+    ENABLED.store(on, Relaxed);
+}
+
+/// **The** function through which everything waits: runs `f` and charges its time to `event` in this thread's session. `p` are the
+/// event's parameters. Does not nest: an inner wait is charged to the inner event and ends the outer one's display.
+#[inline]
+pub fn during<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> R) -> R {
+    if !ENABLED.load(Relaxed) {
+        return f();
+    }
+    let Some(session) = current() else { return f() };
+    let started = session.begin_wait(event, p);
+    let result = f();
+    session.end_wait(event, started);
+    result
+}
+
+/// Registers this thread as a session until the guard is dropped.
+pub fn register(kind: Kind, name: &str) -> SessionGuard {
+    let session = registry(|r| {
+        r.serial += 1;
+        let free = r.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+            r.slots.push(None);
+            r.slots.len() - 1
+        });
+        let session = Arc::new(new_session(free as u32 + 1, r.serial, kind, name));
+        r.slots[free] = Some(session.clone());
+        session
+    });
+    CURRENT.with(|c| *c.borrow_mut() = Some(session.clone()));
+    SessionGuard { session }
+}
+
+fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
+    Session {
+        sid,
+        serial,
+        kind,
+        name: name.to_string(),
+        tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
+        logon: SystemTime::now(),
+        counters: Counters::new(),
+        identity: Mutex::new(Identity::default()),
+        sql: Mutex::new(None),
+        transaction: AtomicU64::new(0),
+        active: AtomicBool::new(kind == Kind::Background),
+        event: AtomicU64::new(NO_EVENT),
+        params: Default::default(),
+        since_ns: AtomicU64::new(now_ns()),
+        wait_seq: AtomicU64::new(0),
+        cancel: AtomicU8::new(CANCEL_NONE),
+        waiter: Mutex::new(None),
+    }
+}
+
+/// Ends the session when dropped: its counters go to the instance's. Not to be sent to another thread.
+pub struct SessionGuard {
+    session: Arc<Session>,
+}
+
+impl SessionGuard {
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+}
+
+impl Drop for SessionGuard {
+    fn drop(&mut self) {
+        registry(|r| {
+            r.slots[self.session.sid as usize - 1] = None;
+            r.ended.fold(&self.session.counters);
+        });
+        let _ = CURRENT.try_with(|c| *c.borrow_mut() = None);
+    }
+}
+
+/// All sessions alive, by sid.
+pub fn list() -> Vec<Arc<Session>> {
+    registry(|r| r.slots.iter().flatten().cloned().collect())
+}
+
+/// A counter of the whole instance: of the sessions that have ended and of those alive.
+pub fn total(read: impl Fn(&Counters) -> u64) -> u64 {
+    registry(|r| {
+        read(&r.ended)
+            + r.slots
+                .iter()
+                .flatten()
+                .map(|s| read(&s.counters))
+                .sum::<u64>()
+    })
+}
+
+/// The greatest value of a counter over the instance's life.
+pub fn maximum(read: impl Fn(&Counters) -> u64) -> u64 {
+    registry(|r| {
+        r.slots
+            .iter()
+            .flatten()
+            .map(|s| read(&s.counters))
+            .max()
+            .unwrap_or(0)
+            .max(read(&r.ended))
+    })
+}
+
+/// Names the user, program and so on of this thread's session.
+pub fn identify(identity: Identity) {
+    with(|s| *s.identity.lock() = identity);
+}
+
+/// The statement this session runs; `None` between statements. An `Arc` that the statement cache owns: no copy is made.
+pub fn set_sql(sql: Option<Arc<str>>) {
+    with(|s| *s.sql.lock() = sql);
+}
+
+/// Whether this session works on a call.
+pub fn set_active(active: bool) {
+    with(|s| s.active.store(active, Relaxed));
+}
+
+pub fn set_transaction(id: u64) {
+    with(|s| s.transaction.store(id, Relaxed));
+}
+
+/// Asks the session `sid` to give up its statement: whatever it waits for in a cancellable [`Waiter`] returns, and
+/// [`check_cancel`] fails until [`clear_cancel`]. False if there is no such session.
+pub fn cancel(sid: u32) -> bool {
+    let session = registry(|r| {
+        r.slots
+            .get((sid as usize).wrapping_sub(1))
+            .cloned()
+            .flatten()
+    });
+    let Some(session) = session else { return false };
+    session.cancel.store(CANCEL_ASKED, SeqCst);
+    // The flag is set before the waiter is looked for, and a waiter looks at the flag after it has been put there: one of them sees the other.
+    let waiter = session.waiter.lock().clone();
+    if let Some(w) = waiter {
+        w.interrupt();
+    }
+    true
+}
+
+/// Forgets a cancellation: at the start of a statement.
+pub fn clear_cancel() {
+    with(|s| s.cancel.store(CANCEL_NONE, SeqCst));
+}
+
+/// To be called at every so many rows by whatever can run long.
+#[inline]
+pub fn check_cancel() -> Result<(), Cancelled> {
+    match with(|s| s.cancel.load(Relaxed) == CANCEL_ASKED) {
+        Some(true) => Err(Cancelled),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_counted_in_the_session_and_stay_in_the_total() {
+        let before = total(|c| c.waits(Event::PmonTimer));
+        std::thread::spawn(|| {
+            let guard = register(Kind::User, "test");
+            assert_eq!(
+                during(Event::PmonTimer, [1, 2, 3], || guard
+                    .session()
+                    .waiting()
+                    .map(|w| w.params)),
+                Some([1, 2, 3])
+            );
+            assert!(guard.session().waiting().is_none());
+            assert_eq!(guard.session().counters.waits(Event::PmonTimer), 1);
+        })
+        .join()
+        .unwrap();
+        assert_eq!(total(|c| c.waits(Event::PmonTimer)), before + 1);
+    }
+
+    #[test]
+    fn buckets_are_powers_of_two_microseconds() {
+        assert_eq!(
+            [0, 999, 1000, 1999, 2000, 4000].map(bucket_of),
+            [0, 0, 1, 1, 2, 3]
+        );
+        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn a_cancelled_session_notices() {
+        std::thread::spawn(|| {
+            let guard = register(Kind::User, "cancel");
+            assert!(check_cancel().is_ok());
+            assert!(cancel(guard.session().sid));
+            assert_eq!(check_cancel(), Err(Cancelled));
+            clear_cancel();
+            assert!(check_cancel().is_ok());
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,126 @@
+//! The rows of the `v$` views that this crate's data feeds. Names and types of columns are `sql`'s; here are the numbers.
+
+use crate::session::{self, BUCKETS, Session};
+use crate::{AshRow, Event, Stat, ash, latch};
+use std::sync::Arc;
+
+pub use crate::latch::{LatchMissRow, LatchRow};
+
+/// Totals of one event (`v$system_event`, and `v$session_event` with a session).
+#[derive(Clone, Copy, Debug)]
+pub struct EventRow {
+    pub event: Event,
+    pub waits: u64,
+    pub time_us: u64,
+    pub max_us: u64,
+}
+
+/// One bucket of an event's histogram: waits shorter than `below_us` and not in a lower bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct HistogramRow {
+    pub event: Event,
+    pub below_us: u64,
+    pub waits: u64,
+}
+
+/// CPU of a thread from the scheduler (`v$process`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Schedule {
+    pub cpu_us: u64,
+    /// Runnable without a CPU.
+    pub runnable_us: u64,
+}
+
+pub fn sessions() -> Vec<Arc<Session>> {
+    session::list()
+}
+
+pub fn session_events(s: &Session) -> Vec<EventRow> {
+    let c = &s.counters;
+    events(|event| EventRow {
+        event,
+        waits: c.waits(event),
+        time_us: c.wait_ns(event) / 1000,
+        max_us: c.max_ns(event) / 1000,
+    })
+}
+
+pub fn system_events() -> Vec<EventRow> {
+    events(|event| EventRow {
+        event,
+        waits: session::total(|c| c.waits(event)),
+        time_us: session::total(|c| c.wait_ns(event)) / 1000,
+        max_us: session::maximum(|c| c.max_ns(event)) / 1000,
+    })
+}
+
+/// Events that were never waited for are left out.
+fn events(row: impl Fn(Event) -> EventRow) -> Vec<EventRow> {
+    Event::ALL
+        .iter()
+        .map(|&e| row(e))
+        .filter(|r| r.waits > 0)
+        .collect()
+}
+
+pub fn event_histogram() -> Vec<HistogramRow> {
+    let mut rows = Vec::new();
+    for &event in Event::ALL {
+        for bucket in 0..BUCKETS {
+            let waits = session::total(|c| c.bucket(event, bucket));
+            if waits > 0 {
+                rows.push(HistogramRow {
+                    event,
+                    below_us: 1 << bucket,
+                    waits,
+                });
+            }
+        }
+    }
+    rows
+}
+
+pub fn system_stats() -> Vec<(Stat, u64)> {
+    Stat::ALL
+        .iter()
+        .map(|&s| (s, session::total(|c| c.stat(s))))
+        .collect()
+}
+
+pub fn session_stats(s: &Session) -> Vec<(Stat, u64)> {
+    Stat::ALL
+        .iter()
+        .map(|&stat| (stat, s.counters.stat(stat)))
+        .collect()
+}
+
+/// By class (`v$latch`).
+pub fn latches() -> Vec<LatchRow> {
+    latch::classes()
+}
+
+pub fn latch_children() -> Vec<LatchRow> {
+    latch::children()
+}
+
+pub fn latch_misses() -> Vec<LatchMissRow> {
+    latch::misses()
+}
+
+pub fn active_session_history() -> Vec<AshRow> {
+    ash::rows()
+}
+
+/// What the scheduler says of a thread; zero if the thread is gone or the kernel keeps no statistics.
+pub fn schedule(tid: u32) -> Schedule {
+    let Ok(text) = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")) else {
+        return Schedule::default();
+    };
+    let mut ns = text
+        .split_whitespace()
+        .map(|w| w.parse::<u64>().unwrap_or(0));
+    Schedule {
+        cpu_us: ns.next().unwrap_or(0) / 1000,
+        runnable_us: ns.next().unwrap_or(0) / 1000,
+    }
+}

@@ -1,0 +1,118 @@
+//! Parking a thread until another wakes it, with a deadline and cancellation: the primitive under enqueues and queues.
+
+use crate::{Event, session};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Instant;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitResult {
+    Signalled,
+    TimedOut,
+    Cancelled,
+}
+
+/// One thread's place to wait. Reusable: a signal stays until a wait takes it, so a wake that comes before the wait is not lost.
+#[derive(Default)]
+pub struct Waiter {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    signalled: bool,
+    interrupted: bool,
+}
+
+impl Waiter {
+    pub fn new() -> Arc<Waiter> {
+        Arc::new(Waiter::default())
+    }
+
+    /// Wakes the thread that waits, or the next one that will.
+    pub fn wake(&self) {
+        self.state.lock().signalled = true;
+        self.changed.notify_one();
+    }
+
+    /// Makes a cancellable wait look at its session's cancel flag.
+    pub(crate) fn interrupt(&self) {
+        self.state.lock().interrupted = true;
+        self.changed.notify_one();
+    }
+
+    /// Forgets a signal nobody waited for.
+    pub fn clear(&self) {
+        *self.state.lock() = State::default();
+    }
+
+    /// Waits, under `event`, until woken, until `deadline`, or until the session's statement is cancelled. A signal wins over the others.
+    pub fn wait(
+        self: &Arc<Self>,
+        event: Event,
+        p: [u64; 3],
+        deadline: Option<Instant>,
+    ) -> WaitResult {
+        let session = session::current();
+        if let Some(s) = &session {
+            s.set_waiter(Some(self.clone()));
+        }
+        let result = session::during(event, p, || self.park(deadline, session.as_deref()));
+        if let Some(s) = &session {
+            s.set_waiter(None);
+        }
+        result
+    }
+
+    fn park(&self, deadline: Option<Instant>, session: Option<&session::Session>) -> WaitResult {
+        let mut state = self.state.lock();
+        loop {
+            if state.signalled {
+                *state = State::default();
+                return WaitResult::Signalled;
+            }
+            if session.is_some_and(|s| s.cancel_asked()) {
+                state.interrupted = false;
+                return WaitResult::Cancelled;
+            }
+            match deadline {
+                None => self.changed.wait(&mut state),
+                Some(d) if Instant::now() >= d => return WaitResult::TimedOut,
+                Some(d) => {
+                    self.changed.wait_until(&mut state, d);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_wake_before_the_wait_is_not_lost() {
+        let w = Waiter::new();
+        w.wake();
+        assert_eq!(w.wait(Event::Sleep, [0; 3], None), WaitResult::Signalled);
+        let soon = Instant::now() + Duration::from_millis(1);
+        assert_eq!(
+            w.wait(Event::Sleep, [0; 3], Some(soon)),
+            WaitResult::TimedOut
+        );
+    }
+
+    #[test]
+    fn a_cancelled_wait_returns() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let t = std::thread::spawn(move || {
+            let guard = session::register(session::Kind::User, "waiter");
+            send.send(guard.session().sid).unwrap();
+            Waiter::new().wait(Event::Sleep, [0; 3], None)
+        });
+        assert!(session::cancel(receive.recv().unwrap()));
+        assert_eq!(t.join().unwrap(), WaitResult::Cancelled);
+    }
+}
