@@ -38,7 +38,11 @@ pub fn days_from_civil(date: Civil) -> i64 {
     let year = date.year - i64::from(date.month <= 2);
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
-    let month = i64::from(if date.month > 2 { date.month - 3 } else { date.month + 9 });
+    let month = i64::from(if date.month > 2 {
+        date.month - 3
+    } else {
+        date.month + 9
+    });
     let day_of_year = (153 * month + 2) / 5 + i64::from(date.day) - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
     era * 146_097 + day_of_era - 719_468 - UNIX_TO_PG_DAYS
@@ -49,10 +53,15 @@ pub fn civil_from_days(days: i64) -> Civil {
     let z = days + 719_468 + UNIX_TO_PG_DAYS;
     let era = z.div_euclid(146_097);
     let day_of_era = z.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 } as u32;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    } as u32;
     Civil {
         year: year_of_era + era * 400 + i64::from(month <= 2),
         month,
@@ -98,7 +107,8 @@ pub fn write_timestamp(out: &mut Vec<u8>, micros: i64, offset_seconds: Option<i3
         _ => {}
     }
     // The offset may carry the local time past the last valid timestamp, hence the wider type.
-    let local = i128::from(micros) + i128::from(offset_seconds.unwrap_or(0)) * i128::from(MICROS_PER_SECOND);
+    let local = i128::from(micros)
+        + i128::from(offset_seconds.unwrap_or(0)) * i128::from(MICROS_PER_SECOND);
     let date = civil_from_days(local.div_euclid(i128::from(MICROS_PER_DAY)) as i64);
     let time = local.rem_euclid(i128::from(MICROS_PER_DAY)) as i64;
     write_civil(out, date);
@@ -132,7 +142,11 @@ pub fn write_offset(out: &mut Vec<u8>, offset_seconds: i32) {
 }
 
 fn write_civil(out: &mut Vec<u8>, date: Civil) {
-    let year = if date.year > 0 { date.year } else { 1 - date.year };
+    let year = if date.year > 0 {
+        date.year
+    } else {
+        1 - date.year
+    };
     if year < 10_000 {
         write_two(out, year / 100);
         write_two(out, year % 100);
@@ -203,9 +217,18 @@ mod tests {
         assert_eq!(date(DATE_END as i32 - 1), "5874897-12-31");
         assert_eq!(date(i32::MAX), "infinity");
         assert_eq!(timestamp(TIMESTAMP_MIN, None), "4714-11-24 00:00:00 BC");
-        assert_eq!(timestamp(TIMESTAMP_END - 1, None), "294276-12-31 23:59:59.999999");
-        assert_eq!(timestamp(TIMESTAMP_END - 1, Some(3600)), "294277-01-01 00:59:59.999999+01");
-        assert_eq!(timestamp(1_500_000, Some(19_800)), "2000-01-01 05:30:01.5+05:30");
+        assert_eq!(
+            timestamp(TIMESTAMP_END - 1, None),
+            "294276-12-31 23:59:59.999999"
+        );
+        assert_eq!(
+            timestamp(TIMESTAMP_END - 1, Some(3600)),
+            "294277-01-01 00:59:59.999999+01"
+        );
+        assert_eq!(
+            timestamp(1_500_000, Some(19_800)),
+            "2000-01-01 05:30:01.5+05:30"
+        );
         assert_eq!(timestamp(0, Some(-3208)), "1999-12-31 23:06:32-00:53:28");
         assert_eq!(timestamp(-1, None), "1999-12-31 23:59:59.999999");
     }

@@ -29,7 +29,8 @@ impl TimeZone {
         }
         let hours: f64 = text.parse().ok()?;
         let seconds = (hours * 3600.0) as i32;
-        (hours.is_finite() && seconds.abs() <= MAX_OFFSET_SECONDS).then_some(TimeZone::Fixed(seconds))
+        (hours.is_finite() && seconds.abs() <= MAX_OFFSET_SECONDS)
+            .then_some(TimeZone::Fixed(seconds))
     }
 
     /// A zone of the IANA database, in any case.
@@ -37,7 +38,11 @@ impl TimeZone {
         if text.eq_ignore_ascii_case("z") {
             return Some(Self::UTC);
         }
-        chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(text)).copied().map(TimeZone::Named)
+        chrono_tz::TZ_VARIANTS
+            .iter()
+            .find(|zone| zone.name().eq_ignore_ascii_case(text))
+            .copied()
+            .map(TimeZone::Named)
     }
 
     /// What `SHOW TimeZone` answers; a fixed offset in PostgreSQL's POSIX spelling (`<+05>-05`).
@@ -49,7 +54,11 @@ impl TimeZone {
                 calendar::write_offset(&mut east, *seconds);
                 calendar::write_offset(&mut west, -*seconds);
                 let west = String::from_utf8_lossy(&west).into_owned();
-                format!("<{}>{}", String::from_utf8_lossy(&east), west.trim_start_matches('+'))
+                format!(
+                    "<{}>{}",
+                    String::from_utf8_lossy(&east),
+                    west.trim_start_matches('+')
+                )
             }
         }
     }
@@ -58,7 +67,10 @@ impl TimeZone {
     pub fn offset_at(&self, micros: i64) -> i32 {
         match self {
             TimeZone::Fixed(seconds) => *seconds,
-            TimeZone::Named(zone) => zone.offset_from_utc_datetime(&in_table_range(micros)).fix().local_minus_utc(),
+            TimeZone::Named(zone) => zone
+                .offset_from_utc_datetime(&in_table_range(micros))
+                .fix()
+                .local_minus_utc(),
         }
     }
 
@@ -73,8 +85,12 @@ impl TimeZone {
                     chrono::LocalResult::Single(offset) => offset.fix().local_minus_utc(),
                     chrono::LocalResult::Ambiguous(_, later) => later.fix().local_minus_utc(),
                     chrono::LocalResult::None => {
-                        let before = local.checked_sub_signed(chrono::Duration::days(1)).unwrap_or(local);
-                        zone.offset_from_utc_datetime(&before).fix().local_minus_utc()
+                        let before = local
+                            .checked_sub_signed(chrono::Duration::days(1))
+                            .unwrap_or(local);
+                        zone.offset_from_utc_datetime(&before)
+                            .fix()
+                            .local_minus_utc()
                     }
                 }
             }
@@ -89,7 +105,9 @@ fn in_table_range(micros: i64) -> NaiveDateTime {
     let time = micros.rem_euclid(MICROS_PER_DAY);
     let mut date = calendar::civil_from_days(days);
     if date.year > 2099 {
-        date.year = (2072..2100).find(|&year| same_calendar(year, date.year)).unwrap_or(2099);
+        date.year = (2072..2100)
+            .find(|&year| same_calendar(year, date.year))
+            .unwrap_or(2099);
     }
     let year = date.year.max(-200_000) as i32;
     NaiveDate::from_ymd_opt(year, date.month, date.day)
@@ -104,23 +122,80 @@ fn in_table_range(micros: i64) -> NaiveDateTime {
 }
 
 fn same_calendar(a: i64, b: i64) -> bool {
-    let weekday = |year| calendar::days_from_civil(Civil { year, month: 1, day: 1 }).rem_euclid(7);
+    let weekday = |year| {
+        calendar::days_from_civil(Civil {
+            year,
+            month: 1,
+            day: 1,
+        })
+        .rem_euclid(7)
+    };
     calendar::is_leap(a) == calendar::is_leap(b) && weekday(a) == weekday(b)
 }
 
 /// Offsets of the abbreviations in PostgreSQL's default set that are in wide use, in seconds east of Greenwich.
 pub fn abbreviation(text: &str) -> Option<i32> {
     const QUARTERS: &[(&str, i32)] = &[
-        ("utc", 0), ("uct", 0), ("ut", 0), ("gmt", 0), ("z", 0), ("zulu", 0), ("wet", 0),
-        ("bst", 4), ("cet", 4), ("met", 4), ("mez", 4), ("west", 4), ("wetdst", 4),
-        ("cest", 8), ("mesz", 8), ("eet", 8), ("sast", 8), ("ist", 8), ("cetdst", 8),
-        ("eest", 12), ("msk", 12), ("eetdst", 12), ("msd", 16), ("pkt", 20), ("uzt", 20),
-        ("hkt", 32), ("sgt", 32), ("awst", 32), ("pht", 32), ("jst", 36), ("kst", 36),
-        ("acst", 38), ("aest", 40), ("acdt", 42), ("aedt", 44), ("nzst", 48), ("nzt", 48), ("nzdt", 52),
-        ("nst", -14), ("ndt", -10), ("art", -12), ("brt", -12), ("adt", -12), ("ast", -16), ("edt", -16), ("cdt", -20), ("est", -20),
-        ("cst", -24), ("mdt", -24), ("mst", -28), ("pdt", -28), ("pst", -32), ("akdt", -32), ("akst", -36), ("hst", -40),
+        ("utc", 0),
+        ("uct", 0),
+        ("ut", 0),
+        ("gmt", 0),
+        ("z", 0),
+        ("zulu", 0),
+        ("wet", 0),
+        ("bst", 4),
+        ("cet", 4),
+        ("met", 4),
+        ("mez", 4),
+        ("west", 4),
+        ("wetdst", 4),
+        ("cest", 8),
+        ("mesz", 8),
+        ("eet", 8),
+        ("sast", 8),
+        ("ist", 8),
+        ("cetdst", 8),
+        ("eest", 12),
+        ("msk", 12),
+        ("eetdst", 12),
+        ("msd", 16),
+        ("pkt", 20),
+        ("uzt", 20),
+        ("hkt", 32),
+        ("sgt", 32),
+        ("awst", 32),
+        ("pht", 32),
+        ("jst", 36),
+        ("kst", 36),
+        ("acst", 38),
+        ("aest", 40),
+        ("acdt", 42),
+        ("aedt", 44),
+        ("nzst", 48),
+        ("nzt", 48),
+        ("nzdt", 52),
+        ("nst", -14),
+        ("ndt", -10),
+        ("art", -12),
+        ("brt", -12),
+        ("adt", -12),
+        ("ast", -16),
+        ("edt", -16),
+        ("cdt", -20),
+        ("est", -20),
+        ("cst", -24),
+        ("mdt", -24),
+        ("mst", -28),
+        ("pdt", -28),
+        ("pst", -32),
+        ("akdt", -32),
+        ("akst", -36),
+        ("hst", -40),
     ];
-    QUARTERS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)).map(|(_, quarters)| quarters * 900)
+    QUARTERS
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(text))
+        .map(|(_, quarters)| quarters * 900)
 }
 
 #[cfg(test)]

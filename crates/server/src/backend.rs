@@ -1,0 +1,211 @@
+//! Messages to a client, appended to a byte buffer.
+//!
+//! Every message is a tag, a length that counts itself but not the tag, and a body; [`message`] patches the length.
+
+use sql::{ColumnDesc, Error, Notice, TxStatus};
+
+/// Appends a message whose body `fill` appends.
+pub fn message(out: &mut Vec<u8>, tag: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+    out.push(tag);
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    fill(out);
+    let length = (out.len() - at) as u32;
+    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Messages that are always the same.
+pub const PARSE_COMPLETE: &[u8] = b"1\0\0\0\x04";
+pub const BIND_COMPLETE: &[u8] = b"2\0\0\0\x04";
+pub const CLOSE_COMPLETE: &[u8] = b"3\0\0\0\x04";
+pub const NO_DATA: &[u8] = b"n\0\0\0\x04";
+pub const PORTAL_SUSPENDED: &[u8] = b"s\0\0\0\x04";
+pub const EMPTY_QUERY: &[u8] = b"I\0\0\0\x04";
+pub const COPY_DONE: &[u8] = b"c\0\0\0\x04";
+pub const AUTHENTICATION_OK: &[u8] = b"R\0\0\0\x08\0\0\0\0";
+
+pub fn ready_for_query(out: &mut Vec<u8>, status: TxStatus) {
+    let letter = match status {
+        TxStatus::Idle => b'I',
+        TxStatus::InTransaction => b'T',
+        TxStatus::Failed => b'E',
+    };
+    out.extend_from_slice(&[b'Z', 0, 0, 0, 5, letter]);
+}
+
+/// A C string; what follows a zero byte is cut, because the client would take it for the next field.
+pub fn c_string(out: &mut Vec<u8>, text: &str) {
+    let end = text.bytes().position(|b| b == 0).unwrap_or(text.len());
+    out.extend_from_slice(&text.as_bytes()[..end]);
+    out.push(0);
+}
+
+pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
+    message(out, b'S', |out| {
+        c_string(out, name);
+        c_string(out, value);
+    });
+}
+
+pub fn backend_key(out: &mut Vec<u8>, pid: u32, secret: &[u8]) {
+    message(out, b'K', |out| {
+        out.extend_from_slice(&pid.to_be_bytes());
+        out.extend_from_slice(secret);
+    });
+}
+
+/// Tells a client that asked for a newer protocol, or for options, what it gets.
+pub fn negotiate_protocol_version(out: &mut Vec<u8>, minor: u16, unknown_options: &[String]) {
+    message(out, b'v', |out| {
+        out.extend_from_slice(&(3 << 16 | u32::from(minor)).to_be_bytes());
+        out.extend_from_slice(&(unknown_options.len() as u32).to_be_bytes());
+        for option in unknown_options {
+            c_string(out, option);
+        }
+    });
+}
+
+pub fn command_complete(out: &mut Vec<u8>, tag: sql::Tag) {
+    use std::io::Write as _;
+    message(out, b'C', |out| {
+        // Writing to a vector cannot fail.
+        let _ = write!(out, "{tag}");
+        out.push(0);
+    });
+}
+
+/// The format of each column of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Formats {
+    Text,
+    Binary,
+    Each(Box<[i16]>),
+}
+
+impl Formats {
+    /// 0 text, 1 binary.
+    pub fn of(&self, column: usize) -> i16 {
+        match self {
+            Formats::Text => 0,
+            Formats::Binary => 1,
+            Formats::Each(formats) => formats.get(column).copied().unwrap_or(0),
+        }
+    }
+}
+
+pub fn row_description(out: &mut Vec<u8>, columns: &[ColumnDesc], formats: &Formats) {
+    message(out, b'T', |out| {
+        out.extend_from_slice(&(columns.len() as u16).to_be_bytes());
+        for (i, column) in columns.iter().enumerate() {
+            c_string(out, &column.name);
+            out.extend_from_slice(&column.table_oid.to_be_bytes());
+            out.extend_from_slice(&column.attnum.to_be_bytes());
+            out.extend_from_slice(&column.type_oid().to_be_bytes());
+            out.extend_from_slice(&column.typlen().to_be_bytes());
+            out.extend_from_slice(&column.typmod.to_be_bytes());
+            out.extend_from_slice(&formats.of(i).to_be_bytes());
+        }
+    });
+}
+
+pub fn parameter_description(out: &mut Vec<u8>, types: &[u32]) {
+    message(out, b't', |out| {
+        out.extend_from_slice(&(types.len() as u16).to_be_bytes());
+        for oid in types {
+            out.extend_from_slice(&oid.to_be_bytes());
+        }
+    });
+}
+
+/// CopyInResponse (`G`) or CopyOutResponse (`H`).
+pub fn copy_response(out: &mut Vec<u8>, tag: u8, formats: &[i16]) {
+    message(out, tag, |out| {
+        let binary = formats.iter().any(|&format| format != 0);
+        out.push(u8::from(binary));
+        out.extend_from_slice(&(formats.len() as u16).to_be_bytes());
+        for format in formats {
+            out.extend_from_slice(&format.to_be_bytes());
+        }
+    });
+}
+
+/// How bad an error is for the client: its statement failed, or its session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Error,
+    Fatal,
+}
+
+impl Severity {
+    fn name(self) -> &'static str {
+        match self {
+            Severity::Error => "ERROR",
+            Severity::Fatal => "FATAL",
+        }
+    }
+}
+
+pub fn error_response(out: &mut Vec<u8>, severity: Severity, error: &Error) {
+    let fields = error.fields();
+    message(out, b'E', |out| {
+        let mut field = |code: u8, text: &str| {
+            out.push(code);
+            c_string(out, text);
+        };
+        field(b'S', severity.name());
+        field(b'V', severity.name());
+        field(b'C', &fields.sqlstate);
+        field(b'M', &fields.message);
+        let optional = [
+            (b'D', &fields.detail),
+            (b'H', &fields.hint),
+            (b't', &fields.table),
+            (b'c', &fields.column),
+            (b'n', &fields.constraint),
+        ];
+        if fields.table.is_some() {
+            field(b's', "public");
+        }
+        for (code, text) in optional {
+            if let Some(text) = text {
+                field(code, text);
+            }
+        }
+        if let Some(position) = fields.position {
+            field(b'P', &position.to_string());
+        }
+        out.push(0);
+    });
+}
+
+pub fn notice_response(out: &mut Vec<u8>, notice: &Notice) {
+    message(out, b'N', |out| {
+        for (code, text) in [
+            (b'S', notice.severity),
+            (b'V', notice.severity),
+            (b'C', notice.sqlstate),
+            (b'M', &notice.message),
+        ] {
+            out.push(code);
+            c_string(out, text);
+        }
+        out.push(0);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_carries_its_fields_and_no_stray_zero() {
+        let mut out = Vec::new();
+        let error = Error::new("22P02", "bad\0text").hint("try again").at(7);
+        error_response(&mut out, Severity::Error, &error);
+        assert_eq!(
+            &out[5..],
+            b"SERROR\0VERROR\0C22P02\0Mbad\0Htry again\0P7\0\0"
+        );
+        assert_eq!(out[..5], [b'E', 0, 0, 0, out.len() as u8 - 1]);
+    }
+}

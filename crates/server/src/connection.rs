@@ -1,0 +1,248 @@
+//! The two directions of a client's socket: input framed in place, output gathered into few writes.
+//!
+//! **Invariants.** One `recv` takes whatever has arrived and all complete messages in it are handled before the next; one
+//! `send` answers a Sync (measured: reading message by message halves the rate, a second send costs a quarter).
+//! Memory follows what has arrived, not what a message announces, and large messages of all sessions share a budget.
+//! Both directions block in `wait`, with no latch held.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use wait::Event;
+
+use crate::message::{self, Violation};
+
+/// Input buffer of a session that sends no large messages; holds the messages of one statement many times over.
+const INPUT_BYTES: usize = 16 << 10;
+/// Buffers up to this size are a session's own; what is beyond is taken from [`LARGE_BUDGET_BYTES`].
+const INPUT_FREE_BYTES: usize = 256 << 10;
+/// Memory for large messages of all sessions together: four of the longest.
+const LARGE_BUDGET_BYTES: usize = 4 * message::MAX_MESSAGE_BYTES;
+/// Output is sent when this much has gathered, whatever the client waits for.
+const OUTPUT_FLUSH_BYTES: usize = 32 << 10;
+/// Output buffers that one long row made larger than this are given back.
+const OUTPUT_KEEP_BYTES: usize = 256 << 10;
+
+static LARGE_BYTES_IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+/// Why no more input comes.
+#[derive(Debug)]
+pub enum InputEnd {
+    /// The client closed, or the server shut the socket's reading side.
+    Closed,
+    /// Nothing came in time; only while a time limit is set.
+    TimedOut,
+    /// The budget for large messages is used up.
+    NoMemory,
+    /// The connection broke.
+    Broken,
+}
+
+pub struct Input {
+    stream: Arc<TcpStream>,
+    buffer: Vec<u8>,
+    /// What has arrived and was not consumed: `buffer[start..end]`.
+    start: usize,
+    end: usize,
+    /// Part of the budget for large messages that the buffer has.
+    reserved: usize,
+}
+
+impl Input {
+    pub fn new(stream: Arc<TcpStream>) -> Input {
+        Input {
+            stream,
+            buffer: vec![0; INPUT_BYTES],
+            start: 0,
+            end: 0,
+            reserved: 0,
+        }
+    }
+
+    /// Where the next message lies, if it has arrived in full; it is then consumed. See [`Input::bytes`].
+    pub fn next(&mut self) -> Result<Option<Range<usize>>, Violation> {
+        let available = self.end - self.start;
+        match message::frame(&self.buffer[self.start..self.end])? {
+            Some(length) if length <= available => {
+                let range = self.start..self.start + length;
+                self.start = range.end;
+                Ok(Some(range))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The bytes of a message that [`Input::next`] or [`Input::next_startup`] gave, valid until more is received.
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer[range]
+    }
+
+    /// As [`Input::next`] for packets of the start of a session, which have no tag. `None` if it has not arrived in full.
+    pub fn next_startup(&mut self, limit: usize) -> Result<Option<Range<usize>>, Violation> {
+        let Some(head) = self.buffer[self.start..self.end].first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes(*head) as usize;
+        if !(8..=limit).contains(&length) {
+            return Err(Violation {
+                message: "invalid length of startup packet".into(),
+                fatal: true,
+            });
+        }
+        if length > self.end - self.start {
+            return Ok(None);
+        }
+        let range = self.start..self.start + length;
+        self.start = range.end;
+        Ok(Some(range))
+    }
+
+    /// Whether anything was received beyond the messages consumed.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Waits for more input under `SQL*Net message from client`.
+    pub fn receive(&mut self) -> Result<(), InputEnd> {
+        self.make_room()?;
+        let Input {
+            stream,
+            buffer,
+            end,
+            ..
+        } = self;
+        let room = &mut buffer[*end..];
+        let count = wait::during(Event::NetFromClient, [0, 0, 0], || {
+            loop {
+                match (&**stream).read(room) {
+                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    result => return result,
+                }
+            }
+        });
+        match count {
+            Ok(0) => Err(InputEnd::Closed),
+            Ok(count) => {
+                self.end += count;
+                Ok(())
+            }
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                ) =>
+            {
+                Err(InputEnd::TimedOut)
+            }
+            Err(_) => Err(InputEnd::Broken),
+        }
+    }
+
+    fn make_room(&mut self) -> Result<(), InputEnd> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == 0 && self.buffer.len() > INPUT_FREE_BYTES {
+            self.buffer = vec![0; INPUT_BYTES];
+            self.reserve(INPUT_BYTES)?;
+        }
+        if self.end == self.buffer.len() {
+            // Doubling: an announced length costs nothing before its bytes are here.
+            let size = self.buffer.len() * 2;
+            self.reserve(size)?;
+            self.buffer.resize(size, 0);
+        }
+        Ok(())
+    }
+
+    /// Adjusts this buffer's part of the common budget to a buffer of `size` bytes.
+    fn reserve(&mut self, size: usize) -> Result<(), InputEnd> {
+        let wanted = if size > INPUT_FREE_BYTES { size } else { 0 };
+        if wanted > self.reserved {
+            let more = wanted - self.reserved;
+            let before = LARGE_BYTES_IN_USE.fetch_add(more, Ordering::Relaxed);
+            if before + more > LARGE_BUDGET_BYTES {
+                LARGE_BYTES_IN_USE.fetch_sub(more, Ordering::Relaxed);
+                return Err(InputEnd::NoMemory);
+            }
+        } else {
+            LARGE_BYTES_IN_USE.fetch_sub(self.reserved - wanted, Ordering::Relaxed);
+        }
+        self.reserved = wanted;
+        Ok(())
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        LARGE_BYTES_IN_USE.fetch_sub(self.reserved, Ordering::Relaxed);
+    }
+}
+
+pub struct Output {
+    stream: Arc<TcpStream>,
+    /// Messages not sent yet; see `backend` for their form.
+    pub buffer: Vec<u8>,
+    /// Sending failed once: the client is gone, and everything further is dropped.
+    broken: bool,
+}
+
+impl Output {
+    pub fn new(stream: Arc<TcpStream>) -> Output {
+        Output {
+            stream,
+            buffer: Vec::with_capacity(4 << 10),
+            broken: false,
+        }
+    }
+
+    /// Sends all that has gathered, under `SQL*Net message to client`.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.send(Event::NetToClient)
+    }
+
+    /// Sends if much has gathered: keeps a result of any size in constant memory.
+    #[inline]
+    pub fn flush_if_full(&mut self) -> io::Result<()> {
+        if self.buffer.len() < OUTPUT_FLUSH_BYTES {
+            Ok(())
+        } else {
+            self.send(Event::NetMoreToClient)
+        }
+    }
+
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Ends the connection for both sides.
+    pub fn close(&self) {
+        // The client may have closed already; then there is nothing to end.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    fn send(&mut self, event: Event) -> io::Result<()> {
+        if self.broken {
+            self.buffer.clear();
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.buffer.len() as u64;
+        let result = wait::during(event, [0, bytes, 0], || {
+            (&*self.stream).write_all(&self.buffer)
+        });
+        self.buffer.clear();
+        if self.buffer.capacity() > OUTPUT_KEEP_BYTES {
+            self.buffer.shrink_to(OUTPUT_FLUSH_BYTES);
+        }
+        self.broken = result.is_err();
+        result
+    }
+}

@@ -1,0 +1,245 @@
+//! The extended protocol: Parse, Bind, Describe, Execute, Close.
+
+use sql::pgtype;
+use sql::{Completion, Error, Params};
+
+use crate::backend::{self, Formats};
+use crate::connection::Output;
+use crate::message::{Bind, I16s, Target, U32s};
+use crate::session::{Handled, OpenPortal, Session};
+use crate::sink::ResultSink;
+
+/// Named portals a transaction may hold at once; each keeps a snapshot's worth of state.
+const MAX_PORTALS: usize = 1_000;
+/// Parameters bound without allocating.
+const INLINE_PARAMETERS: usize = 16;
+
+impl Session<'_> {
+    pub(crate) fn parse(
+        &mut self,
+        name: &[u8],
+        sql: &[u8],
+        types: U32s<'_>,
+        output: &mut Output,
+    ) -> Handled {
+        let (name, sql) = (pgtype::utf8(name), pgtype::utf8(sql));
+        let (name, sql) = self.checked(name.and_then(|name| Ok((name, sql?))))?;
+        let types: Vec<u32> = types.iter().collect();
+        let statement = self.sql.parse(sql, &types)?;
+        let inserted = self.sql.prepared.insert(name, statement);
+        self.checked(inserted)?;
+        output.buffer.extend_from_slice(backend::PARSE_COMPLETE);
+        Ok(())
+    }
+
+    pub(crate) fn bind(&mut self, bind: &Bind<'_>, output: &mut Output) -> Handled {
+        let open = self.open_portal(bind);
+        let (name, open) = self.checked(open)?;
+        self.portals.insert(name, open);
+        output.buffer.extend_from_slice(backend::BIND_COMPLETE);
+        Ok(())
+    }
+
+    fn open_portal<'a>(&mut self, bind: &Bind<'a>) -> sql::Result<(&'a str, OpenPortal)> {
+        let name = pgtype::utf8(bind.portal)?;
+        if !name.is_empty() {
+            if self.portals.contains(name) {
+                return Err(Error::new(
+                    "42P03",
+                    format!("cursor \"{name}\" already exists"),
+                ));
+            }
+            if self.portals.len() >= MAX_PORTALS {
+                return Err(Error::new(
+                    "54000",
+                    format!("a transaction can hold {MAX_PORTALS} portals"),
+                ));
+            }
+        }
+        let statement = self
+            .sql
+            .prepared
+            .get(pgtype::utf8(bind.statement)?)?
+            .clone();
+        let count = bind.value_count();
+        if count != statement.param_types().len() {
+            return Err(Error::new(
+                "08P01",
+                format!(
+                    "bind message supplies {count} parameters, but prepared statement \"{}\" requires {}",
+                    String::from_utf8_lossy(bind.statement),
+                    statement.param_types().len()
+                ),
+            ));
+        }
+        let formats = formats(
+            bind.result_formats(),
+            statement.columns().map_or(0, <[_]>::len),
+        )?;
+        let portal = self.bind_values(bind, &statement)?;
+        Ok((
+            name,
+            OpenPortal {
+                statement,
+                portal,
+                formats,
+                done: false,
+            },
+        ))
+    }
+
+    fn bind_values(
+        &mut self,
+        bind: &Bind<'_>,
+        statement: &std::sync::Arc<sql::Statement>,
+    ) -> sql::Result<sql::Portal> {
+        let count = bind.value_count();
+        let (mut few_values, mut few_formats) =
+            ([None; INLINE_PARAMETERS], [0i16; INLINE_PARAMETERS]);
+        let (mut many_values, mut many_formats) = (Vec::new(), Vec::new());
+        let (values, formats) = if count <= INLINE_PARAMETERS {
+            (
+                &mut few_values[..count],
+                &mut few_formats[..bind.formats().len()],
+            )
+        } else {
+            many_values.resize(count, None);
+            many_formats.resize(bind.formats().len(), 0);
+            (&mut many_values[..], &mut many_formats[..])
+        };
+        for (slot, value) in values.iter_mut().zip(bind.values()) {
+            *slot = value;
+        }
+        for (slot, format) in formats.iter_mut().zip(bind.formats().iter()) {
+            *slot = known_format(format)?;
+        }
+        self.sql.bind(statement, Params { formats, values })
+    }
+
+    pub(crate) fn execute(&mut self, name: &[u8], max_rows: i32, output: &mut Output) -> Handled {
+        let name = self.checked(pgtype::utf8(name))?;
+        let io = self.sql.io_settings();
+        let Some(open) = self.portals.get_mut(name) else {
+            self.sql.fail();
+            return Err(no_portal(name).into());
+        };
+        if open.done {
+            let returns_rows = open.statement.columns().is_some();
+            if returns_rows {
+                self.complete(sql::Tag::Rows("SELECT", 0), output);
+                return Ok(());
+            }
+            self.sql.fail();
+            return Err(Error::new("55000", format!("portal \"{name}\" cannot be run")).into());
+        }
+        // A negative limit means none, as in PostgreSQL.
+        let max_rows = usize::try_from(max_rows).unwrap_or(0);
+        let columns = open.statement.columns().unwrap_or(&[]);
+        let mut sink = ResultSink::new(output, columns, &open.formats, io);
+        let completion = self.sql.execute(&mut open.portal, max_rows, &mut sink);
+        let copied = sink.is_copying();
+        open.done = !matches!(completion, Ok(Completion::Suspended));
+        let completion = completion?;
+        if copied {
+            output.buffer.extend_from_slice(backend::COPY_DONE);
+        }
+        self.drain_messages(output);
+        match completion {
+            Completion::Complete(tag) => self.complete(tag, output),
+            Completion::Suspended => output.buffer.extend_from_slice(backend::PORTAL_SUSPENDED),
+            Completion::Empty => output.buffer.extend_from_slice(backend::EMPTY_QUERY),
+            Completion::CopyIn(copy) => {
+                self.begin_copy(copy, None, output);
+                return self.send(output);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn describe(&mut self, target: Target<'_>, output: &mut Output) -> Handled {
+        let (is_statement, name) = self.checked(Self::target_name(target))?;
+        if is_statement {
+            let statement = self.sql.prepared.get(name).cloned();
+            let statement = self.checked(statement)?;
+            backend::parameter_description(&mut output.buffer, statement.param_types());
+            match statement.columns() {
+                Some(columns) => {
+                    backend::row_description(&mut output.buffer, columns, &Formats::Text)
+                }
+                None => output.buffer.extend_from_slice(backend::NO_DATA),
+            }
+            return Ok(());
+        }
+        if let Some(open) = self.portals.get_mut(name) {
+            match open.statement.columns() {
+                Some(columns) => {
+                    backend::row_description(&mut output.buffer, columns, &open.formats)
+                }
+                None => output.buffer.extend_from_slice(backend::NO_DATA),
+            }
+        } else if let Some(columns) = self.sql.cursor_columns(name) {
+            // A cursor that SQL declared is a portal too.
+            backend::row_description(&mut output.buffer, &columns, &Formats::Text);
+        } else {
+            self.sql.fail();
+            return Err(no_portal(name).into());
+        }
+        Ok(())
+    }
+
+    /// Closing what does not exist is no error.
+    pub(crate) fn close(&mut self, target: Target<'_>, output: &mut Output) -> Handled {
+        let (is_statement, name) = self.checked(Self::target_name(target))?;
+        if is_statement {
+            self.sql.prepared.remove(name);
+        } else {
+            self.portals.remove(name);
+        }
+        output.buffer.extend_from_slice(backend::CLOSE_COMPLETE);
+        Ok(())
+    }
+
+    /// An error that `sql` has not seen fails the transaction as well.
+    fn checked<T>(&mut self, result: sql::Result<T>) -> sql::Result<T> {
+        if result.is_err() {
+            self.sql.fail();
+        }
+        result
+    }
+}
+
+fn no_portal(name: &str) -> Error {
+    Error::new("34000", format!("portal \"{name}\" does not exist"))
+}
+
+fn known_format(format: i16) -> sql::Result<i16> {
+    if format == 0 || format == 1 {
+        return Ok(format);
+    }
+    Err(Error::new(
+        "22023",
+        format!("unsupported format code: {format}"),
+    ))
+}
+
+/// The formats a Bind asks for the result's columns: none, one for all, or one for each.
+fn formats(wanted: I16s<'_>, columns: usize) -> sql::Result<Formats> {
+    match wanted.len() {
+        0 => Ok(Formats::Text),
+        1 => Ok(if known_format(wanted.iter().next().unwrap_or(0))? == 0 {
+            Formats::Text
+        } else {
+            Formats::Binary
+        }),
+        count if count == columns => Ok(Formats::Each(
+            wanted
+                .iter()
+                .map(known_format)
+                .collect::<sql::Result<_>>()?,
+        )),
+        count => Err(Error::new(
+            "08P01",
+            format!("bind message has {count} result formats but query has {columns} columns"),
+        )),
+    }
+}

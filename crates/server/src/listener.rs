@@ -1,0 +1,349 @@
+//! Accepting connections: one named thread each, from the first packet to the end of the session.
+//!
+//! **Invariants.** No thread outlives [`Server::stop`] except one stuck in the kernel with a dead socket. A connection that does not
+//! finish its start in time is closed; more of them than [`SPARE_CONNECTIONS`] beyond the session limit are closed at once. A
+//! panic in a session is a broken invariant of the whole instance, which therefore aborts.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt;
+use sql::{Database, Error, SqlSession};
+
+use crate::backend::{self, Severity};
+use crate::connection::{Input, Output};
+use crate::registry::{self, Entry, Registry};
+use crate::session::{End, Session};
+use crate::startup::{self, Packet, Startup};
+
+/// Connections beyond the session limit that may be at their start: cancel requests, and clients that are to be
+/// told that there are too many.
+pub const SPARE_CONNECTIONS: usize = 64;
+/// How long stopping waits for sessions to notice, twice: politely, then with their sockets closed.
+const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Stack of a session thread. Address space until used; deep expressions need it.
+const STACK_BYTES: usize = 8 << 20;
+/// A silent peer is asked after this long, this often, this many times, before its connection is given up.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_PROBES: u32 = 6;
+
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Must be a loopback address: there is no authentication yet.
+    pub address: SocketAddr,
+    /// Sessions at once; one more gets 53300.
+    pub max_sessions: usize,
+    /// Time from connecting to a complete startup packet.
+    pub startup_timeout: Duration,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error(
+        "{0} is not a loopback address: Braid has no authentication yet and listens on this machine only"
+    )]
+    NotLoopback(SocketAddr),
+    #[error("port {port} on {ip} is in use by another program", port = .0.port(), ip = .0.ip())]
+    InUse(SocketAddr),
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+}
+
+pub struct Server {
+    address: SocketAddr,
+    listener: Arc<TcpListener>,
+    registry: Arc<Registry>,
+    accepting: JoinHandle<()>,
+}
+
+/// A port taken, before the database behind it is open: so that a port in use is found out first.
+pub struct Bound {
+    listener: TcpListener,
+    config: ServerConfig,
+}
+
+impl Bound {
+    pub fn bind(config: ServerConfig) -> Result<Bound, ServerError> {
+        let address = config.address;
+        if !address.ip().is_loopback() {
+            return Err(ServerError::NotLoopback(address));
+        }
+        match TcpListener::bind(address) {
+            Ok(listener) => Ok(Bound { listener, config }),
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => Err(ServerError::InUse(address)),
+            Err(e) => Err(ServerError::Listen(address, e)),
+        }
+    }
+
+    /// Begins to accept connections.
+    pub fn serve(self, database: Arc<Database>) -> Result<Server, ServerError> {
+        let Bound { listener, config } = self;
+        let failed = |e| ServerError::Listen(config.address, e);
+        let address = listener.local_addr().map_err(failed)?;
+        let listener = Arc::new(listener);
+        let registry = Arc::new(Registry::default());
+        let acceptor = Acceptor {
+            listener: listener.clone(),
+            registry: registry.clone(),
+            database,
+            config: config.clone(),
+        };
+        let accepting = std::thread::Builder::new()
+            .name("listener".into())
+            .spawn(move || acceptor.run())
+            .map_err(failed)?;
+        Ok(Server {
+            address,
+            listener,
+            registry,
+            accepting,
+        })
+    }
+}
+
+impl Server {
+    /// Where it listens; the port is the real one even if 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops accepting, ends every session with 57P01, and waits for them. Says whether all ended in time.
+    pub fn stop(self) -> bool {
+        // Wakes the accepting thread; it looks at the registry's flag, so that is set first.
+        self.registry.begin_stop();
+        let _ = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
+        // It answers a panic of its own by aborting the process.
+        let _ = self.accepting.join();
+        self.registry.stop(STOP_GRACE)
+    }
+}
+
+struct Acceptor {
+    listener: Arc<TcpListener>,
+    registry: Arc<Registry>,
+    database: Arc<Database>,
+    config: ServerConfig,
+}
+
+impl Acceptor {
+    fn run(&self) {
+        loop {
+            let accepted = self.listener.accept();
+            if self.registry.is_stopping() {
+                return;
+            }
+            match accepted {
+                Ok((stream, peer)) => self.admit(stream, peer),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => {
+                    // Out of descriptors or memory: connections that end give some back.
+                    eprintln!("braid: cannot accept a connection: {e}");
+                    self.registry.wait_for_an_end(Duration::from_secs(1));
+                }
+            }
+        }
+    }
+
+    fn admit(&self, stream: TcpStream, peer: SocketAddr) {
+        if self.registry.connections() >= self.config.max_sessions + SPARE_CONNECTIONS
+            || !peer.ip().is_loopback()
+        {
+            return;
+        }
+        if let Err(e) = prepare(&stream) {
+            eprintln!("braid: cannot set up the connection from {peer}: {e}");
+            return;
+        }
+        let stream = Arc::new(stream);
+        let entry = self.registry.enter(stream.clone());
+        let (database, config) = (self.database.clone(), self.config.clone());
+        let name = format!("client {}", peer.port());
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let ran = catch_unwind(AssertUnwindSafe(|| {
+                    connection(&database, &config, stream, peer, &entry)
+                }));
+                if let Err(panic) = ran {
+                    abort_instance(&*panic);
+                }
+            });
+        if let Err(e) = thread {
+            eprintln!("braid: cannot start a thread for the connection from {peer}: {e}");
+        }
+    }
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    Ok(())
+}
+
+/// A panic leaves shared structures in an unknown state: better no instance than a wrong one. Recovery starts from redo.
+fn abort_instance(panic: &(dyn std::any::Any + Send)) -> ! {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    let thread = std::thread::current();
+    eprintln!(
+        "braid: session thread \"{}\" broke an invariant: {}; the instance aborts",
+        thread.name().unwrap_or("?"),
+        text.unwrap_or("no message")
+    );
+    std::process::abort()
+}
+
+/// The life of a connection.
+fn connection(
+    database: &Arc<Database>,
+    config: &ServerConfig,
+    stream: Arc<TcpStream>,
+    peer: SocketAddr,
+    entry: &Entry,
+) {
+    let (mut input, mut output) = (Input::new(stream.clone()), Output::new(stream.clone()));
+    let guard = wait::session::register(wait::session::Kind::User, "client");
+    if let Some(startup) = receive_startup(config, &stream, entry, &mut input, &mut output) {
+        match open_session(
+            database,
+            config,
+            &startup,
+            guard.session().sid,
+            peer,
+            entry,
+            &mut output,
+        ) {
+            Ok(sql) => {
+                let end = Session::new(sql, entry.registry()).run(&mut input, &mut output);
+                debug_assert!(matches!(end, End::Client | End::Told));
+            }
+            Err(error) => {
+                backend::error_response(&mut output.buffer, Severity::Fatal, &error);
+                // The connection ends in any case.
+                let _ = output.flush();
+            }
+        }
+    }
+    output.close();
+}
+
+/// Takes packets until the one that starts a session. `None`: the connection is to be closed, and was told why if it can hear.
+fn receive_startup(
+    config: &ServerConfig,
+    stream: &TcpStream,
+    entry: &Entry,
+    input: &mut Input,
+    output: &mut Output,
+) -> Option<Startup> {
+    let deadline = Instant::now() + config.startup_timeout;
+    let mut encryption_requests = 0;
+    let startup = loop {
+        let packet = match input.next_startup(startup::MAX_STARTUP_BYTES) {
+            Ok(Some(range)) => startup::decode(input.bytes(range)),
+            Ok(None) => {
+                // A client that sends a byte now and then has no more time than one that sends none.
+                let left = deadline
+                    .checked_duration_since(Instant::now())
+                    .filter(|left| !left.is_zero())?;
+                stream.set_read_timeout(Some(left)).ok()?;
+                input.receive().ok()?;
+                continue;
+            }
+            Err(violation) => Err(violation),
+        };
+        match packet {
+            Ok(Packet::Startup(startup)) => break startup,
+            Ok(Packet::Cancel { pid, secret }) => {
+                entry.registry().cancel(pid, &secret);
+                return None;
+            }
+            // Anything already sent behind the request was meant to be encrypted: never take it for clear text.
+            Ok(Packet::Encryption)
+                if encryption_requests < startup::MAX_ENCRYPTION_REQUESTS && input.is_empty() =>
+            {
+                encryption_requests += 1;
+                output.buffer.push(b'N');
+                output.flush().ok()?;
+            }
+            Ok(Packet::Encryption) => return None,
+            Err(violation) => {
+                let error = Error::new("08P01", violation.message);
+                backend::error_response(&mut output.buffer, Severity::Fatal, &error);
+                output.flush().ok()?;
+                return None;
+            }
+        }
+    };
+    stream.set_read_timeout(None).ok()?;
+    Some(startup)
+}
+
+/// Makes the session and greets the client.
+fn open_session(
+    database: &Arc<Database>,
+    config: &ServerConfig,
+    startup: &Startup,
+    sid: u32,
+    client: SocketAddr,
+    entry: &Entry,
+    output: &mut Output,
+) -> sql::Result<SqlSession> {
+    let secret = registry::new_secret(startup.minor)
+        .map_err(|e| Error::new("58030", format!("could not generate a cancel key: {e}")))?;
+    if !entry.become_session(sid, &secret, config.max_sessions) {
+        return Err(
+            Error::new("53300", "sorry, too many clients already").detail(format!(
+                "The limit is {} sessions (max_sessions).",
+                config.max_sessions
+            )),
+        );
+    }
+    if entry.registry().is_stopping() {
+        return Err(Error::new("57P03", "the database system is shutting down"));
+    }
+    let program = startup
+        .parameters
+        .iter()
+        .find(|(name, _)| name == "application_name");
+    wait::session::identify(wait::session::Identity {
+        user: startup.user.clone(),
+        program: program.map(|(_, value)| value.clone()).unwrap_or_default(),
+        database: startup.database.clone(),
+        client: client.to_string(),
+    });
+    let mut session = SqlSession::new(
+        database,
+        &startup.user,
+        &startup.database,
+        &startup.parameters,
+    )?;
+    let out = &mut output.buffer;
+    if startup.negotiate {
+        backend::negotiate_protocol_version(out, startup.minor, &startup.unknown_options);
+    }
+    out.extend_from_slice(backend::AUTHENTICATION_OK);
+    for (name, value) in session.startup_parameters() {
+        backend::parameter_status(out, &name, &value);
+    }
+    backend::backend_key(out, sid, &secret);
+    // Parameters that the startup packet changed are among those just sent.
+    for notice in session.take_messages().notices {
+        backend::notice_response(out, &notice);
+    }
+    backend::ready_for_query(out, session.status());
+    output
+        .flush()
+        .map_err(|e| Error::new("08006", format!("could not send data to client: {e}")))?;
+    Ok(session)
+}

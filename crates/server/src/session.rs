@@ -1,0 +1,449 @@
+//! A client's session: the loop that takes messages and answers them.
+//!
+//! **Invariants.**
+//! - After an error in the extended protocol everything up to the next Sync is skipped; the error itself is sent at once.
+//! - A Sync, or the end of a Query, answers with exactly one ReadyForQuery and one send.
+//! - While COPY FROM STDIN runs, only its messages are taken; the end of COPY goes on with what was left of the Query.
+//! - Portals do not outlive the transaction they were made in.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use sql::{Completion, CopyIn, Error, Portal, SqlSession, Statement, Tag, TxStatus, pgtype};
+
+use crate::backend::{self, Formats, Severity};
+use crate::connection::{Input, InputEnd, Output};
+use crate::message::{self, Frontend, Target, Violation};
+use crate::registry::Registry;
+use crate::sink::ResultSink;
+
+/// Why a session ended, for the thread that ran it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    /// Terminate, or the client closed the connection.
+    Client,
+    /// The client was told why: protocol broken, server stopping, out of memory.
+    Told,
+}
+
+pub struct Session<'r> {
+    pub(crate) sql: SqlSession,
+    pub(crate) portals: Portals,
+    registry: &'r Registry,
+    /// An error was answered: skip to the next Sync.
+    skipping: bool,
+    copy: Option<CopyUnderWay>,
+}
+
+/// Portals by name; the unnamed one apart, because most clients use no other.
+#[derive(Default)]
+pub(crate) struct Portals {
+    unnamed: Option<OpenPortal>,
+    named: BTreeMap<Box<str>, OpenPortal>,
+}
+
+pub(crate) struct OpenPortal {
+    pub(crate) statement: Arc<Statement>,
+    pub(crate) portal: Portal,
+    pub(crate) formats: Formats,
+    /// Ran to its end; executing it again gives nothing.
+    pub(crate) done: bool,
+}
+
+impl Portals {
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut OpenPortal> {
+        if name.is_empty() {
+            self.unnamed.as_mut()
+        } else {
+            self.named.get_mut(name)
+        }
+    }
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        if name.is_empty() {
+            self.unnamed.is_some()
+        } else {
+            self.named.contains_key(name)
+        }
+    }
+    pub(crate) fn insert(&mut self, name: &str, portal: OpenPortal) {
+        if name.is_empty() {
+            self.unnamed = Some(portal);
+        } else {
+            self.named.insert(name.into(), portal);
+        }
+    }
+    pub(crate) fn remove(&mut self, name: &str) {
+        if name.is_empty() {
+            self.unnamed = None;
+        } else {
+            self.named.remove(name);
+        }
+    }
+    pub(crate) fn clear(&mut self) {
+        self.unnamed = None;
+        self.named.clear();
+    }
+    pub(crate) fn len(&self) -> usize {
+        self.named.len()
+    }
+}
+
+/// COPY FROM STDIN between its CopyInResponse and its end.
+struct CopyUnderWay {
+    copy: Box<CopyIn>,
+    /// Began in a Query message (rather than by Execute): the pieces of it still to run.
+    query: Option<VecDeque<Arc<str>>>,
+}
+
+/// The statement or protocol error, or the end of the session.
+pub(crate) enum Fault {
+    Sql(Error),
+    End(End),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Sql(error)
+    }
+}
+
+pub(crate) type Handled = Result<(), Fault>;
+
+impl<'r> Session<'r> {
+    pub fn new(sql: SqlSession, registry: &'r Registry) -> Session<'r> {
+        Session {
+            sql,
+            portals: Portals::default(),
+            registry,
+            skipping: false,
+            copy: None,
+        }
+    }
+
+    /// Serves the client until one of the two ends it.
+    pub fn run(&mut self, input: &mut Input, output: &mut Output) -> End {
+        loop {
+            match self.step(input, output) {
+                Ok(()) => {}
+                Err(end) => return end,
+            }
+        }
+    }
+
+    fn step(&mut self, input: &mut Input, output: &mut Output) -> Result<(), End> {
+        match input.next() {
+            Ok(Some(range)) => {
+                let handled = match message::decode(input.bytes(range)) {
+                    Ok(message) => self.handle(message, output),
+                    Err(violation) => self.violation(violation, output),
+                };
+                match handled {
+                    Ok(()) if output.is_broken() => Err(End::Client),
+                    Ok(()) => Ok(()),
+                    Err(Fault::End(end)) => Err(end),
+                    Err(Fault::Sql(error)) => self.fail(error, output),
+                }
+            }
+            Ok(None) => self.receive(input, output),
+            Err(violation) => {
+                self.tell_fatal(&Error::new("08P01", violation.message), output);
+                Err(End::Told)
+            }
+        }
+    }
+
+    /// Waits for the client's next messages. A cancel request that finds the session idle does nothing.
+    fn receive(&mut self, input: &mut Input, output: &mut Output) -> Result<(), End> {
+        wait::session::set_active(self.copy.is_some());
+        let received = input.receive();
+        if self.copy.is_none() {
+            wait::session::clear_cancel();
+        }
+        wait::session::set_active(true);
+        received.map_err(|end| self.input_ended(end, output))
+    }
+
+    fn violation(&mut self, violation: Violation, output: &mut Output) -> Handled {
+        let error = Error::new("08P01", violation.message);
+        if violation.fatal {
+            self.tell_fatal(&error, output);
+            return Err(Fault::End(End::Told));
+        }
+        self.sql.fail();
+        Err(Fault::Sql(error))
+    }
+
+    fn handle(&mut self, message: Frontend<'_>, output: &mut Output) -> Handled {
+        if self.copy.is_some() {
+            return self.handle_copy(message, output);
+        }
+        if self.skipping {
+            return match message {
+                Frontend::Sync => self.sync(output),
+                Frontend::Terminate => Err(Fault::End(End::Client)),
+                _ => Ok(()),
+            };
+        }
+        match message {
+            Frontend::Bind(bind) => self.bind(&bind, output),
+            Frontend::Execute { portal, max_rows } => self.execute(portal, max_rows, output),
+            Frontend::Sync => self.sync(output),
+            Frontend::Describe(target) => self.describe(target, output),
+            Frontend::Parse { name, sql, types } => self.parse(name, sql, types, output),
+            Frontend::Close(target) => self.close(target, output),
+            Frontend::Query(text) => self.query(text, output),
+            Frontend::Flush => self.send(output),
+            Frontend::Terminate => Err(Fault::End(End::Client)),
+            // What is left of a COPY that failed.
+            Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
+            Frontend::FunctionCall => {
+                let error = Error::new("0A000", "the function call protocol is not supported");
+                self.end_query(Some(error), output)
+            }
+            Frontend::Password => {
+                self.tell_fatal(&Error::new("08P01", "unexpected password message"), output);
+                Err(Fault::End(End::Told))
+            }
+        }
+    }
+
+    /// Answers an error of the extended protocol and skips to the next Sync.
+    fn fail(&mut self, error: Error, output: &mut Output) -> Result<(), End> {
+        if self.registry.is_stopping() {
+            return Err(self.stopped(output));
+        }
+        self.skipping = true;
+        self.drain_messages(output);
+        backend::error_response(&mut output.buffer, Severity::Error, &error);
+        output.flush().map_err(|_| End::Client)
+    }
+
+    fn sync(&mut self, output: &mut Output) -> Handled {
+        self.skipping = false;
+        self.ready(output)
+    }
+
+    /// Ends the implicit transaction, says how things stand, and sends.
+    fn ready(&mut self, output: &mut Output) -> Handled {
+        let status = match self.sql.sync() {
+            Ok(status) => status,
+            Err(error) => {
+                self.drain_messages(output);
+                backend::error_response(&mut output.buffer, Severity::Error, &error);
+                self.sql.status()
+            }
+        };
+        if status == TxStatus::Idle {
+            self.portals.clear();
+        }
+        self.drain_messages(output);
+        if self.registry.is_stopping() {
+            return Err(Fault::End(self.stopped(output)));
+        }
+        backend::ready_for_query(&mut output.buffer, status);
+        self.send(output)
+    }
+
+    pub(crate) fn send(&mut self, output: &mut Output) -> Handled {
+        output.flush().map_err(|_| Fault::End(End::Client))
+    }
+
+    /// Notices and changed parameters that the last statement left.
+    pub(crate) fn drain_messages(&mut self, output: &mut Output) {
+        let messages = self.sql.take_messages();
+        for notice in &messages.notices {
+            backend::notice_response(&mut output.buffer, notice);
+        }
+        for (name, value) in &messages.parameters {
+            backend::parameter_status(&mut output.buffer, name, value);
+        }
+    }
+
+    fn query(&mut self, text: &[u8], output: &mut Output) -> Handled {
+        self.portals.remove("");
+        self.sql.prepared.remove("");
+        let pieces = match pgtype::utf8(text).and_then(|text| self.sql.split(text)) {
+            Ok(pieces) => pieces,
+            Err(error) => {
+                self.sql.fail();
+                return self.end_query(Some(error), output);
+            }
+        };
+        if pieces.is_empty() {
+            output.buffer.extend_from_slice(backend::EMPTY_QUERY);
+            return self.end_query(None, output);
+        }
+        if pieces.len() > 1 {
+            self.sql.begin_multi();
+        }
+        self.run_pieces(pieces.into(), output)
+    }
+
+    /// Runs the statements of a Query until its end, an error, or a COPY FROM STDIN, which takes over.
+    fn run_pieces(&mut self, mut pieces: VecDeque<Arc<str>>, output: &mut Output) -> Handled {
+        while let Some(piece) = pieces.pop_front() {
+            match self.run_piece(&piece, output) {
+                Ok(None) => {}
+                Ok(Some(copy)) => {
+                    self.begin_copy(copy, Some(pieces), output);
+                    return self.send(output);
+                }
+                Err(error) => return self.end_query(Some(error), output),
+            }
+        }
+        self.end_query(None, output)
+    }
+
+    fn run_piece(&mut self, piece: &str, output: &mut Output) -> sql::Result<Option<Box<CopyIn>>> {
+        let statement = self.sql.parse(piece, &[])?;
+        let mut portal = self.sql.bind(&statement, sql::Params::default())?;
+        if let Some(columns) = statement.columns() {
+            backend::row_description(&mut output.buffer, columns, &Formats::Text);
+        }
+        let columns = statement.columns().unwrap_or(&[]);
+        let mut sink = ResultSink::new(output, columns, &Formats::Text, self.sql.io_settings());
+        let completion = self.sql.execute(&mut portal, 0, &mut sink)?;
+        if sink.is_copying() {
+            output.buffer.extend_from_slice(backend::COPY_DONE);
+        }
+        self.drain_messages(output);
+        match completion {
+            Completion::Complete(tag) => self.complete(tag, output),
+            Completion::Empty => output.buffer.extend_from_slice(backend::EMPTY_QUERY),
+            Completion::CopyIn(copy) => return Ok(Some(copy)),
+            Completion::Suspended => {
+                return Err(Error::internal(
+                    "a statement without row limit was suspended",
+                ));
+            }
+        }
+        Ok(None)
+    }
+
+    /// CommandComplete; the end of a transaction also ends its portals.
+    pub(crate) fn complete(&mut self, tag: Tag, output: &mut Output) {
+        if matches!(tag, Tag::Plain("COMMIT" | "ROLLBACK")) {
+            self.portals.clear();
+        }
+        backend::command_complete(&mut output.buffer, tag);
+    }
+
+    fn end_query(&mut self, error: Option<Error>, output: &mut Output) -> Handled {
+        if let Some(error) = error {
+            if self.registry.is_stopping() {
+                return Err(Fault::End(self.stopped(output)));
+            }
+            self.drain_messages(output);
+            backend::error_response(&mut output.buffer, Severity::Error, &error);
+        }
+        self.ready(output)
+    }
+
+    pub(crate) fn begin_copy(
+        &mut self,
+        copy: Box<CopyIn>,
+        query: Option<VecDeque<Arc<str>>>,
+        output: &mut Output,
+    ) {
+        let formats = vec![0; copy.columns()];
+        backend::copy_response(&mut output.buffer, b'G', &formats);
+        self.copy = Some(CopyUnderWay { copy, query });
+    }
+
+    /// Messages while COPY FROM STDIN runs.
+    fn handle_copy(&mut self, message: Frontend<'_>, output: &mut Output) -> Handled {
+        let Some(under_way) = &mut self.copy else {
+            return Ok(());
+        };
+        match message {
+            Frontend::CopyData(data) => match self.sql.copy_in_data(&mut under_way.copy, data) {
+                Ok(()) => Ok(()),
+                // The client goes on sending until it reads the error; what comes until then is dropped.
+                Err(error) => match self.copy.take().and_then(|under_way| under_way.query) {
+                    Some(_) => self.end_query(Some(error), output),
+                    None => Err(Fault::Sql(error)),
+                },
+            },
+            Frontend::CopyDone => self.end_copy(None, output),
+            Frontend::CopyFail(reason) => {
+                let reason = String::from_utf8_lossy(reason).into_owned();
+                self.end_copy(Some(reason), output)
+            }
+            // Clients that do not know yet that COPY began may send these.
+            Frontend::Flush | Frontend::Sync => Ok(()),
+            Frontend::Terminate => Err(Fault::End(End::Client)),
+            _ => {
+                let Some(under_way) = self.copy.take() else {
+                    return Ok(());
+                };
+                self.sql.copy_in_fail(under_way.copy, "unexpected message");
+                self.tell_fatal(
+                    &Error::new("08P01", "unexpected message during COPY from stdin"),
+                    output,
+                );
+                Err(Fault::End(End::Told))
+            }
+        }
+    }
+
+    fn end_copy(&mut self, failure: Option<String>, output: &mut Output) -> Handled {
+        let Some(CopyUnderWay { copy, query }) = self.copy.take() else {
+            return Ok(());
+        };
+        let result = match failure {
+            Some(reason) => Err(self.sql.copy_in_fail(copy, &reason)),
+            None => self.sql.copy_in_finish(copy),
+        };
+        self.drain_messages(output);
+        match (result, query) {
+            (Ok(tag), Some(rest)) => {
+                self.complete(tag, output);
+                self.run_pieces(rest, output)
+            }
+            (Ok(tag), None) => {
+                self.complete(tag, output);
+                Ok(())
+            }
+            (Err(error), Some(_)) => self.end_query(Some(error), output),
+            (Err(error), None) => Err(Fault::Sql(error)),
+        }
+    }
+
+    fn input_ended(&mut self, end: InputEnd, output: &mut Output) -> End {
+        match end {
+            InputEnd::Closed if self.registry.is_stopping() => self.stopped(output),
+            InputEnd::NoMemory => {
+                let error = Error::new("53200", "out of memory")
+                    .detail("The budget for large messages of all sessions is used up.");
+                self.tell_fatal(&error, output);
+                End::Told
+            }
+            InputEnd::Closed | InputEnd::TimedOut | InputEnd::Broken => End::Client,
+        }
+    }
+
+    fn stopped(&mut self, output: &mut Output) -> End {
+        self.tell_fatal(
+            &Error::new(
+                "57P01",
+                "terminating connection due to administrator command",
+            ),
+            output,
+        );
+        End::Told
+    }
+
+    fn tell_fatal(&mut self, error: &Error, output: &mut Output) {
+        backend::error_response(&mut output.buffer, Severity::Fatal, error);
+        // The connection ends in any case; a client that is gone need not hear why.
+        let _ = output.flush();
+    }
+
+    /// Splits a target of Describe or Close, whose name must be text.
+    pub(crate) fn target_name<'a>(target: Target<'a>) -> sql::Result<(bool, &'a str)> {
+        match target {
+            Target::Statement(name) => Ok((true, pgtype::utf8(name)?)),
+            Target::Portal(name) => Ok((false, pgtype::utf8(name)?)),
+        }
+    }
+}

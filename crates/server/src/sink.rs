@@ -1,0 +1,92 @@
+//! Rows on their way to the client: values go from the engine's bytes straight into the output buffer, which is sent
+//! whenever it is full, so that a result of any size takes constant memory.
+
+use block::value::DatumRef;
+use sql::pgtype::{self, IoSettings};
+use sql::{ColumnDesc, Error, Result, RowSink};
+
+use crate::backend::{self, Formats};
+use crate::connection::Output;
+
+pub struct ResultSink<'a> {
+    output: &'a mut Output,
+    columns: &'a [ColumnDesc],
+    formats: &'a Formats,
+    io: IoSettings,
+    copying: bool,
+}
+
+impl<'a> ResultSink<'a> {
+    pub fn new(
+        output: &'a mut Output,
+        columns: &'a [ColumnDesc],
+        formats: &'a Formats,
+        io: IoSettings,
+    ) -> ResultSink<'a> {
+        ResultSink {
+            output,
+            columns,
+            formats,
+            io,
+            copying: false,
+        }
+    }
+
+    /// Whether COPY TO STDOUT has begun: its end must then be marked.
+    pub fn is_copying(&self) -> bool {
+        self.copying
+    }
+
+    fn flush_if_full(&mut self) -> Result<()> {
+        self.output
+            .flush_if_full()
+            .map_err(|e| Error::new("08006", format!("could not send data to client: {e}")))
+    }
+}
+
+impl RowSink for ResultSink<'_> {
+    fn row(&mut self, row: &[DatumRef<'_>]) -> Result<()> {
+        assert_eq!(
+            row.len(),
+            self.columns.len(),
+            "a row has the columns its description says"
+        );
+        let (columns, formats, io) = (self.columns, self.formats, &self.io);
+        backend::message(&mut self.output.buffer, b'D', |out| {
+            out.extend_from_slice(&(row.len() as u16).to_be_bytes());
+            for (i, &value) in row.iter().enumerate() {
+                if matches!(value, DatumRef::Null) {
+                    out.extend_from_slice(&(-1i32).to_be_bytes());
+                    continue;
+                }
+                let at = out.len();
+                out.extend_from_slice(&[0; 4]);
+                if formats.of(i) == 0 {
+                    pgtype::text_out(columns[i].ty, value, io, out);
+                } else {
+                    pgtype::binary_out(columns[i].ty, value, out);
+                }
+                let length = (out.len() - at - 4) as u32;
+                out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+            }
+        });
+        self.flush_if_full()
+    }
+
+    fn copy_out_begin(&mut self, formats: &[i16]) -> Result<()> {
+        self.copying = true;
+        backend::copy_response(&mut self.output.buffer, b'H', formats);
+        Ok(())
+    }
+
+    fn copy_data(&mut self, data: &[u8]) -> Result<()> {
+        assert!(
+            self.copying,
+            "COPY data only after its beginning was announced"
+        );
+        backend::message(&mut self.output.buffer, b'd', |out| {
+            out.extend_from_slice(data)
+        });
+        self.flush_if_full()
+    }
+}

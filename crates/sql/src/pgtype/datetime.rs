@@ -1,0 +1,686 @@
+//! Reading dates and timestamps as PostgreSQL reads them: the text is cut into fields by their first characters, then
+//! each field is understood by what is still missing. Accepts ISO 8601, month names, day of year, Julian days, eras,
+//! 12-hour times, zone offsets, names and abbreviations, and the special words.
+
+use super::calendar::{self, Civil, MICROS_PER_DAY, MICROS_PER_SECOND};
+use super::zone::{self, MAX_OFFSET_SECONDS, TimeZone};
+use super::{DateOrder, IoSettings};
+use crate::error::{Error, Result};
+
+/// Longest text looked at; PostgreSQL's own work buffer has 128 bytes and more fields than 25 are refused.
+const MAX_TEXT: usize = 128;
+const MAX_FIELDS: usize = 25;
+
+/// Reads a `date`: days from 2000-01-01, or one of the infinities.
+pub fn parse_date(text: &str, io: &IoSettings) -> Result<i32> {
+    let name = "date";
+    match decode(text, io).map_err(|fault| fault.error(name, text))? {
+        Decoded::Infinity => Ok(calendar::DATE_INFINITY),
+        Decoded::MinusInfinity => Ok(calendar::DATE_MINUS_INFINITY),
+        Decoded::Epoch => Ok(-calendar::UNIX_TO_PG_DAYS as i32),
+        Decoded::Instant(micros) => {
+            let local = micros + i64::from(io.time_zone.offset_at(micros)) * MICROS_PER_SECOND;
+            Ok(local.div_euclid(MICROS_PER_DAY) as i32)
+        }
+        Decoded::Fields(fields) => {
+            let days = calendar::days_from_civil(fields.date);
+            if !(calendar::DATE_MIN..calendar::DATE_END).contains(&days) {
+                return Err(out_of_range(name, text));
+            }
+            Ok(days as i32)
+        }
+    }
+}
+
+/// Reads a `timestamp`: microseconds from 2000-01-01, a zone in the text being ignored as PostgreSQL does.
+pub fn parse_timestamp(text: &str, io: &IoSettings) -> Result<i64> {
+    let name = "timestamp";
+    match decode(text, io).map_err(|fault| fault.error(name, text))? {
+        Decoded::Infinity => Ok(calendar::TIMESTAMP_INFINITY),
+        Decoded::MinusInfinity => Ok(calendar::TIMESTAMP_MINUS_INFINITY),
+        Decoded::Epoch => Ok(-calendar::UNIX_TO_PG_DAYS * MICROS_PER_DAY),
+        Decoded::Instant(micros) => {
+            Ok(micros + i64::from(io.time_zone.offset_at(micros)) * MICROS_PER_SECOND)
+        }
+        Decoded::Fields(fields) => fields
+            .local_micros()
+            .filter(|&m| calendar::timestamp_is_valid(m))
+            .ok_or_else(|| out_of_range(name, text)),
+    }
+}
+
+/// Reads a `timestamptz`: microseconds from 2000-01-01 UTC; without a zone in the text the session's is meant.
+pub fn parse_timestamptz(text: &str, io: &IoSettings) -> Result<i64> {
+    match decode(text, io).map_err(|fault| fault.error("timestamp with time zone", text))? {
+        Decoded::Infinity => Ok(calendar::TIMESTAMP_INFINITY),
+        Decoded::MinusInfinity => Ok(calendar::TIMESTAMP_MINUS_INFINITY),
+        Decoded::Epoch => Ok(-calendar::UNIX_TO_PG_DAYS * MICROS_PER_DAY),
+        Decoded::Instant(micros) => Ok(micros),
+        Decoded::Fields(fields) => fields
+            .local_micros()
+            .map(|local| {
+                let zone = fields.zone.unwrap_or(io.time_zone);
+                // A local time may lie just outside the range of what its UTC time lies in.
+                let near = local.clamp(calendar::TIMESTAMP_MIN, calendar::TIMESTAMP_END - 1);
+                local - i64::from(zone.offset_at_local(near)) * MICROS_PER_SECOND
+            })
+            .filter(|&micros| calendar::timestamp_is_valid(micros))
+            .ok_or_else(|| out_of_range("timestamp", text)),
+    }
+}
+
+fn out_of_range(what: &str, text: &str) -> Error {
+    Error::new("22008", format!("{what} out of range: \"{text}\""))
+}
+
+/// Why a text is no date. One variant for each of PostgreSQL's answers.
+#[derive(Debug)]
+enum Fault {
+    Format,
+    Overflow,
+    /// Month or day beyond any month: the order of the fields may be another.
+    MonthOrDayOverflow,
+    Displacement,
+    UnknownZone(String),
+}
+
+impl Fault {
+    fn error(self, type_name: &str, text: &str) -> Error {
+        match self {
+            Fault::Format => Error::new(
+                "22007",
+                format!("invalid input syntax for type {type_name}: \"{text}\""),
+            ),
+            Fault::Overflow => Error::new(
+                "22008",
+                format!("date/time field value out of range: \"{text}\""),
+            ),
+            Fault::MonthOrDayOverflow => Error::new(
+                "22008",
+                format!("date/time field value out of range: \"{text}\""),
+            )
+            .hint("Perhaps you need a different \"datestyle\" setting."),
+            Fault::Displacement => Error::new(
+                "22009",
+                format!("time zone displacement out of range: \"{text}\""),
+            ),
+            Fault::UnknownZone(zone) => {
+                Error::new("22023", format!("time zone \"{zone}\" not recognized"))
+            }
+        }
+    }
+}
+
+enum Decoded {
+    Infinity,
+    MinusInfinity,
+    /// 1970-01-01 00:00:00, whatever the session's zone.
+    Epoch,
+    /// `now`, in UTC.
+    Instant(i64),
+    Fields(Fields),
+}
+
+struct Fields {
+    date: Civil,
+    time_micros: i64,
+    zone: Option<TimeZone>,
+}
+
+impl Fields {
+    fn local_micros(&self) -> Option<i64> {
+        calendar::days_from_civil(self.date)
+            .checked_mul(MICROS_PER_DAY)?
+            .checked_add(self.time_micros)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Number,
+    Date,
+    Time,
+    Zone,
+    Word,
+    Special,
+}
+
+/// Cuts the text into lower-case fields.
+fn split(text: &str) -> std::result::Result<Vec<(Kind, String)>, Fault> {
+    let bytes = text.as_bytes();
+    if bytes.len() > MAX_TEXT || !text.is_ascii() {
+        return Err(Fault::Format);
+    }
+    let mut fields = Vec::new();
+    let mut at = 0;
+    let run = |from: usize, accept: &dyn Fn(u8) -> bool| {
+        bytes[from..].iter().take_while(|&&b| accept(b)).count()
+    };
+    while at < bytes.len() {
+        let b = bytes[at];
+        let next = bytes.get(at + 1).copied().unwrap_or(0);
+        let (kind, len) = if b.is_ascii_whitespace() {
+            at += 1;
+            continue;
+        } else if b.is_ascii_digit() {
+            let digits = run(at, &|c| c.is_ascii_digit());
+            match bytes.get(at + digits).copied() {
+                Some(b':') => (
+                    Kind::Time,
+                    run(at, &|c| c.is_ascii_digit() || c == b':' || c == b'.'),
+                ),
+                Some(delimiter @ (b'-' | b'/' | b'.')) => {
+                    let after = at + digits + 1;
+                    if bytes.get(after).is_some_and(u8::is_ascii_digit) {
+                        let second = run(after, &|c| c.is_ascii_digit());
+                        if bytes.get(after + second) == Some(&delimiter) {
+                            (
+                                Kind::Date,
+                                run(at, &|c| c.is_ascii_digit() || c == delimiter),
+                            )
+                        } else {
+                            let kind = if delimiter == b'.' {
+                                Kind::Number
+                            } else {
+                                Kind::Date
+                            };
+                            (kind, digits + 1 + second)
+                        }
+                    } else {
+                        (
+                            Kind::Date,
+                            digits
+                                + 1
+                                + run(after, &|c| c.is_ascii_alphanumeric() || c == delimiter),
+                        )
+                    }
+                }
+                _ => (Kind::Number, digits),
+            }
+        } else if b == b'.' {
+            (Kind::Number, 1 + run(at + 1, &|c| c.is_ascii_digit()))
+        } else if b.is_ascii_alphabetic() {
+            let letters = run(at, &|c| c.is_ascii_alphabetic());
+            match bytes.get(at + letters).copied() {
+                Some(b'-' | b'/' | b'.' | b'_') => {
+                    let accept = |c: u8| {
+                        c.is_ascii_alphanumeric()
+                            || matches!(c, b'+' | b'-' | b'/' | b'_' | b'.' | b':')
+                    };
+                    (Kind::Date, run(at, &accept))
+                }
+                _ => (Kind::Word, letters),
+            }
+        } else if b == b'+' || b == b'-' {
+            if next.is_ascii_digit() {
+                (
+                    Kind::Zone,
+                    1 + run(at + 1, &|c| c.is_ascii_digit() || c == b':' || c == b'.'),
+                )
+            } else if next.is_ascii_alphabetic() {
+                (Kind::Special, 1 + run(at + 1, &|c| c.is_ascii_alphabetic()))
+            } else {
+                return Err(Fault::Format);
+            }
+        } else if b.is_ascii_punctuation() {
+            at += 1;
+            continue;
+        } else {
+            return Err(Fault::Format);
+        };
+        fields.push((kind, text[at..at + len].to_ascii_lowercase()));
+        if fields.len() > MAX_FIELDS {
+            return Err(Fault::Format);
+        }
+        at += len;
+    }
+    Ok(fields)
+}
+
+/// What the fields read so far have given.
+#[derive(Default)]
+struct State {
+    year: Option<(i64, usize)>,
+    month: Option<i64>,
+    day: Option<i64>,
+    day_of_year: Option<i64>,
+    month_is_word: bool,
+    julian: Option<i64>,
+    time_micros: Option<i64>,
+    zone: Option<TimeZone>,
+    /// `true` for BC.
+    bc: Option<bool>,
+    /// `true` for PM.
+    afternoon: Option<bool>,
+    /// A relative day (`today`), in days from now.
+    relative: Option<i64>,
+    /// The next number is a time (after `T`) or a Julian day (after `J`).
+    expect_time: bool,
+    expect_julian: bool,
+}
+
+impl State {
+    fn has_date(&self) -> bool {
+        self.julian.is_some()
+            || self.relative.is_some()
+            || self.day_of_year.is_some() && self.year.is_some()
+            || self.year.is_some() && self.month.is_some() && self.day.is_some()
+    }
+}
+
+fn decode(text: &str, io: &IoSettings) -> std::result::Result<Decoded, Fault> {
+    let fields = split(text)?;
+    if let [(kind, word)] = &fields[..] {
+        match (kind, word.as_str()) {
+            (Kind::Word, "infinity") => return Ok(Decoded::Infinity),
+            (Kind::Special, "-infinity") => return Ok(Decoded::MinusInfinity),
+            (Kind::Word, "now") => return Ok(Decoded::Instant(io.now_micros)),
+            (Kind::Word, "epoch") => return Ok(Decoded::Epoch),
+            _ => {}
+        }
+    }
+    let mut state = State::default();
+    for (kind, field) in &fields {
+        match kind {
+            Kind::Date => date_field(&mut state, field, io)?,
+            Kind::Time => set_once(&mut state.time_micros, clock(field)?)?,
+            Kind::Zone => {
+                if state.time_micros.is_none() && !state.has_date() {
+                    return Err(Fault::Format);
+                }
+                set_once(&mut state.zone, TimeZone::Fixed(displacement(field)?))?;
+            }
+            Kind::Number => number_field(&mut state, field, io)?,
+            Kind::Word => word_field(&mut state, field)?,
+            Kind::Special => return Err(Fault::Format),
+        }
+    }
+    finish(state, io)
+}
+
+fn set_once<T>(slot: &mut Option<T>, value: T) -> std::result::Result<(), Fault> {
+    if slot.replace(value).is_some() {
+        Err(Fault::Format)
+    } else {
+        Ok(())
+    }
+}
+
+fn integer(digits: &str) -> std::result::Result<i64, Fault> {
+    digits.parse().map_err(|_| {
+        if digits.bytes().all(|b| b.is_ascii_digit()) {
+            Fault::Overflow
+        } else {
+            Fault::Format
+        }
+    })
+}
+
+/// `2024-01-31`, `jan-31-2024`, `31/1/2024`; or, once there is a date, the name of a zone.
+fn date_field(state: &mut State, field: &str, io: &IoSettings) -> std::result::Result<(), Fault> {
+    if state.has_date()
+        || field.starts_with(|c: char| c.is_ascii_alphabetic())
+            && !field.contains(|c: char| c.is_ascii_digit())
+    {
+        if !field.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return Err(Fault::Format);
+        }
+        let zone = TimeZone::named(field).ok_or_else(|| Fault::UnknownZone(field.to_string()))?;
+        return set_once(&mut state.zone, zone);
+    }
+    let parts: Vec<&str> = field
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|p| !p.is_empty())
+        .collect();
+    // A month by name leaves no doubt about itself, so it is taken before the numbers.
+    let mut numbers = Vec::new();
+    for part in parts {
+        if part.bytes().all(|b| b.is_ascii_digit()) {
+            numbers.push(part);
+        } else {
+            let month = month_name(part).ok_or(Fault::Format)?;
+            state.month_is_word = true;
+            set_once(&mut state.month, month)?;
+        }
+    }
+    for number in numbers {
+        date_number(state, number, io)?;
+    }
+    if state.has_date() || state.day_of_year.is_some() {
+        Ok(())
+    } else {
+        Err(Fault::Format)
+    }
+}
+
+/// Gives a bare number the meaning that the fields already known leave for it.
+fn date_number(state: &mut State, digits: &str, io: &IoSettings) -> std::result::Result<(), Fault> {
+    let value = integer(digits)?;
+    let long = digits.len() >= 3;
+    let year = Some((value, digits.len()));
+    if digits.len() == 3 && state.year.is_some() && state.month.is_none() && state.day.is_none() {
+        return set_once(&mut state.day_of_year, value);
+    }
+    match (
+        state.year.is_some(),
+        state.month.is_some(),
+        state.day.is_some(),
+    ) {
+        (false, false, false) => {
+            if long || io.date_order == DateOrder::Ymd {
+                state.year = year;
+            } else if io.date_order == DateOrder::Dmy {
+                state.day = Some(value);
+            } else {
+                state.month = Some(value);
+            }
+        }
+        (true, false, false) => state.month = Some(value),
+        (true, true, false) => state.day = Some(value),
+        (false, true, false) => {
+            if state.month_is_word && (long || io.date_order == DateOrder::Ymd) {
+                state.year = year;
+            } else {
+                state.day = Some(value);
+            }
+        }
+        (false, true, true) => state.year = year,
+        (false, false, true) => state.month = Some(value),
+        (true, false, true) => state.month = Some(value),
+        (true, true, true) => return Err(Fault::Format),
+    }
+    Ok(())
+}
+
+/// A field of digits alone, perhaps with a fraction.
+fn number_field(state: &mut State, field: &str, io: &IoSettings) -> std::result::Result<(), Fault> {
+    let (whole, fraction) = field
+        .split_once('.')
+        .map_or((field, None), |(w, f)| (w, Some(f)));
+    if state.expect_julian && fraction.is_none() {
+        state.expect_julian = false;
+        let days = integer(whole)?;
+        // Beyond every type's range, and small enough for all arithmetic on days.
+        const JULIAN_LIMIT: i64 = 4_000_000_000;
+        return if days > JULIAN_LIMIT {
+            Err(Fault::Overflow)
+        } else {
+            set_once(&mut state.julian, days)
+        };
+    }
+    if state.expect_time
+        || state.has_date() && state.time_micros.is_none() && matches!(whole.len(), 4 | 6)
+    {
+        return set_once(&mut state.time_micros, compact_clock(whole, fraction)?);
+    }
+    if let Some(fraction) = fraction {
+        // `1999.008`: a year and its day.
+        if whole.len() >= 3 && fraction.len() == 3 && state.year.is_none() {
+            state.year = Some((integer(whole)?, whole.len()));
+            return set_once(&mut state.day_of_year, integer(fraction)?);
+        }
+        return Err(Fault::Format);
+    }
+    let nothing = state.year.is_none() && state.month.is_none() && state.day.is_none();
+    if nothing && matches!(whole.len(), 6 | 8) {
+        let (year, rest) = whole.split_at(whole.len() - 4);
+        state.year = Some((integer(year)?, year.len()));
+        state.month = Some(integer(&rest[..2])?);
+        state.day = Some(integer(&rest[2..])?);
+        return Ok(());
+    }
+    if state.has_date() {
+        return Err(Fault::Format);
+    }
+    date_number(state, whole, io)
+}
+
+fn word_field(state: &mut State, word: &str) -> std::result::Result<(), Fault> {
+    match word {
+        "t" if state.has_date() => state.expect_time = true,
+        "at" | "on" => {}
+        "j" | "jd" | "julian" => state.expect_julian = true,
+        "ad" | "bc" => set_once(&mut state.bc, word == "bc")?,
+        "am" | "pm" => set_once(&mut state.afternoon, word == "pm")?,
+        "today" => set_once(&mut state.relative, 0)?,
+        "tomorrow" => set_once(&mut state.relative, 1)?,
+        "yesterday" => set_once(&mut state.relative, -1)?,
+        "allballs" => {
+            set_once(&mut state.time_micros, 0)?;
+            state.zone = Some(TimeZone::UTC);
+        }
+        _ => {
+            if let Some(month) = month_name(word) {
+                // A month by name after a number that was taken for one makes that number the day.
+                if let (Some(number), None, false) = (state.month, state.day, state.month_is_word) {
+                    state.day = Some(number);
+                    state.month = None;
+                }
+                state.month_is_word = true;
+                return set_once(&mut state.month, month);
+            }
+            if is_weekday(word) {
+                return Ok(());
+            }
+            let zone = zone::abbreviation(word)
+                .map(TimeZone::Fixed)
+                .or_else(|| TimeZone::named(word));
+            return set_once(&mut state.zone, zone.ok_or(Fault::Format)?);
+        }
+    }
+    Ok(())
+}
+
+fn month_name(word: &str) -> Option<i64> {
+    const NAMES: [&str; 12] = [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ];
+    let exact =
+        |name: &str| word == name || word == &name[..3] || word == "sept" && name == "september";
+    NAMES
+        .iter()
+        .position(|name| exact(name))
+        .map(|at| at as i64 + 1)
+}
+
+fn is_weekday(word: &str) -> bool {
+    const NAMES: [&str; 7] = [
+        "sunday",
+        "monday",
+        "tuesday",
+        "wednesday",
+        "thursday",
+        "friday",
+        "saturday",
+    ];
+    NAMES.iter().any(|name| word == *name || word == &name[..3])
+        || matches!(word, "tues" | "weds" | "thur" | "thurs")
+}
+
+/// `hh:mm`, `hh:mm:ss` or `hh:mm:ss.ffffff` (rounded to microseconds).
+fn clock(field: &str) -> std::result::Result<i64, Fault> {
+    let (whole, fraction) = field.split_once('.').map_or((field, ""), |(w, f)| (w, f));
+    let parts: Vec<&str> = whole.split(':').collect();
+    if !(2..=3).contains(&parts.len()) || parts.len() == 2 && field.contains('.') {
+        return Err(Fault::Format);
+    }
+    let hours = integer(parts[0])?;
+    let minutes = integer(parts[1])?;
+    let seconds = parts.get(2).map_or(Ok(0), |s| {
+        if s.is_empty() {
+            Err(Fault::Format)
+        } else {
+            integer(s)
+        }
+    })?;
+    time_of_day(hours, minutes, seconds, fraction_micros(fraction)?)
+}
+
+/// `hhmm` or `hhmmss`, as after a `T`.
+fn compact_clock(digits: &str, fraction: Option<&str>) -> std::result::Result<i64, Fault> {
+    let (hours, rest) = match digits.len() {
+        2 => (digits, ""),
+        4 | 6 => digits.split_at(2),
+        _ => return Err(Fault::Format),
+    };
+    let (minutes, seconds) = if rest.is_empty() {
+        ("0", "0")
+    } else {
+        (&rest[..2], &rest[2..])
+    };
+    let seconds = if seconds.is_empty() { "0" } else { seconds };
+    time_of_day(
+        integer(hours)?,
+        integer(minutes)?,
+        integer(seconds)?,
+        fraction_micros(fraction.unwrap_or(""))?,
+    )
+}
+
+fn fraction_micros(digits: &str) -> std::result::Result<i64, Fault> {
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Fault::Format);
+    }
+    let mut micros = 0;
+    for place in 0..6 {
+        micros = micros * 10 + i64::from(digits.as_bytes().get(place).map_or(0, |b| b - b'0'));
+    }
+    Ok(micros + i64::from(digits.as_bytes().get(6).is_some_and(|&b| b >= b'5')))
+}
+
+/// A minute may have a 60th second, and a day may end at 24:00:00.
+fn time_of_day(
+    hours: i64,
+    minutes: i64,
+    seconds: i64,
+    micros: i64,
+) -> std::result::Result<i64, Fault> {
+    let at_end = hours == 24 && (minutes > 0 || seconds > 0 || micros > 0);
+    if hours > 24 || at_end || minutes > 59 || seconds > 60 || seconds == 60 && micros > 0 {
+        return Err(Fault::Overflow);
+    }
+    Ok(((hours * 60 + minutes) * 60 + seconds) * MICROS_PER_SECOND + micros)
+}
+
+/// `+5`, `+05`, `+0530`, `+05:30`, `+05:30:15`: seconds east of Greenwich.
+fn displacement(field: &str) -> std::result::Result<i32, Fault> {
+    let (sign, digits) = field.split_at(1);
+    let (hours, minutes, seconds) = if digits.contains(':') {
+        let parts: Vec<&str> = digits.split(':').collect();
+        if parts.len() > 3 || parts.iter().any(|p| p.is_empty()) {
+            return Err(Fault::Format);
+        }
+        (
+            integer(parts[0])?,
+            integer(parts[1])?,
+            parts.get(2).map_or(Ok(0), |s| integer(s))?,
+        )
+    } else if digits.len() > 2 {
+        let value = integer(digits)?;
+        (value / 100, value % 100, 0)
+    } else {
+        (integer(digits)?, 0, 0)
+    };
+    if hours > 15 || minutes > 59 || seconds > 59 {
+        return Err(Fault::Displacement);
+    }
+    let east = (hours * 60 + minutes) * 60 + seconds;
+    if east > i64::from(MAX_OFFSET_SECONDS) {
+        return Err(Fault::Displacement);
+    }
+    Ok(if sign == "-" { -east } else { east } as i32)
+}
+
+/// Checks the fields against each other and puts the date together.
+fn finish(state: State, io: &IoSettings) -> std::result::Result<Decoded, Fault> {
+    let mut time_micros = state.time_micros.unwrap_or(0);
+    if let Some(afternoon) = state.afternoon {
+        let hours = time_micros / (3600 * MICROS_PER_SECOND);
+        if state.time_micros.is_none() {
+            return Err(Fault::Format);
+        }
+        if hours > 12 {
+            return Err(Fault::Overflow);
+        }
+        let shift = match (afternoon, hours) {
+            (true, 12) => 0,
+            (true, _) => 12,
+            (false, 12) => -12,
+            (false, _) => 0,
+        };
+        time_micros += shift * 3600 * MICROS_PER_SECOND;
+    }
+    let waits_for_time = state.expect_time && state.time_micros.is_none();
+    if !state.has_date() || waits_for_time || state.expect_julian {
+        return Err(Fault::Format);
+    }
+    let date = if let Some(days) = state.relative {
+        let local =
+            io.now_micros + i64::from(io.time_zone.offset_at(io.now_micros)) * MICROS_PER_SECOND;
+        calendar::civil_from_days(local.div_euclid(MICROS_PER_DAY) + days)
+    } else if let Some(julian) = state.julian {
+        calendar::civil_from_days(julian - calendar::JULIAN_OF_EPOCH)
+    } else {
+        let (year, digits) = state.year.ok_or(Fault::Format)?;
+        let year = full_year(year, digits, state.bc == Some(true))?;
+        match state.day_of_year {
+            Some(day) if state.month.is_none() => {
+                // Day 366 of a common year is the first of the next, as in PostgreSQL.
+                if !(1..=366).contains(&day) {
+                    return Err(Fault::Overflow);
+                }
+                let first = calendar::days_from_civil(Civil {
+                    year,
+                    month: 1,
+                    day: 1,
+                });
+                calendar::civil_from_days(first + day - 1)
+            }
+            _ => {
+                let month = state.month.ok_or(Fault::Format)?;
+                let day = state.day.ok_or(Fault::Format)?;
+                if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+                    return Err(Fault::MonthOrDayOverflow);
+                }
+                if day > i64::from(calendar::days_in_month(year, month as u32)) {
+                    return Err(Fault::Overflow);
+                }
+                Civil {
+                    year,
+                    month: month as u32,
+                    day: day as u32,
+                }
+            }
+        }
+    };
+    Ok(Decoded::Fields(Fields {
+        date,
+        time_micros,
+        zone: state.zone,
+    }))
+}
+
+/// Two-digit years are of 1970..=2069; there is no year 0.
+fn full_year(year: i64, digits: usize, bc: bool) -> std::result::Result<i64, Fault> {
+    // The limit is far beyond every type's range, and small enough for all arithmetic on days.
+    if year == 0 && (bc || digits > 2) || year > i64::from(i32::MAX) {
+        return Err(Fault::Overflow);
+    }
+    Ok(match (bc, digits) {
+        (true, _) => 1 - year,
+        (false, ..=2) if year < 70 => 2000 + year,
+        (false, ..=2) => 1900 + year,
+        _ => year,
+    })
+}

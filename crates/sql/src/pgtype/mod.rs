@@ -1,0 +1,294 @@
+//! Text and binary forms of every type, as PostgreSQL reads and writes them, with its errors.
+//!
+//! Pure: no session, no catalog. What depends on a session's settings takes an [`IoSettings`]. Text that comes in is
+//! UTF-8 already; [`utf8`] makes it so. The binary forms are those of PostgreSQL's `send` and `recv` functions.
+
+mod bytes;
+pub mod calendar;
+mod datetime;
+mod number;
+#[cfg(test)]
+mod tests;
+pub mod zone;
+
+use block::numeric::Numeric;
+use block::value::{Datum, DatumRef};
+
+use crate::error::{Error, Result};
+use crate::types::{SqlType, numeric_typmod};
+use zone::TimeZone;
+
+/// Longest `name`, in bytes; longer ones are cut as PostgreSQL does.
+pub const NAME_MAX_BYTES: usize = 63;
+
+/// The order in which `1/2/2003` is read (`DateStyle`). Output is always ISO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DateOrder {
+    Mdy,
+    Dmy,
+    Ymd,
+}
+
+/// What the text forms of a session depend on. Small and `Copy`: pass it by reference, keep it where it is handy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoSettings {
+    pub time_zone: TimeZone,
+    pub date_order: DateOrder,
+    /// `bytea_output = escape` rather than `hex`.
+    pub bytea_escape: bool,
+    /// Start of the transaction, microseconds from 2000-01-01 UTC: what `now` and `today` mean.
+    pub now_micros: i64,
+}
+
+impl Default for IoSettings {
+    fn default() -> IoSettings {
+        IoSettings {
+            time_zone: TimeZone::UTC,
+            date_order: DateOrder::Mdy,
+            bytea_escape: false,
+            now_micros: 0,
+        }
+    }
+}
+
+/// Checks bytes of a client to be text PostgreSQL would store: valid UTF-8 without zero bytes.
+pub fn utf8(bytes: &[u8]) -> Result<&str> {
+    let bad = |bytes: &[u8]| {
+        let shown: Vec<String> = bytes.iter().map(|b| format!("0x{b:02x}")).collect();
+        Error::new(
+            "22021",
+            format!(
+                "invalid byte sequence for encoding \"UTF8\": {}",
+                shown.join(" ")
+            ),
+        )
+    };
+    let text = std::str::from_utf8(bytes).map_err(|e| {
+        let rest = &bytes[e.valid_up_to()..];
+        // PostgreSQL shows as many bytes as the first one announces.
+        let announced = match rest[0] {
+            0xc0..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf7 => 4,
+            _ => 1,
+        };
+        bad(&rest[..announced.min(rest.len())])
+    })?;
+    if text.as_bytes().contains(&0) {
+        Err(bad(&[0]))
+    } else {
+        Ok(text)
+    }
+}
+
+/// Reads the text form of a type, without its modifier: see [`apply_typmod`].
+pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
+    Ok(match ty {
+        SqlType::Bool => Datum::Bool(bytes::parse_bool(text)?),
+        SqlType::Int2 => Datum::Int2(number::parse_integer(text)?),
+        SqlType::Int4 => Datum::Int4(number::parse_integer(text)?),
+        SqlType::Int8 => Datum::Int8(number::parse_integer(text)?),
+        SqlType::Oid => oid_datum(number::parse_integer(text)?),
+        SqlType::Float4 => Datum::Float4(number::parse_float4(text)?),
+        SqlType::Float8 => Datum::Float8(number::parse_float8(text)?),
+        SqlType::Numeric => Datum::Numeric(parse_numeric(text)?),
+        SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Unknown => {
+            Datum::Text(text.to_string())
+        }
+        SqlType::Name => Datum::Text(cut_name(text).to_string()),
+        SqlType::Bytea => Datum::Bytea(bytes::parse_bytea(text)?),
+        SqlType::Date => Datum::Date(datetime::parse_date(text, io)?),
+        SqlType::Timestamp => Datum::Timestamp(datetime::parse_timestamp(text, io)?),
+        SqlType::TimestampTz => Datum::TimestampTz(datetime::parse_timestamptz(text, io)?),
+        SqlType::Uuid => Datum::Uuid(bytes::parse_uuid(text)?),
+        SqlType::Void => Datum::Null,
+    })
+}
+
+/// Writes the text form of a value. NULL has none: the caller knows how its format says NULL.
+pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec<u8>) {
+    match value {
+        DatumRef::Null => {}
+        DatumRef::Bool(v) => out.push(if v { b't' } else { b'f' }),
+        DatumRef::Int2(v) => number::write_integer(out, i64::from(v)),
+        DatumRef::Int4(v) if ty == SqlType::Oid => number::write_integer(out, i64::from(v as u32)),
+        DatumRef::Int4(v) => number::write_integer(out, i64::from(v)),
+        DatumRef::Int8(v) => number::write_integer(out, v),
+        DatumRef::Float4(v) => number::write_float4(out, v),
+        DatumRef::Float8(v) => number::write_float8(out, v),
+        DatumRef::Numeric(v) => out.extend_from_slice(v.to_string().as_bytes()),
+        DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
+        DatumRef::Bytea(v) if io.bytea_escape => bytes::write_bytea_escape(out, v),
+        DatumRef::Bytea(v) => bytes::write_bytea_hex(out, v),
+        DatumRef::Date(v) => calendar::write_date(out, v),
+        DatumRef::Timestamp(v) => calendar::write_timestamp(out, v, None),
+        DatumRef::TimestampTz(v) => {
+            let finite =
+                v != calendar::TIMESTAMP_INFINITY && v != calendar::TIMESTAMP_MINUS_INFINITY;
+            calendar::write_timestamp(
+                out,
+                v,
+                Some(if finite { io.time_zone.offset_at(v) } else { 0 }),
+            );
+        }
+        DatumRef::Uuid(v) => bytes::write_uuid(out, v),
+    }
+}
+
+/// Reads the binary form of a type.
+pub fn binary_in(ty: SqlType, bytes: &[u8]) -> Result<Datum> {
+    Ok(match ty {
+        SqlType::Bool => Datum::Bool(fixed::<1>(bytes)?[0] != 0),
+        SqlType::Int2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
+        SqlType::Int4 => Datum::Int4(i32::from_be_bytes(fixed(bytes)?)),
+        SqlType::Int8 => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
+        SqlType::Oid => oid_datum(u32::from_be_bytes(fixed(bytes)?)),
+        SqlType::Float4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
+        SqlType::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
+        SqlType::Numeric => Datum::Numeric(parse_numeric(&number::read_numeric_binary(bytes)?)?),
+        SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Unknown => {
+            Datum::Text(utf8(bytes)?.to_string())
+        }
+        SqlType::Name => Datum::Text(cut_name(utf8(bytes)?).to_string()),
+        SqlType::Bytea => Datum::Bytea(bytes.to_vec()),
+        SqlType::Date => Datum::Date(binary_date(i32::from_be_bytes(fixed(bytes)?))?),
+        SqlType::Timestamp => {
+            Datum::Timestamp(binary_timestamp(i64::from_be_bytes(fixed(bytes)?))?)
+        }
+        SqlType::TimestampTz => {
+            Datum::TimestampTz(binary_timestamp(i64::from_be_bytes(fixed(bytes)?))?)
+        }
+        SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
+        SqlType::Void => Datum::Null,
+    })
+}
+
+/// Writes the binary form of a value, which is not NULL.
+pub fn binary_out(ty: SqlType, value: DatumRef<'_>, out: &mut Vec<u8>) {
+    match value {
+        DatumRef::Null => {}
+        DatumRef::Bool(v) => out.push(u8::from(v)),
+        DatumRef::Int2(v) => out.extend_from_slice(&v.to_be_bytes()),
+        DatumRef::Int4(v) | DatumRef::Date(v) => out.extend_from_slice(&v.to_be_bytes()),
+        // An OID has 32 bits without sign and may travel in a wider integer inside.
+        DatumRef::Int8(v) if ty == SqlType::Oid => out.extend_from_slice(&(v as u32).to_be_bytes()),
+        DatumRef::Int8(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => {
+            out.extend_from_slice(&v.to_be_bytes())
+        }
+        DatumRef::Float4(v) => out.extend_from_slice(&v.to_be_bytes()),
+        DatumRef::Float8(v) => out.extend_from_slice(&v.to_be_bytes()),
+        DatumRef::Numeric(v) => number::write_numeric_binary(out, &v.to_string()),
+        DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
+        DatumRef::Bytea(v) => out.extend_from_slice(v),
+        DatumRef::Uuid(v) => out.extend_from_slice(v),
+    }
+}
+
+/// Fits a value to the type's modifier: length of strings, precision and scale of numbers. An explicit cast cuts a
+/// string that is too long; an assignment cuts only spaces. `character(n)` is padded.
+pub fn apply_typmod(ty: SqlType, typmod: i32, value: Datum, explicit: bool) -> Result<Datum> {
+    if typmod < 4 {
+        return Ok(value);
+    }
+    match (ty, value) {
+        (SqlType::Varchar | SqlType::Char, Datum::Text(text)) => {
+            fit_string(ty, (typmod - 4) as usize, text, explicit).map(Datum::Text)
+        }
+        (SqlType::Numeric, Datum::Numeric(value)) => fit_numeric(typmod, value).map(Datum::Numeric),
+        (_, value) => Ok(value),
+    }
+}
+
+fn fit_string(ty: SqlType, limit: usize, mut text: String, explicit: bool) -> Result<String> {
+    // Most strings are short enough by their bytes alone.
+    let beyond = if text.len() <= limit {
+        None
+    } else {
+        text.char_indices().nth(limit).map(|(at, _)| at)
+    };
+    if let Some(at) = beyond {
+        if !explicit && text[at..].bytes().any(|b| b != b' ') {
+            return Err(Error::new(
+                "22001",
+                format!("value too long for type {}({limit})", ty.name()),
+            ));
+        }
+        text.truncate(at);
+    } else if ty == SqlType::Char {
+        let missing = limit - text.chars().count();
+        text.extend(std::iter::repeat_n(' ', missing));
+    }
+    Ok(text)
+}
+
+fn fit_numeric(typmod: i32, value: Numeric) -> Result<Numeric> {
+    let (precision, scale) = numeric_typmod(typmod);
+    let overflow = |detail: String| Error::new("22003", "numeric field overflow").detail(detail);
+    if value.is_nan() {
+        return Ok(value);
+    }
+    if value.is_infinite() {
+        return Err(overflow(format!(
+            "A field with precision {precision}, scale {scale} cannot hold an infinite value."
+        )));
+    }
+    let rounded = value.round(scale);
+    if rounded.integer_digits() > precision - scale {
+        let power = precision - scale;
+        let bound = if power == 0 {
+            "1".to_string()
+        } else {
+            format!("10^{power}")
+        };
+        return Err(overflow(format!(
+            "A field with precision {precision}, scale {scale} must round to an absolute value less than {bound}."
+        )));
+    }
+    Ok(rounded)
+}
+
+fn parse_numeric(text: &str) -> Result<Numeric> {
+    text.trim_matches(number::is_c_space)
+        .parse()
+        .map_err(|_| number::invalid("numeric", text))
+}
+
+fn oid_datum(oid: u32) -> Datum {
+    Datum::Int8(i64::from(oid))
+}
+
+/// At most [`NAME_MAX_BYTES`] bytes, cut between characters.
+fn cut_name(text: &str) -> &str {
+    &text[..text.floor_char_boundary(NAME_MAX_BYTES)]
+}
+
+fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
+    bytes.try_into().map_err(|_| {
+        if bytes.len() < N {
+            Error::new("08P01", "insufficient data left in message")
+        } else {
+            Error::new("22P03", "incorrect binary data format")
+        }
+    })
+}
+
+fn binary_date(days: i32) -> Result<i32> {
+    let infinite = days == calendar::DATE_INFINITY || days == calendar::DATE_MINUS_INFINITY;
+    let valid = infinite || (calendar::DATE_MIN..calendar::DATE_END).contains(&i64::from(days));
+    if valid {
+        Ok(days)
+    } else {
+        Err(Error::new("22008", "date out of range"))
+    }
+}
+
+fn binary_timestamp(micros: i64) -> Result<i64> {
+    let infinite =
+        micros == calendar::TIMESTAMP_INFINITY || micros == calendar::TIMESTAMP_MINUS_INFINITY;
+    let valid = infinite || calendar::timestamp_is_valid(micros);
+    if valid {
+        Ok(micros)
+    } else {
+        Err(Error::new("22008", "timestamp out of range"))
+    }
+}

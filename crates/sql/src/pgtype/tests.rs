@@ -1,0 +1,1 @@
+//! Properties over all types.

@@ -1,0 +1,78 @@
+//! Prepared statements of a session by name. The protocol's Parse and SQL's PREPARE fill one name space.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::session::Statement;
+
+/// A session may hold this many statements: each can pin a plan, and clients that forget to deallocate must be told.
+pub const MAX_PREPARED: usize = 10_000;
+
+/// Statements by name. The unnamed one has a slot of its own, because most clients use no other.
+#[derive(Default)]
+pub struct Prepared {
+    unnamed: Option<Arc<Statement>>,
+    named: BTreeMap<Box<str>, Arc<Statement>>,
+}
+
+impl Prepared {
+    /// Adds a statement. The unnamed one is replaced; a name in use is an error.
+    pub fn insert(&mut self, name: &str, statement: Arc<Statement>) -> Result<()> {
+        if name.is_empty() {
+            self.unnamed = Some(statement);
+            return Ok(());
+        }
+        if self.named.contains_key(name) {
+            return Err(Error::new(
+                "42P05",
+                format!("prepared statement \"{name}\" already exists"),
+            ));
+        }
+        if self.named.len() >= MAX_PREPARED {
+            return Err(Error::new(
+                "54000",
+                format!("a session can hold {MAX_PREPARED} prepared statements"),
+            )
+            .hint("DEALLOCATE those that are not used any more."));
+        }
+        self.named.insert(name.into(), statement);
+        Ok(())
+    }
+
+    pub fn get(&self, name: &str) -> Result<&Arc<Statement>> {
+        if name.is_empty() {
+            return self
+                .unnamed
+                .as_ref()
+                .ok_or_else(|| Error::new("26000", "unnamed prepared statement does not exist"));
+        }
+        self.named.get(name).ok_or_else(|| {
+            Error::new(
+                "26000",
+                format!("prepared statement \"{name}\" does not exist"),
+            )
+        })
+    }
+
+    /// Forgets a statement; says whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        if name.is_empty() {
+            self.unnamed.take().is_some()
+        } else {
+            self.named.remove(name).is_some()
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.unnamed = None;
+        self.named.clear();
+    }
+
+    /// Named statements in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<Statement>)> {
+        self.named
+            .iter()
+            .map(|(name, statement)| (&**name, statement))
+    }
+}
