@@ -167,7 +167,7 @@ pub(crate) fn misses() -> Vec<LatchMissRow> {
             })
             .collect()
     });
-    rows.sort_by(|a, b| b.sleeps.cmp(&a.sleeps));
+    rows.sort_by_key(|r| std::cmp::Reverse(r.sleeps));
     rows
 }
 
