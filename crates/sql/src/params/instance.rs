@@ -1,0 +1,324 @@
+//! The values an instance runs with, where each came from, and ALTER SYSTEM SET.
+//!
+//! Precedence: a flag on the command line, then ALTER SYSTEM SET (`braid.auto.toml` in the database directory), then
+//! `braid.toml` there, then the default. ALTER SYSTEM SET takes effect at the next start; for parameters of sessions, at once for
+//! sessions that begin afterwards.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use parking_lot::RwLock;
+
+use super::{Context, Kind, Param, find};
+use crate::error::{Error, Result};
+
+/// The file that people edit, in the database directory.
+pub const CONFIG_FILE: &str = "braid.toml";
+/// The file that ALTER SYSTEM SET writes, beside it. One `name = "value"` a line, values in canonical form.
+pub const AUTO_FILE: &str = "braid.auto.toml";
+
+/// Where a value came from, lowest precedence first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    Default,
+    ConfigFile,
+    AlterSystem,
+    CommandLine,
+}
+
+impl Source {
+    /// PostgreSQL's word, as in `pg_settings.source`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::Default => "default",
+            Source::ConfigFile | Source::AlterSystem => "configuration file",
+            Source::CommandLine => "command line",
+        }
+    }
+}
+
+/// A setting that cannot be taken: which, from where, and why.
+#[derive(Debug, thiserror::Error)]
+pub enum ParamError {
+    #[error("{place}: there is no parameter \"{name}\"")]
+    Unknown { place: String, name: String },
+    #[error("{place}: {message}")]
+    Invalid { place: String, message: String },
+    #[error("{place}: parameter \"{name}\" cannot be set")]
+    Internal { place: String, name: String },
+}
+
+pub struct Instance {
+    /// Guards values against a concurrent ALTER SYSTEM SET; held for a look-up only, and for writing the file.
+    values: RwLock<BTreeMap<&'static str, (String, Source)>>,
+    /// The database directory; `None` in tests that have none.
+    dir: Option<PathBuf>,
+}
+
+impl Instance {
+    pub fn new(dir: Option<&Path>) -> Instance {
+        Instance {
+            values: RwLock::default(),
+            dir: dir.map(Path::to_path_buf),
+        }
+    }
+
+    /// Takes a setting from `source`, unless one of higher precedence is there. `place` is named in errors.
+    pub fn set(
+        &self,
+        name: &str,
+        value: &str,
+        source: Source,
+        place: &str,
+    ) -> std::result::Result<(), ParamError> {
+        let Some(param) = find(name) else {
+            return Err(ParamError::Unknown {
+                place: place.into(),
+                name: name.into(),
+            });
+        };
+        if param.context == Context::Internal {
+            return Err(ParamError::Internal {
+                place: place.into(),
+                name: param.name.into(),
+            });
+        }
+        let value = param.parse(value).map_err(|e| ParamError::Invalid {
+            place: place.into(),
+            message: e.message().into(),
+        })?;
+        let mut values = self.values.write();
+        if values
+            .get(param.name)
+            .is_none_or(|(_, present)| *present <= source)
+        {
+            values.insert(param.name, (value, source));
+        }
+        Ok(())
+    }
+
+    /// States a fact of this instance (its number, its port), whatever the parameter's context.
+    pub fn state(&self, name: &'static str, value: String) {
+        debug_assert!(find(name).is_some());
+        self.values.write().insert(name, (value, Source::Default));
+    }
+
+    /// The value in canonical form.
+    pub fn value(&self, param: &Param) -> String {
+        self.values
+            .read()
+            .get(param.name)
+            .map_or_else(|| param.default.to_string(), |(value, _)| value.clone())
+    }
+
+    pub fn source(&self, param: &Param) -> Source {
+        self.values
+            .read()
+            .get(param.name)
+            .map_or(Source::Default, |(_, source)| *source)
+    }
+
+    /// A number, in the parameter's base unit. The parameter must exist and be one of numbers.
+    pub fn int(&self, name: &str) -> i64 {
+        let param = find(name).filter(|p| matches!(p.kind, Kind::Int { .. }));
+        let value = param.and_then(|p| self.value(p).parse().ok());
+        value.unwrap_or_else(|| panic!("parameter {name} is not a number"))
+    }
+
+    /// A switch. The parameter must exist and be one.
+    pub fn is_on(&self, name: &str) -> bool {
+        let param = find(name).filter(|p| matches!(p.kind, Kind::Bool));
+        param
+            .map(|p| self.value(p) == "on")
+            .unwrap_or_else(|| panic!("parameter {name} is not a switch"))
+    }
+
+    /// A text. The parameter must exist.
+    pub fn text(&self, name: &str) -> String {
+        find(name)
+            .map(|p| self.value(p))
+            .unwrap_or_else(|| panic!("there is no parameter {name}"))
+    }
+
+    /// ALTER SYSTEM SET, or RESET with `None`: durable before it returns. Parameters of sessions take effect for new ones.
+    pub fn alter_system(&self, name: &str, value: Option<&str>) -> Result<()> {
+        let param = super::get(name)?;
+        if param.context == Context::Internal {
+            return Err(Error::new(
+                "55P02",
+                format!("parameter \"{}\" cannot be changed", param.name),
+            ));
+        }
+        let dir = self
+            .dir
+            .as_deref()
+            .ok_or_else(|| Error::unsupported("ALTER SYSTEM without a database directory"))?;
+        let value = value.map(|text| param.parse(text)).transpose()?;
+        let mut values = self.values.write();
+        let failed = |e: std::io::Error| {
+            Error::new(
+                "58030",
+                format!("could not write {}: {e}", dir.join(AUTO_FILE).display()),
+            )
+        };
+        let mut lines = read_auto_file(dir).map_err(failed)?;
+        match &value {
+            Some(value) => lines.insert(param.name.to_string(), value.clone()),
+            None => lines.remove(param.name),
+        };
+        write_auto_file(dir, &lines).map_err(failed)?;
+        if param.context == Context::Session {
+            match value {
+                Some(value) => values.insert(param.name, (value, Source::AlterSystem)),
+                None => values.remove(param.name),
+            };
+        }
+        Ok(())
+    }
+
+    /// Takes what ALTER SYSTEM SET has left in the database directory.
+    pub fn load_auto_file(&self) -> std::result::Result<(), ParamError> {
+        let Some(dir) = self.dir.as_deref() else {
+            return Ok(());
+        };
+        let place = dir.join(AUTO_FILE).display().to_string();
+        let lines = read_auto_file(dir).map_err(|e| ParamError::Invalid {
+            place: place.clone(),
+            message: e.to_string(),
+        })?;
+        lines
+            .iter()
+            .try_for_each(|(name, value)| self.set(name, value, Source::AlterSystem, &place))
+    }
+}
+
+fn read_auto_file(dir: &Path) -> std::io::Result<BTreeMap<String, String>> {
+    let text = match std::fs::read_to_string(dir.join(AUTO_FILE)) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(e) => return Err(e),
+    };
+    let wrong = |line: &str| {
+        std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            format!("not a setting: {line}"),
+        )
+    };
+    let settings = text
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    settings
+        .map(|line| {
+            let (name, value) = line.split_once('=').ok_or_else(|| wrong(line))?;
+            let value = value
+                .trim()
+                .strip_prefix('"')
+                .and_then(|v| v.strip_suffix('"'))
+                .ok_or_else(|| wrong(line))?;
+            Ok((name.trim().to_string(), unescape(value)))
+        })
+        .collect()
+}
+
+/// Replaces the file as a whole: a crash leaves the old or the new one.
+fn write_auto_file(dir: &Path, lines: &BTreeMap<String, String>) -> std::io::Result<()> {
+    let (path, new) = (dir.join(AUTO_FILE), dir.join(format!("{AUTO_FILE}.new")));
+    let mut file = std::fs::File::create(&new)?;
+    writeln!(
+        file,
+        "# Written by ALTER SYSTEM SET; overrides {CONFIG_FILE}."
+    )?;
+    for (name, value) in lines {
+        writeln!(
+            file,
+            "{name} = \"{}\"",
+            value
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n")
+        )?;
+    }
+    file.sync_all()?;
+    std::fs::rename(&new, &path)?;
+    std::fs::File::open(dir)?.sync_all()
+}
+
+fn unescape(text: &str) -> String {
+    let mut out = String::new();
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, c == '\\') {
+            (_, true) => match chars.next() {
+                Some('n') => out.push('\n'),
+                Some(other) => out.push(other),
+                None => out.push('\\'),
+            },
+            (c, false) => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn precedence_and_errors_name_the_culprit() {
+        let values = Instance::new(None);
+        values
+            .set("Buffer_Cache_Size", "1GB", Source::CommandLine, "--set")
+            .unwrap();
+        values
+            .set("buffer_cache_size", "2GB", Source::ConfigFile, "braid.toml")
+            .unwrap();
+        assert_eq!(values.int("buffer_cache_size"), 1 << 30);
+        let unknown = values
+            .set("bufer_cache", "1", Source::ConfigFile, "x/braid.toml")
+            .unwrap_err();
+        assert_eq!(
+            unknown.to_string(),
+            "x/braid.toml: there is no parameter \"bufer_cache\""
+        );
+        assert!(
+            values
+                .set("redo_files", "1", Source::ConfigFile, "f")
+                .unwrap_err()
+                .to_string()
+                .contains("valid range")
+        );
+        assert!(
+            values
+                .set("block_size", "1", Source::ConfigFile, "f")
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn alter_system_is_found_at_the_next_start() {
+        let dir = std::env::temp_dir().join(format!("braid-params-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let values = Instance::new(Some(&dir));
+        values
+            .alter_system("search_path", Some("a\"\\\nb"))
+            .unwrap();
+        values
+            .alter_system("buffer_cache_size", Some("512MB"))
+            .unwrap();
+        // What needs a restart is not in effect yet, what does not is.
+        assert_eq!(values.int("buffer_cache_size"), 256 << 20);
+        assert_eq!(values.text("search_path"), "a\"\\\nb");
+        let next = Instance::new(Some(&dir));
+        next.load_auto_file().unwrap();
+        assert_eq!(
+            (next.int("buffer_cache_size"), next.text("search_path")),
+            (512 << 20, "a\"\\\nb".to_string())
+        );
+        next.alter_system("buffer_cache_size", None).unwrap();
+        let last = Instance::new(Some(&dir));
+        last.load_auto_file().unwrap();
+        assert_eq!(last.int("buffer_cache_size"), 256 << 20);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

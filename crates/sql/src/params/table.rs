@@ -1,0 +1,239 @@
+//! The table of parameters: Braid's own first, then PostgreSQL's that work here, then those accepted and ignored.
+
+use super::{Context, Effect, Kind, Param, Unit};
+
+const fn param(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    context: Context,
+    description: &'static str,
+) -> Param {
+    Param {
+        name,
+        kind,
+        default,
+        context,
+        effect: Effect::Works,
+        reported: false,
+        description,
+    }
+}
+
+const fn start(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    description: &'static str,
+) -> Param {
+    param(name, kind, default, Context::Start, description)
+}
+
+const fn session(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    description: &'static str,
+) -> Param {
+    param(name, kind, default, Context::Session, description)
+}
+
+const fn fact(name: &'static str, default: &'static str, description: &'static str) -> Param {
+    param(name, Kind::Text, default, Context::Internal, description)
+}
+
+const fn reported(param: Param) -> Param {
+    Param {
+        reported: true,
+        ..param
+    }
+}
+
+/// PostgreSQL's parameter that has no effect here.
+const fn ignored(name: &'static str, kind: Kind, default: &'static str) -> Param {
+    let description = "Accepted for PostgreSQL's clients; has no effect.";
+    Param {
+        effect: Effect::Ignored,
+        ..param(name, kind, default, Context::Session, description)
+    }
+}
+
+const fn bytes(min: i64, max: i64) -> Kind {
+    Kind::Int {
+        min,
+        max,
+        unit: Unit::Bytes,
+    }
+}
+
+const fn count(min: i64, max: i64) -> Kind {
+    Kind::Int {
+        min,
+        max,
+        unit: Unit::None,
+    }
+}
+
+const MEGABYTE: i64 = 1 << 20;
+const TERABYTE: i64 = 1 << 40;
+const TIMEOUT: Kind = Kind::Int {
+    min: 0,
+    max: i32::MAX as i64,
+    unit: Unit::Milliseconds,
+};
+const SECONDS: Kind = Kind::Int {
+    min: 1,
+    max: 600,
+    unit: Unit::Seconds,
+};
+const ISOLATION: Kind = Kind::Word(&[
+    "read committed",
+    "repeatable read",
+    "serializable",
+    "read uncommitted",
+]);
+const MESSAGES: Kind = Kind::Word(&[
+    "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
+    "info",
+]);
+const COST: Kind = Kind::Real {
+    min: 0.0,
+    max: 1e10,
+};
+const KILOBYTES: Kind = Kind::Int {
+    min: 64,
+    max: i32::MAX as i64,
+    unit: Unit::Kilobytes,
+};
+
+#[rustfmt::skip]
+pub const PARAMS: &[Param] = &[
+    start("buffer_cache_size", bytes(16 * MEGABYTE, 64 * TERABYTE), "268435456", "Memory for buffered blocks."),
+    start("redo_file_size", bytes(MEGABYTE, TERABYTE), "134217728", "Size of one redo file; fixed when the database is created."),
+    start("redo_files", count(2, 1000), "4", "Redo files per thread; fixed when the database is created."),
+    start("redo_mirror", Kind::Text, "", "Directory of the second member of each redo file."),
+    start("undo_cap", bytes(16 * MEGABYTE, 64 * TERABYTE), "4294967296", "Undo kept for old snapshots; beyond it the oldest fails."),
+    start("recovery_target", bytes(MEGABYTE, TERABYTE), "104857600", "Redo that a restart may have to replay at most."),
+    start("preallocate_size", bytes(0, TERABYTE), "16777216", "Space kept ready ahead of need in the data file."),
+    start("max_sessions", count(1, 10_000), "1100", "Client sessions at once."),
+    start("startup_timeout", SECONDS, "10", "Time a client has to send its startup packet."),
+    start("timed_statistics", Kind::Bool, "on", "Whether waits are timed."),
+    fact("instance_number", "1", "Number of this instance."),
+    start("port", count(0, 65_535), "5501", "Port this instance listens on."),
+    start("listen_addresses", Kind::Text, "127.0.0.1", "Loopback address this instance listens on."),
+
+    reported(session("application_name", Kind::Text, "", "Name of the client's program, as v$session shows it.")),
+    session("bytea_output", Kind::Word(&["hex", "escape"]), "hex", "Text form of bytea."),
+    reported(session("client_encoding", Kind::Text, "UTF8", "Encoding of the client; UTF8 only.")),
+    reported(session("DateStyle", Kind::Text, "ISO, MDY", "Order of day, month and year in input; output is ISO.")),
+    reported(session("default_transaction_read_only", Kind::Bool, "off", "Whether new transactions are read-only.")),
+    session("default_transaction_isolation", ISOLATION, "read committed", "Isolation level of new transactions."),
+    session("idle_in_transaction_session_timeout", TIMEOUT, "0", "Time a transaction may be idle."),
+    reported(session("IntervalStyle", Kind::Word(&["postgres", "postgres_verbose", "sql_standard", "iso_8601"]), "postgres", "Text form of intervals.")),
+    session("lock_timeout", TIMEOUT, "0", "Longest wait for a lock; 0: no limit."),
+    session("search_path", Kind::Text, "\"$user\", public", "Schemas searched for names."),
+    reported(session("standard_conforming_strings", Kind::Bool, "on", "Whether backslashes in strings are ordinary; always on.")),
+    session("statement_timeout", TIMEOUT, "0", "Longest run of a statement; 0: no limit."),
+    reported(session("TimeZone", Kind::Text, "UTC", "Time zone of timestamps with time zone.")),
+    session("transaction_isolation", ISOLATION, "read committed", "Isolation level of this transaction."),
+    session("transaction_read_only", Kind::Bool, "off", "Whether this transaction is read-only."),
+
+    fact("block_size", "8192", "Size of a block."),
+    reported(fact("in_hot_standby", "off", "Whether the server is a standby.")),
+    reported(fact("integer_datetimes", "on", "Whether timestamps are integers.")),
+    reported(fact("is_superuser", "on", "Whether the user is a superuser.")),
+    fact("max_connections", "1100", "Client sessions at once; see max_sessions."),
+    fact("max_identifier_length", "63", "Longest identifier."),
+    fact("max_index_keys", "32", "Most columns of an index."),
+    reported(fact("server_encoding", "UTF8", "Encoding of the database.")),
+    reported(fact("server_version", "16.4", "PostgreSQL's version that clients may take this server for.")),
+    fact("server_version_num", "160004", "The same as a number."),
+    reported(param("session_authorization", Kind::Text, "", Context::Session, "User of the session.")),
+    fact("lc_collate", "C", "Order of strings: by bytes."),
+    fact("lc_ctype", "C.UTF-8", "Classes of characters."),
+    fact("data_checksums", "on", "Whether blocks have checksums."),
+    fact("wal_block_size", "4096", "Size of a redo block."),
+
+    ignored("array_nulls", Kind::Bool, "on"),
+    ignored("backslash_quote", Kind::Word(&["safe_encoding", "on", "off"]), "safe_encoding"),
+    ignored("check_function_bodies", Kind::Bool, "on"),
+    ignored("client_min_messages", MESSAGES, "notice"),
+    ignored("commit_delay", count(0, 100_000), "0"),
+    ignored("cpu_index_tuple_cost", COST, "0.005"),
+    ignored("cpu_operator_cost", COST, "0.0025"),
+    ignored("cpu_tuple_cost", COST, "0.01"),
+    ignored("cursor_tuple_fraction", Kind::Real { min: 0.0, max: 1.0 }, "0.1"),
+    ignored("deadlock_timeout", TIMEOUT, "1000"),
+    ignored("debug_print_plan", Kind::Bool, "off"),
+    ignored("default_statistics_target", count(1, 10_000), "100"),
+    ignored("default_table_access_method", Kind::Text, "heap"),
+    ignored("default_tablespace", Kind::Text, ""),
+    ignored("default_text_search_config", Kind::Text, "pg_catalog.english"),
+    ignored("default_toast_compression", Kind::Text, "pglz"),
+    ignored("default_transaction_deferrable", Kind::Bool, "off"),
+    ignored("effective_cache_size", KILOBYTES, "4194304"),
+    ignored("effective_io_concurrency", count(0, 1000), "1"),
+    ignored("enable_bitmapscan", Kind::Bool, "on"),
+    ignored("enable_hashagg", Kind::Bool, "on"),
+    ignored("enable_hashjoin", Kind::Bool, "on"),
+    ignored("enable_indexonlyscan", Kind::Bool, "on"),
+    ignored("enable_indexscan", Kind::Bool, "on"),
+    ignored("enable_material", Kind::Bool, "on"),
+    ignored("enable_mergejoin", Kind::Bool, "on"),
+    ignored("enable_nestloop", Kind::Bool, "on"),
+    ignored("enable_parallel_append", Kind::Bool, "on"),
+    ignored("enable_parallel_hash", Kind::Bool, "on"),
+    ignored("enable_partition_pruning", Kind::Bool, "on"),
+    ignored("enable_seqscan", Kind::Bool, "on"),
+    ignored("enable_sort", Kind::Bool, "on"),
+    ignored("enable_tidscan", Kind::Bool, "on"),
+    ignored("escape_string_warning", Kind::Bool, "on"),
+    ignored("extra_float_digits", count(-15, 3), "1"),
+    ignored("force_parallel_mode", Kind::Word(&["off", "on", "regress"]), "off"),
+    ignored("from_collapse_limit", count(1, i32::MAX as i64), "8"),
+    ignored("geqo", Kind::Bool, "on"),
+    ignored("gin_fuzzy_search_limit", count(0, i32::MAX as i64), "0"),
+    ignored("hot_standby", Kind::Bool, "on"),
+    ignored("idle_session_timeout", TIMEOUT, "0"),
+    ignored("jit", Kind::Bool, "off"),
+    ignored("join_collapse_limit", count(1, i32::MAX as i64), "8"),
+    ignored("lc_messages", Kind::Text, "C"),
+    ignored("lc_monetary", Kind::Text, "C"),
+    ignored("lc_numeric", Kind::Text, "C"),
+    ignored("lc_time", Kind::Text, "C"),
+    ignored("lo_compat_privileges", Kind::Bool, "off"),
+    ignored("log_duration", Kind::Bool, "off"),
+    ignored("log_min_duration_statement", count(-1, i32::MAX as i64), "-1"),
+    ignored("log_min_messages", MESSAGES, "warning"),
+    ignored("log_statement", Kind::Word(&["none", "ddl", "mod", "all"]), "none"),
+    ignored("maintenance_work_mem", KILOBYTES, "65536"),
+    ignored("max_parallel_maintenance_workers", count(0, 1024), "2"),
+    ignored("max_parallel_workers", count(0, 1024), "8"),
+    ignored("max_parallel_workers_per_gather", count(0, 1024), "2"),
+    ignored("max_stack_depth", KILOBYTES, "2048"),
+    ignored("min_parallel_table_scan_size", count(0, i32::MAX as i64), "1024"),
+    ignored("parallel_leader_participation", Kind::Bool, "on"),
+    ignored("parallel_setup_cost", COST, "1000"),
+    ignored("parallel_tuple_cost", COST, "0.1"),
+    ignored("password_encryption", Kind::Text, "scram-sha-256"),
+    ignored("plan_cache_mode", Kind::Word(&["auto", "force_generic_plan", "force_custom_plan"]), "auto"),
+    ignored("quote_all_identifiers", Kind::Bool, "off"),
+    ignored("random_page_cost", COST, "4"),
+    ignored("row_security", Kind::Bool, "on"),
+    ignored("seq_page_cost", COST, "1"),
+    ignored("session_replication_role", Kind::Word(&["origin", "replica", "local"]), "origin"),
+    ignored("synchronize_seqscans", Kind::Bool, "on"),
+    ignored("synchronous_commit", Kind::Word(&["on", "off", "local", "remote_write", "remote_apply"]), "on"),
+    ignored("tcp_keepalives_idle", count(0, i32::MAX as i64), "60"),
+    ignored("temp_buffers", count(100, 1 << 30), "1024"),
+    ignored("temp_tablespaces", Kind::Text, ""),
+    ignored("track_activities", Kind::Bool, "on"),
+    ignored("track_counts", Kind::Bool, "on"),
+    ignored("track_io_timing", Kind::Bool, "on"),
+    ignored("transform_null_equals", Kind::Bool, "off"),
+    ignored("transaction_deferrable", Kind::Bool, "off"),
+    ignored("vacuum_cost_delay", count(0, 100), "0"),
+    ignored("work_mem", KILOBYTES, "4096"),
+    ignored("xmlbinary", Kind::Word(&["base64", "hex"]), "base64"),
+    ignored("xmloption", Kind::Word(&["content", "document"]), "content"),
+];
