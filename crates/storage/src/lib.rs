@@ -1,1 +1,30 @@
+//! Shared storage: files of 4096-byte sectors with direct I/O, checked block I/O, torn-write protection and the control file; and a
+//! simulated storage that crashes, tears, fails and fills up.
+//!
+//! **Owns** the directory of a database and the layout of its files. Knows of blocks only their header and checksum.
+//!
+//! **Invariants.**
+//! - Offsets, lengths and buffers of [`File`] are multiples of [`SECTOR`]. Direct I/O needs it; the simulation asserts it.
+//! - What was written is durable after [`File::sync`] returned; before it, any part may be lost or torn.
+//! - After a failed sync nothing is known about what was written before it. The instance must stop (the kernel may have dropped the dirty pages).
 
+mod aligned;
+mod control;
+mod datafiles;
+mod doublewrite;
+mod error;
+mod file;
+mod os;
+mod sim;
+
+pub use aligned::AlignedBuf;
+pub use control::{Control, ControlFile, DataFileInfo, ThreadInfo, ThreadState};
+pub use datafiles::DataFiles;
+pub use doublewrite::{DoubleWrite, Restored};
+pub use error::{Error, Result};
+pub use file::{File, FileKind, Storage};
+pub use os::{DirectoryLock, OsStorage};
+pub use sim::{Faults, SimStorage};
+
+/// The unit of direct I/O in bytes.
+pub const SECTOR: usize = 4096;

@@ -1,0 +1,373 @@
+//! The control file: what must be known before anything else can be read.
+//!
+//! ```text
+//! slot 0 at byte 0, slot 1 at byte 32768; each:
+//! magic u64 | format version u32 | payload length u32 | sequence u64 | CRC32C of sequence and payload u32 | payload ...
+//! ```
+//!
+//! **Invariants.** An update goes to the slot that does not hold the newest state, so one whole state survives a crash at any moment. The newest whole slot is
+//! the state. An unknown format version is refused, not guessed at.
+
+use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
+use block::{FileId, LogPos, ThreadId};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use wait::Event;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDCF1");
+const VERSION: u32 = 1;
+const SLOT: usize = 8 * SECTOR;
+const HEADER: usize = 28;
+const NAME: &str = "control";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ThreadState {
+    /// Stopped cleanly: everything it logged is in the data files.
+    Closed = 0,
+    /// In use, or its instance died: whoever takes it must recover it first.
+    Open = 1,
+}
+
+/// One redo thread, and what else belongs to its instance alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ThreadInfo {
+    pub thread: ThreadId,
+    pub state: ThreadState,
+    /// Rises at each opening.
+    pub incarnation: u32,
+    pub log_files: u32,
+    pub log_file_bytes: u64,
+    /// Recovery starts reading here, with this batch.
+    pub checkpoint: LogPos,
+    pub checkpoint_batch: u64,
+    /// Transaction numbers below this may have been used.
+    pub txn_reserved: u64,
+    /// Transactions below this are committed: their status is no longer kept.
+    pub txn_truncated: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DataFileInfo {
+    pub id: FileId,
+    /// Relative to the database directory.
+    pub path: String,
+}
+
+/// The state of the database as a whole.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Control {
+    /// Random, chosen at creation; in every redo batch.
+    pub database_id: u64,
+    /// Of the database: rises when its history is rewound.
+    pub incarnation: u32,
+    /// No instance's clock was ever at or above this.
+    pub scn_ceiling: u64,
+    /// Object ids below this may have been used.
+    pub object_ceiling: u32,
+    /// Numbers the engine keeps at creation, such as the addresses of the dictionary's segments.
+    pub bootstrap: Vec<u64>,
+    pub threads: Vec<ThreadInfo>,
+    pub files: Vec<DataFileInfo>,
+}
+
+impl Control {
+    pub fn thread(&self, thread: ThreadId) -> Option<&ThreadInfo> {
+        self.threads.iter().find(|t| t.thread == thread)
+    }
+    pub fn thread_mut(&mut self, thread: ThreadId) -> Option<&mut ThreadInfo> {
+        self.threads.iter_mut().find(|t| t.thread == thread)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut w = Vec::new();
+        w.extend(self.database_id.to_le_bytes());
+        w.extend(self.incarnation.to_le_bytes());
+        w.extend(self.scn_ceiling.to_le_bytes());
+        w.extend(self.object_ceiling.to_le_bytes());
+        w.extend((self.bootstrap.len() as u32).to_le_bytes());
+        self.bootstrap
+            .iter()
+            .for_each(|v| w.extend(v.to_le_bytes()));
+        w.extend((self.threads.len() as u32).to_le_bytes());
+        for t in &self.threads {
+            w.extend(t.thread.0.to_le_bytes());
+            w.push(t.state as u8);
+            w.extend(t.incarnation.to_le_bytes());
+            w.extend(t.log_files.to_le_bytes());
+            w.extend(t.log_file_bytes.to_le_bytes());
+            w.extend(t.checkpoint.0.to_le_bytes());
+            w.extend(t.checkpoint_batch.to_le_bytes());
+            w.extend(t.txn_reserved.to_le_bytes());
+            w.extend(t.txn_truncated.to_le_bytes());
+        }
+        w.extend((self.files.len() as u32).to_le_bytes());
+        for f in &self.files {
+            w.extend(f.id.0.to_le_bytes());
+            w.extend((f.path.len() as u32).to_le_bytes());
+            w.extend(f.path.as_bytes());
+        }
+        w
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Control> {
+        let mut r = Reader(bytes);
+        let mut c = Control {
+            database_id: r.u64()?,
+            incarnation: r.u32()?,
+            scn_ceiling: r.u64()?,
+            object_ceiling: r.u32()?,
+            ..Control::default()
+        };
+        for _ in 0..r.u32()? {
+            c.bootstrap.push(r.u64()?);
+        }
+        for _ in 0..r.u32()? {
+            c.threads.push(ThreadInfo {
+                thread: ThreadId(r.u16()?),
+                state: match r.u8()? {
+                    0 => ThreadState::Closed,
+                    1 => ThreadState::Open,
+                    _ => return None,
+                },
+                incarnation: r.u32()?,
+                log_files: r.u32()?,
+                log_file_bytes: r.u64()?,
+                checkpoint: LogPos(r.u64()?),
+                checkpoint_batch: r.u64()?,
+                txn_reserved: r.u64()?,
+                txn_truncated: r.u64()?,
+            });
+        }
+        for _ in 0..r.u32()? {
+            let id = FileId(r.u16()?);
+            let len = r.u32()? as usize;
+            let path = String::from_utf8(r.take(len)?.to_vec()).ok()?;
+            c.files.push(DataFileInfo { id, path });
+        }
+        r.0.is_empty().then_some(c)
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, tail) = self.0.split_at_checked(n)?;
+        self.0 = tail;
+        Some(head)
+    }
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|b| b[0])
+    }
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
+    }
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+/// The open control file.
+pub struct ControlFile {
+    file: Arc<dyn File>,
+    /// Also held while a new state is written, so that updates are one after the other.
+    state: Mutex<State>,
+}
+
+struct State {
+    control: Control,
+    sequence: u64,
+}
+
+impl ControlFile {
+    pub fn exists(storage: &dyn Storage) -> Result<bool> {
+        storage.exists(NAME)
+    }
+
+    pub fn create(storage: &dyn Storage, control: Control) -> Result<ControlFile> {
+        let file = storage.create(NAME, FileKind::Control)?;
+        file.allocate(2 * SLOT as u64, true, &mut |_| {})?;
+        let c = ControlFile {
+            file,
+            state: Mutex::new(State {
+                control: Control::default(),
+                sequence: 0,
+            }),
+        };
+        c.update(|to| *to = control)?;
+        Ok(c)
+    }
+
+    pub fn open(storage: &dyn Storage) -> Result<ControlFile> {
+        let file = storage.open(NAME, FileKind::Control)?;
+        let newest = [0, 1]
+            .into_iter()
+            .map(|slot| read_slot(&*file, slot))
+            .collect::<Result<Vec<_>>>()?;
+        let state = newest
+            .into_iter()
+            .flatten()
+            .max_by_key(|s| s.sequence)
+            .ok_or_else(|| Error::Control(format!("{}: neither copy is whole", file.path())))?;
+        Ok(ControlFile {
+            file,
+            state: Mutex::new(state),
+        })
+    }
+
+    pub fn get(&self) -> Control {
+        self.state.lock().control.clone()
+    }
+
+    /// Changes the state; durable when it returns. After an error the state in memory is the old one.
+    pub fn update(&self, change: impl FnOnce(&mut Control)) -> Result<()> {
+        let mut state = self.state.lock();
+        let mut control = state.control.clone();
+        change(&mut control);
+        if state.sequence > 0 && control == state.control {
+            return Ok(());
+        }
+        let sequence = state.sequence + 1;
+        wait::during(Event::ControlFileWrite, [1, 0, 0], || {
+            self.write(&control, sequence)
+        })?;
+        *state = State { control, sequence };
+        Ok(())
+    }
+
+    fn write(&self, control: &Control, sequence: u64) -> Result<()> {
+        let payload = control.encode();
+        if HEADER + payload.len() > SLOT {
+            return Err(Error::Control(format!(
+                "the state has {} bytes, {} fit",
+                payload.len(),
+                SLOT - HEADER
+            )));
+        }
+        let mut buf = AlignedBuf::zeroed(SLOT);
+        buf[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        buf[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        buf[12..16].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        buf[16..24].copy_from_slice(&sequence.to_le_bytes());
+        buf[24..28].copy_from_slice(&checksum(sequence, &payload).to_le_bytes());
+        buf[HEADER..HEADER + payload.len()].copy_from_slice(&payload);
+        self.file.write_at((sequence % 2) * SLOT as u64, &buf)?;
+        self.file.sync()
+    }
+}
+
+fn checksum(sequence: u64, payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&sequence.to_le_bytes()), payload)
+}
+
+/// The state in a slot; `None` if it is torn or was never written, an error if a newer program wrote it.
+fn read_slot(file: &dyn File, slot: u64) -> Result<Option<State>> {
+    let mut buf = AlignedBuf::zeroed(SLOT);
+    wait::during(Event::ControlFileRead, [0; 3], || {
+        file.read_at(slot * SLOT as u64, &mut buf)
+    })?;
+    let mut r = Reader(&buf);
+    let parsed = (|| Some((r.u64()?, r.u32()?, r.u32()? as usize, r.u64()?, r.u32()?)))();
+    let Some((MAGIC, version, len, sequence, crc)) = parsed else {
+        return Ok(None);
+    };
+    let Some(payload) = buf.get(HEADER..HEADER + len) else {
+        return Ok(None);
+    };
+    if crc != checksum(sequence, payload) {
+        return Ok(None);
+    }
+    if version != VERSION {
+        return Err(Error::Control(format!(
+            "format version {version}, this program knows {VERSION}"
+        )));
+    }
+    match Control::decode(payload) {
+        Some(control) => Ok(Some(State { control, sequence })),
+        None => Err(Error::Control(
+            "the checksum is right but the contents are not understood".to_string(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Faults, SimStorage};
+
+    fn sample() -> Control {
+        Control {
+            database_id: 77,
+            incarnation: 1,
+            scn_ceiling: 1 << 30,
+            object_ceiling: 16384,
+            bootstrap: vec![1, 2, 3],
+            threads: vec![ThreadInfo {
+                thread: ThreadId(1),
+                state: ThreadState::Open,
+                incarnation: 3,
+                log_files: 4,
+                log_file_bytes: 1 << 20,
+                checkpoint: LogPos(4096),
+                checkpoint_batch: 9,
+                txn_reserved: 1000,
+                txn_truncated: 10,
+            }],
+            files: vec![DataFileInfo {
+                id: FileId::DATA,
+                path: "data/0001.dbf".to_string(),
+            }],
+        }
+    }
+
+    #[test]
+    fn it_reads_back() {
+        let s = SimStorage::new();
+        ControlFile::create(&s, sample()).unwrap();
+        assert_eq!(ControlFile::open(&s).unwrap().get(), sample());
+    }
+
+    #[test]
+    fn a_crash_at_any_update_leaves_the_old_state_or_the_new() {
+        for seed in 0..200 {
+            let s = SimStorage::new();
+            let c = ControlFile::create(&s, sample()).unwrap();
+            let updates = seed % 5;
+            s.set_faults(Faults {
+                crash_at_write: Some(s.writes() + updates + 1),
+                ..Faults::default()
+            });
+            let mut done = 0;
+            while c.update(|c| c.scn_ceiling += 1).is_ok() {
+                done += 1;
+            }
+            assert_eq!(done, updates);
+            let found = ControlFile::open(&s.after_crash(seed))
+                .unwrap()
+                .get()
+                .scn_ceiling
+                - sample().scn_ceiling;
+            assert!(
+                found == done || found == done + 1,
+                "seed {seed}: {found} after {done}"
+            );
+        }
+    }
+
+    #[test]
+    fn damage_falls_back_to_the_other_copy_and_never_panics() {
+        let s = SimStorage::new();
+        let c = ControlFile::create(&s, sample()).unwrap();
+        c.update(|c| c.scn_ceiling = 5).unwrap();
+        for byte in 0..200 {
+            let damaged = s.after_crash(0);
+            damaged.flip_bit(NAME, byte, 2);
+            if let Ok(c) = ControlFile::open(&damaged) {
+                assert!([5, 1 << 30].contains(&c.get().scn_ceiling));
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The data files of a database as numbered files of 8 KiB blocks: every read is checked, every write sealed.
+//!
+//! **Invariant.** A block is never handed up unless its checksum, its version and its own address are right (`block::format`).
+
+use crate::{AlignedBuf, Error, File, Result};
+use block::{BLOCK_SIZE, BlockBuf, Dba, FileId};
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use wait::{Event, Stat};
+
+/// All data files that are open.
+#[derive(Default)]
+pub struct DataFiles {
+    files: RwLock<BTreeMap<u16, Arc<dyn File>>>,
+}
+
+impl DataFiles {
+    pub fn new() -> DataFiles {
+        DataFiles::default()
+    }
+
+    pub fn add(&self, id: FileId, file: Arc<dyn File>) {
+        self.files.write().insert(id.0, file);
+    }
+
+    pub fn file(&self, id: FileId) -> Result<Arc<dyn File>> {
+        self.files
+            .read()
+            .get(&id.0)
+            .cloned()
+            .ok_or(Error::NoFile(id.0))
+    }
+
+    pub fn ids(&self) -> Vec<FileId> {
+        self.files.read().keys().map(|&id| FileId(id)).collect()
+    }
+
+    /// Length of a file in blocks.
+    pub fn blocks(&self, id: FileId) -> Result<u32> {
+        Ok((self.file(id)?.len()? / BLOCK_SIZE as u64) as u32)
+    }
+
+    /// Reads and checks one block. Waits under `db file sequential read`.
+    pub fn read_block(&self, dba: Dba, into: &mut BlockBuf) -> Result<()> {
+        let file = self.file(dba.file())?;
+        let p = [u64::from(dba.file().0), u64::from(dba.block()), 1];
+        wait::during(Event::DbFileSequentialRead, p, || {
+            file.read_at(offset(dba), &mut into.0)
+        })?;
+        wait::stat::add(Stat::PhysicalReads, 1);
+        into.check(dba).map_err(|source| Error::Block {
+            path: file.path().to_string(),
+            source,
+        })
+    }
+
+    /// Reads the contiguous blocks from `first` on that lie in the file, at most `max` of them, in one go, and hands each with its own verdict to `each`.
+    /// Waits under `db file scattered read`.
+    pub fn read_blocks(
+        &self,
+        first: Dba,
+        max: usize,
+        buf: &mut AlignedBuf,
+        mut each: impl FnMut(Dba, &BlockBuf, Result<()>),
+    ) -> Result<()> {
+        let file = self.file(first.file())?;
+        let there = (file.len()? / BLOCK_SIZE as u64).saturating_sub(u64::from(first.block()));
+        let n = max.min(there as usize);
+        if buf.len() < n * BLOCK_SIZE {
+            buf.resize(n * BLOCK_SIZE);
+        }
+        let p = [
+            u64::from(first.file().0),
+            u64::from(first.block()),
+            n as u64,
+        ];
+        wait::during(Event::DbFileScatteredRead, p, || {
+            file.read_at(offset(first), &mut buf[..n * BLOCK_SIZE])
+        })?;
+        wait::stat::add(Stat::PhysicalReads, n as u64);
+        let mut block = BlockBuf::zeroed();
+        for (i, bytes) in buf[..n * BLOCK_SIZE].chunks_exact(BLOCK_SIZE).enumerate() {
+            let dba = first.plus(i as u32);
+            block.0.copy_from_slice(bytes);
+            let verdict = block.check(dba).map_err(|source| Error::Block {
+                path: file.path().to_string(),
+                source,
+            });
+            each(dba, &block, verdict);
+        }
+        Ok(())
+    }
+
+    /// Seals the blocks and writes them home, neighbours together, without syncing. They must be sorted by address.
+    pub fn write_blocks(&self, blocks: &mut [(Dba, Box<BlockBuf>)]) -> Result<()> {
+        debug_assert!(
+            blocks.is_sorted_by_key(|(dba, _)| *dba),
+            "invariant: blocks are written in order of their addresses"
+        );
+        for (dba, b) in blocks.iter_mut() {
+            assert!(
+                b.is_unformatted() || b.dba() == *dba,
+                "invariant: block {} is not written to {dba}",
+                b.dba()
+            );
+            if !b.is_unformatted() {
+                b.seal();
+            }
+        }
+        let runs = blocks.chunk_by(|(a, _), (b, _)| a.plus(1) == *b);
+        let n = blocks.len() as u64;
+        wait::during(Event::DbFileParallelWrite, [1, n, 0], || {
+            for run in runs {
+                let first = run[0].0;
+                let bufs: Vec<&[u8]> = run.iter().map(|(_, b)| &b.0[..]).collect();
+                self.file(first.file())?
+                    .write_vectored_at(offset(first), &bufs)?;
+            }
+            Ok::<_, Error>(())
+        })?;
+        wait::stat::add(Stat::PhysicalWrites, n);
+        Ok(())
+    }
+
+    /// Makes what was written to these files durable.
+    pub fn sync(&self, ids: impl IntoIterator<Item = FileId>) -> Result<()> {
+        for id in ids {
+            let file = self.file(id)?;
+            wait::during(Event::DbFileSync, [u64::from(id.0), 0, 0], || file.sync())?;
+        }
+        Ok(())
+    }
+
+    /// Makes a file at least `blocks` long; the new blocks are zero (unformatted). Space is reserved, so that later writes do not fail for want of it.
+    pub fn extend(&self, id: FileId, blocks: u32, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let file = self.file(id)?;
+        wait::during(
+            Event::DataFileInit,
+            [u64::from(id.0), u64::from(blocks), 0],
+            || file.allocate(u64::from(blocks) * BLOCK_SIZE as u64, false, progress),
+        )
+    }
+}
+
+fn offset(dba: Dba) -> u64 {
+    u64::from(dba.block()) * BLOCK_SIZE as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileKind, SimStorage, Storage};
+    use block::{BlockType, ObjectId};
+
+    #[test]
+    fn blocks_are_sealed_on_the_way_out_and_checked_on_the_way_in() {
+        let s = SimStorage::new();
+        let files = DataFiles::new();
+        files.add(FileId::DATA, s.create("f", FileKind::Data).unwrap());
+        files.extend(FileId::DATA, 8, &mut |_| {}).unwrap();
+        assert_eq!(files.blocks(FileId::DATA).unwrap(), 8);
+        let dba = |n| Dba::new(FileId::DATA, n);
+        let mut blocks: Vec<_> = [2, 3, 6]
+            .map(|n| {
+                let mut b = BlockBuf::zeroed();
+                b.format(dba(n), ObjectId(1), BlockType::Heap);
+                (dba(n), b)
+            })
+            .into();
+        files.write_blocks(&mut blocks).unwrap();
+        let mut b = BlockBuf::zeroed();
+        files.read_block(dba(3), &mut b).unwrap();
+        assert_eq!(b.dba(), dba(3));
+        s.flip_bit("f", 3 * BLOCK_SIZE + 999, 3);
+        assert!(matches!(
+            files.read_block(dba(3), &mut b),
+            Err(Error::Block { .. })
+        ));
+        let mut seen = Vec::new();
+        files
+            .read_blocks(dba(1), 100, &mut AlignedBuf::default(), |dba, _, r| {
+                seen.push((dba.block(), r.is_ok()))
+            })
+            .unwrap();
+        assert_eq!(
+            seen,
+            [
+                (1, true),
+                (2, true),
+                (3, false),
+                (4, true),
+                (5, true),
+                (6, true),
+                (7, true)
+            ]
+        );
+    }
+}

@@ -1,0 +1,67 @@
+use block::BlockError;
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {what} {path} at byte {offset}: {source}")]
+    Io {
+        what: &'static str,
+        path: String,
+        offset: u64,
+        source: std::sync::Arc<std::io::Error>,
+    },
+    #[error("{path} is cut short: {wanted} bytes wanted at byte {offset}, the file ends before")]
+    Short {
+        path: String,
+        offset: u64,
+        wanted: usize,
+    },
+    #[error("no space left for {path}: {wanted} bytes wanted at byte {offset}")]
+    Full {
+        path: String,
+        offset: u64,
+        wanted: u64,
+    },
+    #[error("{path}: {source}")]
+    Block { path: String, source: BlockError },
+    #[error("no data file {0} in this database")]
+    NoFile(u16),
+    #[error("control file: {0}")]
+    Control(String),
+    #[error("database directory {path} is in use by {by}")]
+    InUse { path: String, by: String },
+    #[error("{path} already exists")]
+    Exists { path: String },
+    /// The simulated machine has lost its power.
+    #[error("simulated crash")]
+    Crashed,
+}
+
+impl Error {
+    pub(crate) fn io(what: &'static str, path: &str, offset: u64, e: std::io::Error) -> Error {
+        if matches!(
+            e.kind(),
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+        ) {
+            return Error::Full {
+                path: path.to_string(),
+                offset,
+                wanted: 0,
+            };
+        }
+        Error::Io {
+            what,
+            path: path.to_string(),
+            offset,
+            source: std::sync::Arc::new(e),
+        }
+    }
+    /// No room on the device or within the quota: nothing was lost, and the request can be made again once there is room.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::Full { .. })
+    }
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    }
+}

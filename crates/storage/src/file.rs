@@ -1,0 +1,53 @@
+//! What the rest of the engine asks of storage. Implemented by [`crate::OsStorage`] and [`crate::SimStorage`].
+
+use crate::Result;
+use std::sync::Arc;
+
+/// How a file is used; decides how it is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileKind {
+    Data,
+    /// Each write is durable when it returns.
+    Log,
+    Control,
+}
+
+/// The directory of one database. Names are relative, with `/`.
+pub trait Storage: Send + Sync {
+    /// Creates a file that must not exist; its directory is made if need be, and the name is durable when this returns.
+    fn create(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>>;
+    fn open(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>>;
+    fn exists(&self, name: &str) -> Result<bool>;
+    fn remove(&self, name: &str) -> Result<()>;
+    /// For messages: where this is.
+    fn describe(&self) -> String;
+}
+
+/// An open file. Offsets, lengths and memory are aligned to [`crate::SECTOR`]. Threads may use it at the same time; overlapping writes are the
+/// callers' to avoid.
+pub trait File: Send + Sync {
+    fn path(&self) -> &str;
+    /// Fills `buf`; an error if the file ends before.
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()>;
+    /// Writes the buffers one after the other from `offset` on.
+    fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<()> {
+        let mut at = offset;
+        for b in bufs {
+            self.write_at(at, b)?;
+            at += b.len() as u64;
+        }
+        Ok(())
+    }
+    /// What was written before is durable when this returns.
+    fn sync(&self) -> Result<()>;
+    fn len(&self) -> Result<u64>;
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Makes the file at least `len` bytes long, with space reserved and zeros where it grew, durably. `zeroes` writes the zeros out, for files whose
+    /// later writes must not touch the filesystem's metadata; `progress` hears bytes done.
+    fn allocate(&self, len: u64, zeroes: bool, progress: &mut dyn FnMut(u64)) -> Result<()>;
+    /// Gives the space of a range back; it reads as zeros.
+    fn punch(&self, offset: u64, len: u64) -> Result<()>;
+}

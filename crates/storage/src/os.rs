@@ -1,0 +1,312 @@
+//! Storage in a directory of the operating system, by direct I/O.
+//!
+//! Direct I/O is correctness on shared storage: a page cache would go stale when another host writes. Where the filesystem refuses it (tmpfs), files are
+//! opened without, and [`OsStorage::direct`] says so.
+
+use crate::{Error, File, FileKind, Result, SECTOR, Storage};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes written at once when a file is filled with zeros.
+const ZERO_CHUNK: usize = 4 << 20;
+
+pub struct OsStorage {
+    root: PathBuf,
+    direct: AtomicBool,
+}
+
+impl OsStorage {
+    /// `root` is created if it does not exist.
+    pub fn new(root: &Path) -> Result<OsStorage> {
+        fs::create_dir_all(root)
+            .map_err(|e| Error::io("create directory", &root.display().to_string(), 0, e))?;
+        Ok(OsStorage {
+            root: root.to_path_buf(),
+            direct: AtomicBool::new(true),
+        })
+    }
+
+    /// False once the filesystem has refused direct I/O.
+    pub fn direct(&self) -> bool {
+        self.direct.load(Ordering::Relaxed)
+    }
+
+    fn open_with(&self, name: &str, kind: FileKind, create: bool) -> Result<Arc<dyn File>> {
+        let path = self.root.join(name);
+        let shown = path.display().to_string();
+        let mut flags = OFlags::RDWR | OFlags::CLOEXEC;
+        if create {
+            flags |= OFlags::CREATE | OFlags::EXCL;
+        }
+        if kind != FileKind::Data {
+            flags |= OFlags::DSYNC;
+        }
+        let mode = Mode::RUSR | Mode::WUSR;
+        let fd = match rustix::fs::open(&path, flags | OFlags::DIRECT, mode) {
+            Err(rustix::io::Errno::INVAL) => {
+                self.direct.store(false, Ordering::Relaxed);
+                // A refused O_DIRECT may have created the file already.
+                rustix::fs::open(&path, flags - OFlags::EXCL, mode)
+            }
+            other => other,
+        }
+        .map_err(|e| match e {
+            rustix::io::Errno::EXIST => Error::Exists {
+                path: shown.clone(),
+            },
+            e => Error::io(if create { "create" } else { "open" }, &shown, 0, e.into()),
+        })?;
+        Ok(Arc::new(OsFile {
+            path: shown,
+            file: fd.into(),
+        }))
+    }
+
+    /// Makes names in the directory of `path` durable.
+    fn sync_directory(path: &Path) -> Result<()> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        fs::File::open(dir)
+            .and_then(|d| d.sync_all())
+            .map_err(|e| Error::io("sync directory", &dir.display().to_string(), 0, e))
+    }
+}
+
+impl Storage for OsStorage {
+    fn create(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>> {
+        let path = self.root.join(name);
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)
+                .map_err(|e| Error::io("create directory", &dir.display().to_string(), 0, e))?;
+        }
+        let file = self.open_with(name, kind, true)?;
+        Self::sync_directory(&path)?;
+        Ok(file)
+    }
+
+    fn open(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>> {
+        self.open_with(name, kind, false)
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        let path = self.root.join(name);
+        path.try_exists()
+            .map_err(|e| Error::io("look for", &path.display().to_string(), 0, e))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let path = self.root.join(name);
+        fs::remove_file(&path)
+            .map_err(|e| Error::io("remove", &path.display().to_string(), 0, e))?;
+        Self::sync_directory(&path)
+    }
+
+    fn describe(&self) -> String {
+        self.root.display().to_string()
+    }
+}
+
+struct OsFile {
+    path: String,
+    file: fs::File,
+}
+
+impl OsFile {
+    fn err(&self, what: &'static str, offset: u64, e: io::Error) -> Error {
+        Error::io(what, &self.path, offset, e)
+    }
+
+    fn write_zeros(&self, from: u64, to: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let zeros = crate::AlignedBuf::zeroed(ZERO_CHUNK);
+        let mut at = from;
+        while at < to {
+            let n = ((to - at) as usize).min(ZERO_CHUNK);
+            self.write_at(at, &zeros[..n])?;
+            at += n as u64;
+            progress(at - from);
+        }
+        Ok(())
+    }
+}
+
+fn assert_aligned(offset: u64, buf: &[u8]) {
+    debug_assert!(
+        offset.is_multiple_of(SECTOR as u64)
+            && buf.len().is_multiple_of(SECTOR)
+            && (buf.as_ptr() as usize).is_multiple_of(SECTOR),
+        "invariant: direct I/O is aligned"
+    );
+}
+
+impl File for OsFile {
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        assert_aligned(offset, buf);
+        self.file
+            .read_exact_at(buf, offset)
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::UnexpectedEof => Error::Short {
+                    path: self.path.clone(),
+                    offset,
+                    wanted: buf.len(),
+                },
+                _ => self.err("read", offset, e),
+            })
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        assert_aligned(offset, buf);
+        self.file
+            .write_all_at(buf, offset)
+            .map_err(|e| self.err("write", offset, e))
+    }
+
+    fn sync(&self) -> Result<()> {
+        rustix::fs::fdatasync(&self.file).map_err(|e| self.err("sync", 0, e.into()))
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self
+            .file
+            .metadata()
+            .map_err(|e| self.err("inspect", 0, e))?
+            .len())
+    }
+
+    fn allocate(&self, len: u64, zeroes: bool, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let old = self.len()?;
+        if len <= old {
+            return Ok(());
+        }
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), old, len - old) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
+                // Some filesystems keep what they got; give it back so that others may have it.
+                let _ = self.file.set_len(old);
+                return Err(Error::Full {
+                    path: self.path.clone(),
+                    offset: old,
+                    wanted: len - old,
+                });
+            }
+            Err(rustix::io::Errno::OPNOTSUPP) => self.write_zeros(old, len, progress)?,
+            Err(e) => return Err(self.err("allocate", old, e.into())),
+        }
+        if zeroes {
+            self.write_zeros(old, len, progress)?;
+        }
+        self.file.sync_all().map_err(|e| self.err("sync", 0, e))
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        match rustix::fs::fallocate(
+            &self.file,
+            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+            offset,
+            len,
+        ) {
+            // Where holes cannot be made the space stays taken, nothing else.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+            Err(e) => Err(self.err("punch a hole into", offset, e.into())),
+        }
+    }
+}
+
+/// The lock that keeps a second process away from an instance's files: held until dropped or the process ends, however it ends.
+pub struct DirectoryLock {
+    _fd: OwnedFd,
+}
+
+impl DirectoryLock {
+    /// Locks `name` under `root` for this process and writes `owner` into it. The file is locked as a whole, through its open file description:
+    /// unlike a record lock it does not vanish when another descriptor of the file is closed.
+    pub fn take(root: &Path, name: &str, owner: &str) -> Result<DirectoryLock> {
+        use rustix::fs::FlockOperation;
+        let path = root.join(name);
+        let shown = path.display().to_string();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|e| Error::io("open", &shown, 0, e.into()))?;
+        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let by = fs::read_to_string(&path).unwrap_or_default();
+                return Err(Error::InUse {
+                    path: root.display().to_string(),
+                    by: by.trim().to_string(),
+                });
+            }
+            Err(e) => return Err(Error::io("lock", &shown, 0, e.into())),
+        }
+        let file = fs::File::from(fd);
+        file.set_len(0)
+            .and_then(|()| file.write_all_at(owner.as_bytes(), 0))
+            .map_err(|e| Error::io("write", &shown, 0, e))?;
+        Ok(DirectoryLock { _fd: file.into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AlignedBuf;
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("braid-storage-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        dir
+    }
+
+    #[test]
+    fn a_file_grows_reads_back_and_is_punched() {
+        let root = scratch("os");
+        let s = OsStorage::new(&root).unwrap();
+        let f = s.create("data/f", FileKind::Data).unwrap();
+        assert!(matches!(
+            s.create("data/f", FileKind::Data),
+            Err(Error::Exists { .. })
+        ));
+        f.allocate(1 << 20, true, &mut |_| {}).unwrap();
+        assert_eq!(f.len().unwrap(), 1 << 20);
+        let mut b = AlignedBuf::zeroed(2 * SECTOR);
+        b.fill(7);
+        f.write_at(SECTOR as u64, &b).unwrap();
+        f.sync().unwrap();
+        let mut r = AlignedBuf::zeroed(2 * SECTOR);
+        s.open("data/f", FileKind::Log)
+            .unwrap()
+            .read_at(SECTOR as u64, &mut r)
+            .unwrap();
+        assert!(r.iter().all(|&b| b == 7));
+        f.punch(SECTOR as u64, SECTOR as u64).unwrap();
+        f.read_at(SECTOR as u64, &mut r).unwrap();
+        assert!(r[..SECTOR].iter().all(|&b| b == 0) && r[SECTOR] == 7);
+        assert!(matches!(
+            f.read_at(1 << 20, &mut r),
+            Err(Error::Short { .. })
+        ));
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_directory_has_one_owner() {
+        let root = scratch("lock");
+        fs::create_dir_all(&root).unwrap();
+        let held = DirectoryLock::take(&root, "lock-1", "process 1").unwrap();
+        let refused = DirectoryLock::take(&root, "lock-1", "process 2")
+            .err()
+            .unwrap();
+        assert!(refused.to_string().contains("process 1"), "{refused}");
+        drop(held);
+        DirectoryLock::take(&root, "lock-1", "process 3").unwrap();
+        fs::remove_dir_all(root).unwrap();
+    }
+}

@@ -1,0 +1,423 @@
+//! Simulated storage for tests: deterministic from a seed, it loses what was not synced, tears writes at 512 bytes, fails, and fills up.
+//!
+//! The model is the harshest a disk may do: of the writes to a file since its last sync any subset survives a crash, in any mixture of their
+//! 512-byte pieces. Names, lengths and holes are durable when the call returns; a write to a log or control file is durable when it returns.
+
+use crate::{Error, File, FileKind, Result, SECTOR, Storage};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What goes wrong, and when. Writes are counted over all files, from 1.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The machine loses power during this write.
+    pub crash_at_write: Option<u64>,
+    /// This write and the `fail_writes` - 1 after it fail with an I/O error and do nothing.
+    pub fail_from_write: Option<u64>,
+    pub fail_writes: u64,
+    /// Bytes that all files together may have.
+    pub capacity: Option<u64>,
+}
+
+const PIECE: usize = 512;
+
+#[derive(Default)]
+struct Machine {
+    files: BTreeMap<String, FileState>,
+    faults: Faults,
+    writes: u64,
+    crashed: bool,
+}
+
+#[derive(Default, Clone)]
+struct FileState {
+    current: Vec<u8>,
+    durable: Vec<u8>,
+    /// Writes since the last sync, in order.
+    pending: Vec<(usize, Vec<u8>)>,
+}
+
+impl FileState {
+    fn sync(&mut self) {
+        for (at, data) in self.pending.drain(..) {
+            self.durable[at..at + data.len()].copy_from_slice(&data);
+        }
+    }
+}
+
+/// A simulated directory. Clones share it.
+#[derive(Clone, Default)]
+pub struct SimStorage {
+    machine: Arc<Mutex<Machine>>,
+}
+
+impl SimStorage {
+    pub fn new() -> SimStorage {
+        SimStorage::default()
+    }
+
+    pub fn set_faults(&self, faults: Faults) {
+        self.machine.lock().faults = faults;
+    }
+
+    /// Writes made so far.
+    pub fn writes(&self) -> u64 {
+        self.machine.lock().writes
+    }
+
+    /// Whether the crash asked for has happened: every call fails from then on.
+    pub fn crashed(&self) -> bool {
+        self.machine.lock().crashed
+    }
+
+    /// What a machine finds that starts again after losing power now: a new storage without faults. `seed` decides which unsynced pieces survive.
+    pub fn after_crash(&self, seed: u64) -> SimStorage {
+        let mut rng = Rng(seed);
+        let machine = self.machine.lock();
+        let files = machine
+            .files
+            .iter()
+            .map(|(name, f)| (name.clone(), survive(f, &mut rng)))
+            .collect();
+        SimStorage {
+            machine: Arc::new(Mutex::new(Machine {
+                files,
+                ..Machine::default()
+            })),
+        }
+    }
+
+    /// Flips one bit of a file, as a decaying disk does.
+    pub fn flip_bit(&self, name: &str, byte: usize, bit: u32) {
+        let mut machine = self.machine.lock();
+        if let Some(f) = machine.files.get_mut(name) {
+            f.current[byte] ^= 1 << bit;
+            f.durable[byte] ^= 1 << bit;
+        }
+    }
+
+    fn file(&self, name: &str) -> Arc<dyn File> {
+        Arc::new(SimFile {
+            machine: self.machine.clone(),
+            name: name.to_string(),
+        })
+    }
+}
+
+/// Every pending write may leave each of its pieces behind or not; whole writes survive or vanish more often than they tear.
+fn survive(f: &FileState, rng: &mut Rng) -> FileState {
+    let mut durable = f.durable.clone();
+    for (at, data) in &f.pending {
+        let fate = rng.next() % 4;
+        for (i, piece) in data.chunks(PIECE).enumerate() {
+            let kept = match fate {
+                0 => false,
+                1 => true,
+                _ => rng.next().is_multiple_of(2),
+            };
+            if kept {
+                durable[at + i * PIECE..at + i * PIECE + piece.len()].copy_from_slice(piece);
+            }
+        }
+    }
+    FileState {
+        current: durable.clone(),
+        durable,
+        pending: Vec::new(),
+    }
+}
+
+impl Machine {
+    fn check(&self) -> Result<()> {
+        if self.crashed {
+            Err(Error::Crashed)
+        } else {
+            Ok(())
+        }
+    }
+    fn get(&mut self, name: &str) -> Result<&mut FileState> {
+        self.check()?;
+        self.files
+            .get_mut(name)
+            .ok_or_else(|| Error::io("open", name, 0, std::io::ErrorKind::NotFound.into()))
+    }
+    fn used(&self) -> u64 {
+        self.files.values().map(|f| f.current.len() as u64).sum()
+    }
+}
+
+impl Storage for SimStorage {
+    fn create(&self, name: &str, _kind: FileKind) -> Result<Arc<dyn File>> {
+        let mut m = self.machine.lock();
+        m.check()?;
+        if m.files.contains_key(name) {
+            return Err(Error::Exists {
+                path: name.to_string(),
+            });
+        }
+        m.files.insert(name.to_string(), FileState::default());
+        drop(m);
+        self.open(name, _kind)
+    }
+
+    fn open(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>> {
+        self.machine.lock().get(name)?;
+        let inner = self.file(name);
+        Ok(if kind == FileKind::Data {
+            inner
+        } else {
+            Arc::new(WriteThrough { inner })
+        })
+    }
+
+    fn exists(&self, name: &str) -> Result<bool> {
+        let m = self.machine.lock();
+        m.check()?;
+        Ok(m.files.contains_key(name))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        let mut m = self.machine.lock();
+        m.get(name)?;
+        m.files.remove(name);
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        "simulated storage".to_string()
+    }
+}
+
+/// A file whose writes are durable when they return.
+struct WriteThrough {
+    inner: Arc<dyn File>,
+}
+
+impl File for WriteThrough {
+    fn path(&self) -> &str {
+        self.inner.path()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.inner.write_at(offset, buf)?;
+        self.inner.sync()
+    }
+    fn sync(&self) -> Result<()> {
+        self.inner.sync()
+    }
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+    fn allocate(&self, len: u64, zeroes: bool, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.inner.allocate(len, zeroes, progress)
+    }
+    fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        self.inner.punch(offset, len)
+    }
+}
+
+struct SimFile {
+    machine: Arc<Mutex<Machine>>,
+    name: String,
+}
+
+fn assert_aligned(offset: u64, buf: &[u8]) {
+    assert!(
+        offset.is_multiple_of(SECTOR as u64)
+            && buf.len().is_multiple_of(SECTOR)
+            && (buf.as_ptr() as usize).is_multiple_of(SECTOR),
+        "invariant: direct I/O is aligned"
+    );
+}
+
+impl File for SimFile {
+    fn path(&self) -> &str {
+        &self.name
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        assert_aligned(offset, buf);
+        let mut m = self.machine.lock();
+        let f = m.get(&self.name)?;
+        let at = offset as usize;
+        match f.current.get(at..at + buf.len()) {
+            Some(from) => buf.copy_from_slice(from),
+            None => {
+                return Err(Error::Short {
+                    path: self.name.clone(),
+                    offset,
+                    wanted: buf.len(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        assert_aligned(offset, buf);
+        let mut m = self.machine.lock();
+        m.check()?;
+        m.writes += 1;
+        let (n, faults) = (m.writes, m.faults);
+        if faults
+            .fail_from_write
+            .is_some_and(|from| (from..from + faults.fail_writes).contains(&n))
+        {
+            return Err(Error::io(
+                "write",
+                &self.name,
+                offset,
+                std::io::Error::other("injected"),
+            ));
+        }
+        let end = offset as usize + buf.len();
+        let grows = end.saturating_sub(m.get(&self.name)?.current.len()) as u64;
+        if faults.capacity.is_some_and(|c| m.used() + grows > c) {
+            return Err(Error::Full {
+                path: self.name.clone(),
+                offset,
+                wanted: buf.len() as u64,
+            });
+        }
+        let f = m.get(&self.name)?;
+        if f.current.len() < end {
+            f.current.resize(end, 0);
+            f.durable.resize(end, 0);
+        }
+        f.current[offset as usize..end].copy_from_slice(buf);
+        f.pending.push((offset as usize, buf.to_vec()));
+        if faults.crash_at_write == Some(n) {
+            m.crashed = true;
+            return Err(Error::Crashed);
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.machine.lock().get(&self.name)?.sync();
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.machine.lock().get(&self.name)?.current.len() as u64)
+    }
+
+    fn allocate(&self, len: u64, _zeroes: bool, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut m = self.machine.lock();
+        let old = m.get(&self.name)?.current.len() as u64;
+        let wanted = len.saturating_sub(old);
+        if m.faults.capacity.is_some_and(|c| m.used() + wanted > c) {
+            return Err(Error::Full {
+                path: self.name.clone(),
+                offset: old,
+                wanted,
+            });
+        }
+        let f = m.get(&self.name)?;
+        if len > old {
+            f.current.resize(len as usize, 0);
+            f.durable.resize(len as usize, 0);
+        }
+        drop(m);
+        progress(wanted);
+        Ok(())
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        let mut m = self.machine.lock();
+        let f = m.get(&self.name)?;
+        f.sync();
+        let end = ((offset + len) as usize).min(f.current.len());
+        let range = (offset as usize).min(end)..end;
+        f.current[range.clone()].fill(0);
+        f.durable[range].fill(0);
+        Ok(())
+    }
+}
+
+/// splitmix64.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AlignedBuf;
+
+    fn filled(v: u8) -> AlignedBuf {
+        let mut b = AlignedBuf::zeroed(SECTOR);
+        b.fill(v);
+        b
+    }
+
+    fn image(s: &SimStorage) -> Vec<u8> {
+        let mut b = AlignedBuf::zeroed(2 * SECTOR);
+        s.open("f", FileKind::Data)
+            .unwrap()
+            .read_at(0, &mut b)
+            .unwrap();
+        b.to_vec()
+    }
+
+    #[test]
+    fn synced_writes_survive_and_others_may_not() {
+        let s = SimStorage::new();
+        let f = s.create("f", FileKind::Data).unwrap();
+        f.allocate(2 * SECTOR as u64, false, &mut |_| {}).unwrap();
+        f.write_at(0, &filled(1)).unwrap();
+        f.sync().unwrap();
+        f.write_at(SECTOR as u64, &filled(2)).unwrap();
+        let images: Vec<_> = (0..64).map(|seed| image(&s.after_crash(seed))).collect();
+        assert!(images.iter().all(|i| i[..SECTOR].iter().all(|&b| b == 1)));
+        let survivors: Vec<usize> = images
+            .iter()
+            .map(|i| i[SECTOR..].iter().filter(|&&b| b == 2).count())
+            .collect();
+        assert!(
+            survivors.contains(&0) && survivors.contains(&SECTOR),
+            "lost and kept"
+        );
+        assert!(survivors.iter().any(|&n| n > 0 && n < SECTOR), "torn");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_image() {
+        let s = SimStorage::new();
+        let f = s.create("f", FileKind::Data).unwrap();
+        f.write_at(0, &filled(1)).unwrap();
+        f.write_at(SECTOR as u64, &filled(2)).unwrap();
+        assert_eq!(image(&s.after_crash(5)), image(&s.after_crash(5)));
+    }
+
+    #[test]
+    fn a_crash_ends_everything_and_a_full_disk_does_not() {
+        let s = SimStorage::new();
+        s.set_faults(Faults {
+            crash_at_write: Some(2),
+            capacity: Some(SECTOR as u64),
+            ..Faults::default()
+        });
+        let f = s.create("f", FileKind::Log).unwrap();
+        f.write_at(0, &filled(1)).unwrap();
+        assert!(
+            f.allocate(2 * SECTOR as u64, false, &mut |_| {})
+                .unwrap_err()
+                .is_full()
+        );
+        assert!(matches!(f.write_at(0, &filled(2)), Err(Error::Crashed)));
+        assert!(matches!(f.sync(), Err(Error::Crashed)));
+        assert!(s.crashed());
+    }
+}
