@@ -42,7 +42,7 @@ ops! {
     IndexSetRight = 207,
     IndexSetLow = 208,
     IndexDead = 209,
-    IndexRemoveChild = 210,
+    IndexSetChild = 210,
     /// An empty list of freed blocks; formats it.
     IndexMetaFormat = 211,
     IndexMetaPush = 212,
@@ -87,7 +87,7 @@ pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
         Op::IndexSetRight => crate::index::apply_set_right(block, payload),
         Op::IndexSetLow => crate::index::apply_set_low(block, payload),
         Op::IndexDead => crate::index::apply_dead(block, payload),
-        Op::IndexRemoveChild => crate::index::apply_remove_child(block, payload),
+        Op::IndexSetChild => crate::index::apply_set_child(block, payload),
         Op::IndexSetPrefix => crate::index::apply_set_prefix(block, payload),
         Op::IndexMetaFormat => Ok(()),
         Op::IndexMetaPush => crate::index::apply_meta_push(block, payload),

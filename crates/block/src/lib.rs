@@ -10,9 +10,12 @@
 pub mod format;
 pub mod ids;
 pub mod index;
+pub mod numeric;
 pub mod record;
+pub mod row;
 pub mod sequence;
 pub mod undo;
+pub mod value;
 
 mod apply;
 mod error;

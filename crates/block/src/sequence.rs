@@ -39,7 +39,14 @@ pub struct SequenceParams {
 
 impl Default for SequenceParams {
     fn default() -> SequenceParams {
-        SequenceParams { start: 1, increment: 1, min: 1, max: i64::MAX, cache: 20, cycle: false }
+        SequenceParams {
+            start: 1,
+            increment: 1,
+            min: 1,
+            max: i64::MAX,
+            cache: 20,
+            cycle: false,
+        }
     }
 }
 
@@ -68,7 +75,11 @@ impl SequenceParams {
             (true, false) => return None,
         };
         // How many steps are left up to the limit, in wider arithmetic: the range of i64 has 2^64 values.
-        let room = if self.increment > 0 { self.max as i128 - first as i128 } else { first as i128 - self.min as i128 };
+        let room = if self.increment > 0 {
+            self.max as i128 - first as i128
+        } else {
+            first as i128 - self.min as i128
+        };
         if room < 0 {
             return None;
         }
@@ -77,24 +88,49 @@ impl SequenceParams {
         let next = first as i128 + self.increment as i128 * count as i128;
         let exhausted = count as i128 == steps + 1;
         let mark = if exhausted { first } else { next as i64 };
-        Some((SequenceRange { first, count }, SequenceState { draw: state.draw + 1, mark, exhausted }))
+        Some((
+            SequenceRange { first, count },
+            SequenceState {
+                draw: state.draw + 1,
+                mark,
+                exhausted,
+            },
+        ))
     }
 
     /// The state after `setval(value, is_called)`.
     pub fn set(&self, state: SequenceState, value: i64, is_called: bool) -> SequenceState {
         let draw = state.draw + 1;
         if !is_called {
-            return SequenceState { draw, mark: value, exhausted: false };
+            return SequenceState {
+                draw,
+                mark: value,
+                exhausted: false,
+            };
         }
-        match value.checked_add(self.increment).filter(|v| (self.min..=self.max).contains(v)) {
-            Some(mark) => SequenceState { draw, mark, exhausted: false },
-            None => SequenceState { draw, mark: value, exhausted: true },
+        match value
+            .checked_add(self.increment)
+            .filter(|v| (self.min..=self.max).contains(v))
+        {
+            Some(mark) => SequenceState {
+                draw,
+                mark,
+                exhausted: false,
+            },
+            None => SequenceState {
+                draw,
+                mark: value,
+                exhausted: true,
+            },
         }
     }
 
     pub fn encode(&self) -> [u8; PARAMS_LEN] {
         let mut out = [0; PARAMS_LEN];
-        for (i, v) in [self.start, self.increment, self.min, self.max].into_iter().enumerate() {
+        for (i, v) in [self.start, self.increment, self.min, self.max]
+            .into_iter()
+            .enumerate()
+        {
             out[i * 8..i * 8 + 8].copy_from_slice(&v.to_le_bytes());
         }
         out[32..36].copy_from_slice(&self.cache.to_le_bytes());
@@ -106,7 +142,10 @@ impl SequenceParams {
 /// Reads a sequence's block.
 pub fn read(b: &BlockBuf) -> Result<(SequenceParams, SequenceState)> {
     if b.block_type()? != BlockType::Sequence {
-        return Err(BlockError::corrupt(format!("block {} is no sequence", b.dba())));
+        return Err(BlockError::corrupt(format!(
+            "block {} is no sequence",
+            b.dba()
+        )));
     }
     let i64_at = |at| b.u64_at(at) as i64;
     let params = SequenceParams {
@@ -118,7 +157,10 @@ pub fn read(b: &BlockBuf) -> Result<(SequenceParams, SequenceState)> {
         cycle: b.0[CYCLE_AT] != 0,
     };
     if params.increment == 0 || params.min > params.max {
-        return Err(BlockError::corrupt(format!("sequence {}: definition makes no sense", b.dba())));
+        return Err(BlockError::corrupt(format!(
+            "sequence {}: definition makes no sense",
+            b.dba()
+        )));
     }
     let state = SequenceState {
         draw: b.u64_at(DRAW_AT),
@@ -131,7 +173,10 @@ pub fn read(b: &BlockBuf) -> Result<(SequenceParams, SequenceState)> {
 /// `SequenceFormat`: the definition; the sequence stands at its start.
 pub fn apply_format(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     if payload.len() != PARAMS_LEN {
-        return Err(BlockError::corrupt(format!("definition of a sequence has {} bytes", payload.len())));
+        return Err(BlockError::corrupt(format!(
+            "definition of a sequence has {} bytes",
+            payload.len()
+        )));
     }
     b.0[START_AT..START_AT + PARAMS_LEN].copy_from_slice(payload);
     let start = b.u64_at(START_AT);
@@ -151,11 +196,17 @@ pub fn mark_payload(state: SequenceState) -> [u8; 17] {
 /// `SequenceMark`: `draw number (8) | mark (8) | exhausted (1)`.
 pub fn apply_mark(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     if payload.len() != 17 {
-        return Err(BlockError::corrupt(format!("mark of a sequence has {} bytes", payload.len())));
+        return Err(BlockError::corrupt(format!(
+            "mark of a sequence has {} bytes",
+            payload.len()
+        )));
     }
     let draw = u64::from_le_bytes(payload[..8].try_into().expect("eight bytes"));
     if draw <= b.u64_at(DRAW_AT) {
-        return Err(BlockError::corrupt(format!("sequence {}: draw number {draw} does not rise", b.dba())));
+        return Err(BlockError::corrupt(format!(
+            "sequence {}: draw number {draw} does not rise",
+            b.dba()
+        )));
     }
     b.put_u64(DRAW_AT, draw);
     b.0[MARK_AT..MARK_AT + 8].copy_from_slice(&payload[8..16]);
@@ -171,7 +222,11 @@ mod tests {
     fn drain(params: SequenceParams, mut state: SequenceState) -> Vec<i64> {
         let mut out = Vec::new();
         while let Some((range, next)) = params.take(state) {
-            out.extend((0..range.count).map(|i| range.first.wrapping_add(params.increment.wrapping_mul(i as i64))));
+            out.extend((0..range.count).map(|i| {
+                range
+                    .first
+                    .wrapping_add(params.increment.wrapping_mul(i as i64))
+            }));
             state = next;
         }
         out
@@ -179,28 +234,103 @@ mod tests {
 
     #[test]
     fn ranges_stop_exactly_at_the_limit() {
-        let p = SequenceParams { start: 10, min: 1, max: 35, cache: 20, ..Default::default() };
-        let at_start = SequenceState { draw: 0, mark: 10, exhausted: false };
+        let p = SequenceParams {
+            start: 10,
+            min: 1,
+            max: 35,
+            cache: 20,
+            ..Default::default()
+        };
+        let at_start = SequenceState {
+            draw: 0,
+            mark: 10,
+            exhausted: false,
+        };
         let (range, state) = p.take(at_start).unwrap();
-        assert_eq!((range, state.mark), (SequenceRange { first: 10, count: 20 }, 30));
+        assert_eq!(
+            (range, state.mark),
+            (
+                SequenceRange {
+                    first: 10,
+                    count: 20
+                },
+                30
+            )
+        );
         assert_eq!(drain(p, at_start), (10..=35).collect::<Vec<_>>());
-        let down = SequenceParams { start: -1, increment: -3, min: -10, max: -1, cache: 2, cycle: false };
-        assert_eq!(drain(down, SequenceState { draw: 0, mark: -1, exhausted: false }), [-1, -4, -7, -10]);
+        let down = SequenceParams {
+            start: -1,
+            increment: -3,
+            min: -10,
+            max: -1,
+            cache: 2,
+            cycle: false,
+        };
+        assert_eq!(
+            drain(
+                down,
+                SequenceState {
+                    draw: 0,
+                    mark: -1,
+                    exhausted: false
+                }
+            ),
+            [-1, -4, -7, -10]
+        );
     }
 
     #[test]
     fn limits_of_the_type_do_not_overflow() {
-        let p = SequenceParams { start: i64::MAX - 1, cache: 1000, ..Default::default() };
-        assert_eq!(drain(p, SequenceState { draw: 0, mark: i64::MAX - 1, exhausted: false }), [i64::MAX - 1, i64::MAX]);
-        let p = SequenceParams { start: i64::MIN, increment: i64::MAX, min: i64::MIN, max: i64::MAX, cache: 50, cycle: false };
-        let values = drain(p, SequenceState { draw: 0, mark: i64::MIN, exhausted: false });
+        let p = SequenceParams {
+            start: i64::MAX - 1,
+            cache: 1000,
+            ..Default::default()
+        };
+        assert_eq!(
+            drain(
+                p,
+                SequenceState {
+                    draw: 0,
+                    mark: i64::MAX - 1,
+                    exhausted: false
+                }
+            ),
+            [i64::MAX - 1, i64::MAX]
+        );
+        let p = SequenceParams {
+            start: i64::MIN,
+            increment: i64::MAX,
+            min: i64::MIN,
+            max: i64::MAX,
+            cache: 50,
+            cycle: false,
+        };
+        let values = drain(
+            p,
+            SequenceState {
+                draw: 0,
+                mark: i64::MIN,
+                exhausted: false,
+            },
+        );
         assert_eq!(values, [i64::MIN, -1, i64::MAX - 1]);
     }
 
     #[test]
     fn a_cycle_begins_again_at_the_other_end() {
-        let p = SequenceParams { start: 5, min: 3, max: 6, cache: 3, cycle: true, ..Default::default() };
-        let mut state = SequenceState { draw: 0, mark: 5, exhausted: false };
+        let p = SequenceParams {
+            start: 5,
+            min: 3,
+            max: 6,
+            cache: 3,
+            cycle: true,
+            ..Default::default()
+        };
+        let mut state = SequenceState {
+            draw: 0,
+            mark: 5,
+            exhausted: false,
+        };
         let mut seen = Vec::new();
         for _ in 0..4 {
             let (range, next) = p.take(state).unwrap();
@@ -214,7 +344,10 @@ mod tests {
     fn the_draw_number_only_rises() {
         let mut b = BlockBuf::zeroed();
         b.format(Dba::new(FileId(1), 9), ObjectId(5), BlockType::Sequence);
-        let p = SequenceParams { start: 7, ..Default::default() };
+        let p = SequenceParams {
+            start: 7,
+            ..Default::default()
+        };
         apply_format(&mut b, &p.encode()).unwrap();
         let (read_back, state) = read(&b).unwrap();
         assert_eq!((read_back, state.mark), (p, 7));

@@ -6,22 +6,36 @@ use super::content::{Content, Cursor, Frame, common, prefix_of, start};
 use super::*;
 
 /// Compaction and the insertion of one entry. `suffix` is the key after the block's prefix.
-pub(super) fn put_entry(b: &mut BlockBuf, at: usize, suffix: &[u8], payload: Option<u64>) -> Result<()> {
+pub(super) fn put_entry(
+    b: &mut BlockBuf,
+    at: usize,
+    suffix: &[u8],
+    payload: Option<u64>,
+) -> Result<()> {
     let block = view(b)?;
     let (count, inner) = (block.count(), !block.is_leaf());
     if at > count || suffix.len() > MAX_KEY {
-        return Err(BlockError::corrupt(format!("index entry {at} of {} bytes into {count} entries", suffix.len())));
+        return Err(BlockError::corrupt(format!(
+            "index entry {at} of {} bytes into {count} entries",
+            suffix.len()
+        )));
     }
     let rest = suffix.get(HEAD..).unwrap_or(&[]);
     let stamped = !inner && payload.is_some();
     let size = 2 + rest.len() + if payload.is_some() { PAYLOAD } else { 0 };
     if block.free() < size + SLOT {
-        return Err(BlockError::corrupt(format!("index block {} has no room for {size} bytes", b.dba())));
+        return Err(BlockError::corrupt(format!(
+            "index block {} has no room for {size} bytes",
+            b.dba()
+        )));
     }
     if block.contiguous() < size + SLOT {
         compact(b)?;
         if view(b)?.contiguous() < size + SLOT {
-            return Err(BlockError::corrupt(format!("index block {} counts free bytes that it does not have", b.dba())));
+            return Err(BlockError::corrupt(format!(
+                "index block {} counts free bytes that it does not have",
+                b.dba()
+            )));
         }
     }
     let off = b.u16_at(DATA_LOW_AT) as usize - size;
@@ -40,10 +54,20 @@ pub(super) fn put_entry(b: &mut BlockBuf, at: usize, suffix: &[u8], payload: Opt
 }
 
 fn view(b: &BlockBuf) -> Result<IndexBlock<'_>> {
-    let block = IndexBlock::new(b).ok_or_else(|| BlockError::corrupt(format!("block {} is no index block", b.dba())))?;
-    let (data_low, garbage) = (b.u16_at(DATA_LOW_AT) as usize, b.u16_at(GARBAGE_AT) as usize);
-    if data_low > BLOCK_SIZE || data_low < SLOTS_AT + SLOT * block.count() || garbage > BLOCK_SIZE - data_low {
-        return Err(BlockError::corrupt(format!("index block {}: data begins at {data_low}", b.dba())));
+    let block = IndexBlock::new(b)
+        .ok_or_else(|| BlockError::corrupt(format!("block {} is no index block", b.dba())))?;
+    let (data_low, garbage) = (
+        b.u16_at(DATA_LOW_AT) as usize,
+        b.u16_at(GARBAGE_AT) as usize,
+    );
+    if data_low > BLOCK_SIZE
+        || data_low < SLOTS_AT + SLOT * block.count()
+        || garbage > BLOCK_SIZE - data_low
+    {
+        return Err(BlockError::corrupt(format!(
+            "index block {}: data begins at {data_low}",
+            b.dba()
+        )));
     }
     Ok(block)
 }
@@ -53,13 +77,17 @@ fn take_entry(b: &mut BlockBuf, at: usize) -> Result<()> {
     let block = view(b)?;
     let count = block.count();
     if at >= count {
-        return Err(BlockError::corrupt(format!("index entry {at} of {count} is to be removed")));
+        return Err(BlockError::corrupt(format!(
+            "index entry {at} of {count} is to be removed"
+        )));
     }
     let size = block.entry(at).size(!block.is_leaf()) - SLOT;
     let off = block.data_off(at);
     let garbage = b.u16_at(GARBAGE_AT) as usize + size;
     if off + size > BLOCK_SIZE || garbage > BLOCK_SIZE {
-        return Err(BlockError::corrupt(format!("index entry {at} lies outside the data area")));
+        return Err(BlockError::corrupt(format!(
+            "index entry {at} lies outside the data area"
+        )));
     }
     if off == b.u16_at(DATA_LOW_AT) as usize {
         b.put_u16(DATA_LOW_AT, (off + size) as u16);
@@ -86,7 +114,11 @@ fn rebuild(b: &mut BlockBuf, new: Layout<'_>) -> Result<()> {
     let old = b.clone();
     let old = view(&old)?;
     b.body_mut().fill(0);
-    let frame = Frame { level: old.level(), flags: old.block().u16_at(FLAGS_AT), right: new.right };
+    let frame = Frame {
+        level: old.level(),
+        flags: old.block().u16_at(FLAGS_AT),
+        right: new.right,
+    };
     start(b, frame, new.low, new.high, new.prefix_len)?;
     let mut key = Vec::with_capacity(64);
     for i in 0..new.keep.min(old.count()) {
@@ -94,9 +126,18 @@ fn rebuild(b: &mut BlockBuf, new: Layout<'_>) -> Result<()> {
         key.clear();
         old.copy_key(i, &mut key);
         // The first separator follows the low fence down.
-        let whole = if i == 0 && !old.is_leaf() { new.low } else { &key[..] };
+        let whole = if i == 0 && !old.is_leaf() {
+            new.low
+        } else {
+            &key[..]
+        };
         let suffix = whole.get(new.prefix_len..).unwrap_or(&[]);
-        put_entry(b, i, suffix, (!old.is_leaf() || e.has_stamp).then_some(e.payload))?;
+        put_entry(
+            b,
+            i,
+            suffix,
+            (!old.is_leaf() || e.has_stamp).then_some(e.payload),
+        )?;
     }
     Ok(())
 }
@@ -110,7 +151,16 @@ fn with_prefix(b: &mut BlockBuf, prefix_len: usize) -> Result<()> {
     let old = view(b)?;
     let (low, high) = (old.low().to_vec(), old.high().map(<[u8]>::to_vec));
     let (right, keep) = (old.right(), old.count());
-    rebuild(b, Layout { low: &low, high: high.as_deref(), right, prefix_len, keep })
+    rebuild(
+        b,
+        Layout {
+            low: &low,
+            high: high.as_deref(),
+            right,
+            prefix_len,
+            keep,
+        },
+    )
 }
 
 pub fn set_prefix_payload(prefix_len: usize) -> [u8; 2] {
@@ -122,13 +172,22 @@ pub fn apply_set_prefix(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let prefix_len = Cursor(payload).u16()? as usize;
     let old = view(b)?;
     if prefix_len > old.prefix_len() || old.high().is_some() {
-        return Err(BlockError::corrupt(format!("the prefix of index block {} cannot be {prefix_len} bytes", b.dba())));
+        return Err(BlockError::corrupt(format!(
+            "the prefix of index block {} cannot be {prefix_len} bytes",
+            b.dba()
+        )));
     }
     with_prefix(b, prefix_len)
 }
 
 /// `position u16 | key after the prefix`, for an inner block followed by `child (8)`. `key` is whole.
-pub fn insert_payload(out: &mut Vec<u8>, block: &IndexBlock<'_>, at: usize, key: &[u8], child: Option<Dba>) {
+pub fn insert_payload(
+    out: &mut Vec<u8>,
+    block: &IndexBlock<'_>,
+    at: usize,
+    key: &[u8],
+    child: Option<Dba>,
+) {
     out.extend_from_slice(&(at as u16).to_le_bytes());
     out.extend_from_slice(key.get(block.prefix_len()..).unwrap_or(&[]));
     if let Some(child) = child {
@@ -142,7 +201,10 @@ pub fn apply_insert(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     if view(b)?.is_leaf() {
         return put_entry(b, at, r.0, None);
     }
-    let suffix_len = r.0.len().checked_sub(PAYLOAD).ok_or_else(|| BlockError::corrupt("separator without child"))?;
+    let suffix_len =
+        r.0.len()
+            .checked_sub(PAYLOAD)
+            .ok_or_else(|| BlockError::corrupt("separator without child"))?;
     let suffix = r.bytes(suffix_len)?;
     put_entry(b, at, suffix, Some(r.u64()?))
 }
@@ -168,8 +230,10 @@ impl InsertMany {
             return false;
         }
         let suffix = key.get(block.prefix_len()..).unwrap_or(&[]);
-        self.payload.extend_from_slice(&((at + self.count) as u16).to_le_bytes());
-        self.payload.extend_from_slice(&(suffix.len() as u16).to_le_bytes());
+        self.payload
+            .extend_from_slice(&((at + self.count) as u16).to_le_bytes());
+        self.payload
+            .extend_from_slice(&(suffix.len() as u16).to_le_bytes());
         self.payload.extend_from_slice(suffix);
         self.count += 1;
         self.used += size;
@@ -204,7 +268,10 @@ pub fn apply_mark(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let (at, stamp) = (r.u16()? as usize, r.u64()?);
     let block = view(b)?;
     if at >= block.count() || !block.is_leaf() {
-        return Err(BlockError::corrupt(format!("index entry {at} of {} is to be marked", block.count())));
+        return Err(BlockError::corrupt(format!(
+            "index entry {at} of {} is to be marked",
+            block.count()
+        )));
     }
     let e = block.entry(at);
     if e.has_stamp {
@@ -219,7 +286,10 @@ pub fn apply_mark(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
 
 /// Positions, u16 each, falling.
 pub fn remove_payload(positions: impl IntoIterator<Item = usize>) -> Vec<u8> {
-    positions.into_iter().flat_map(|at| (at as u16).to_le_bytes()).collect()
+    positions
+        .into_iter()
+        .flat_map(|at| (at as u16).to_le_bytes())
+        .collect()
 }
 
 pub fn apply_remove(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
@@ -242,7 +312,16 @@ pub fn apply_truncate(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let mut r = Cursor(payload);
     let (keep, right) = (r.u16()? as usize, Dba(r.u64()?));
     let low = view(b)?.low().to_vec();
-    rebuild(b, Layout { low: &low, high: Some(r.0), right, prefix_len: prefix_of(&low, Some(r.0)), keep })
+    rebuild(
+        b,
+        Layout {
+            low: &low,
+            high: Some(r.0),
+            right,
+            prefix_len: prefix_of(&low, Some(r.0)),
+            keep,
+        },
+    )
 }
 
 /// Contents as `Builder` makes them, over a formatted block (`IndexFormat`) or the root (`IndexReplace`).
@@ -262,56 +341,98 @@ pub fn apply_set_right(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-pub fn set_low_payload(low: &[u8]) -> &[u8] {
-    low
+/// `child (8) | new low fence`
+pub fn set_low_payload(low: &[u8], child: Dba) -> Vec<u8> {
+    let mut out = child.0.to_le_bytes().to_vec();
+    out.extend_from_slice(low);
+    out
 }
 
-/// Takes over the range of a dead left sibling.
-pub fn apply_set_low(b: &mut BlockBuf, low: &[u8]) -> Result<()> {
+/// Takes over the range of a dead left sibling, and of an inner one its only child.
+pub fn apply_set_low(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let mut r = Cursor(payload);
+    let child = r.u64()?;
+    let low = r.0;
     let old = view(b)?;
+    let (inner, old_low) = (!old.is_leaf(), old.low().to_vec());
     let (high, right, keep) = (old.high().map(<[u8]>::to_vec), old.right(), old.count());
     // Without a high fence the entries share at least what their present prefix shares with the new fence.
     let prefix_len = match &high {
         Some(high) => common(low, high),
         None => common(low, old.prefix()),
     };
-    rebuild(b, Layout { low, high: high.as_deref(), right, prefix_len, keep })
+    rebuild(
+        b,
+        Layout {
+            low,
+            high: high.as_deref(),
+            right,
+            prefix_len,
+            keep,
+        },
+    )?;
+    if !inner {
+        return Ok(());
+    }
+    // The old first separator was laid out as the new low fence; it gets the new child, and the old child its own again.
+    let first = view(b)?.entry(0).child();
+    take_entry(b, 0)?;
+    put_entry(
+        b,
+        0,
+        old_low.get(prefix_len..).unwrap_or(&[]),
+        Some(first.0),
+    )?;
+    put_entry(b, 0, low.get(prefix_len..).unwrap_or(&[]), Some(child))
 }
 
-/// An empty block ends: from now on nothing is inserted into it.
+/// A leaf without entries, or an inner block with one (which it keeps, for whoever completes this), ends.
 pub fn apply_dead(b: &mut BlockBuf, _payload: &[u8]) -> Result<()> {
     let block = view(b)?;
-    if block.is_leaf() && block.count() > 0 || block.count() > 1 {
-        return Err(BlockError::corrupt(format!("index block {} is not empty and cannot end", b.dba())));
-    }
-    if block.count() == 1 {
-        take_entry(b, 0)?;
+    if block.count() != usize::from(!block.is_leaf()) {
+        return Err(BlockError::corrupt(format!(
+            "index block {} has {} entries and cannot end",
+            b.dba(),
+            block.count()
+        )));
     }
     b.put_u16(FLAGS_AT, b.u16_at(FLAGS_AT) | FLAG_DEAD);
     Ok(())
 }
 
-pub fn remove_child_payload(at: usize) -> [u8; 2] {
-    (at as u16).to_le_bytes()
+/// `position u16 | child (8)`
+pub fn set_child_payload(at: usize, child: Dba) -> [u8; 10] {
+    mark_payload(at, Stamp(child.0))
 }
 
-/// Entry `at` of an inner block gets the child of the entry after it, which goes: the child it had is dead.
-pub fn apply_remove_child(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
-    let at = Cursor(payload).u16()? as usize;
+/// The child of inner entry `at` is dead, and `child` has its range. If that has an entry of its own right after, this goes.
+pub fn apply_set_child(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let mut r = Cursor(payload);
+    let (at, child) = (r.u16()? as usize, Dba(r.u64()?));
     let block = view(b)?;
-    if block.is_leaf() || at + 1 >= block.count() {
-        return Err(BlockError::corrupt(format!("child {at} of {} cannot be removed", block.count())));
+    if block.is_leaf() || at >= block.count() {
+        return Err(BlockError::corrupt(format!(
+            "child {at} of {} cannot be replaced",
+            block.count()
+        )));
     }
-    let next = block.entry(at + 1).child();
+    let has_own = at + 1 < block.count() && block.entry(at + 1).child() == child;
     let child_at = block.data_off(at) + 2 + block.entry(at).rest.len();
-    overwrite(b, child_at, next.0)?;
-    take_entry(b, at + 1)
+    overwrite(b, child_at, child.0)?;
+    if has_own {
+        take_entry(b, at + 1)
+    } else {
+        Ok(())
+    }
 }
 
 /// Replaces the stamp or child of an entry in place.
 fn overwrite(b: &mut BlockBuf, at: usize, value: u64) -> Result<()> {
     if at < SLOTS_AT || at + PAYLOAD > BLOCK_SIZE {
-        return Err(BlockError::corrupt(format!("an entry of index block {} lies outside the data area", b.dba())));
+        return Err(BlockError::corrupt(format!(
+            "an entry of index block {} lies outside the data area",
+            b.dba()
+        )));
     }
     b.put_u64(at, value);
     Ok(())

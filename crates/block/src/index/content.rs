@@ -21,7 +21,13 @@ pub struct Builder {
 
 impl Builder {
     /// `last` is the key of the last entry that will come, where it is known; only the last block of a level needs it.
-    pub fn new(level: u16, low: &[u8], high: Option<&[u8]>, right: Dba, last: Option<&[u8]>) -> Builder {
+    pub fn new(
+        level: u16,
+        low: &[u8],
+        high: Option<&[u8]>,
+        right: Dba,
+        last: Option<&[u8]>,
+    ) -> Builder {
         let prefix_len = high.or(last).map_or(0, |bound| common(low, bound));
         let mut out = Vec::with_capacity(BLOCK_SIZE);
         out.extend_from_slice(&level.to_le_bytes());
@@ -34,24 +40,47 @@ impl Builder {
         out.extend_from_slice(low);
         out.extend_from_slice(high.unwrap_or(&[]));
         let used = low.len() + high.map_or(0, <[u8]>::len);
-        Builder { out, prefix_len, inner: level > 0, used }
+        Builder {
+            out,
+            prefix_len,
+            inner: level > 0,
+            used,
+        }
     }
 
     /// Adds an entry with its whole key. `payload` is the child of an inner entry, the stamp of a leaf's, if it has room for one.
     pub fn push(&mut self, key: &[u8], payload: Option<u64>) {
         debug_assert!(!self.inner || payload.is_some());
         let suffix = &key[self.prefix_len.min(key.len())..];
-        let stamped = if !self.inner && payload.is_some() { STAMPED } else { 0 };
-        self.out.extend_from_slice(&(suffix.len() as u16 | stamped).to_le_bytes());
+        let stamped = if !self.inner && payload.is_some() {
+            STAMPED
+        } else {
+            0
+        };
+        self.out
+            .extend_from_slice(&(suffix.len() as u16 | stamped).to_le_bytes());
         self.out.extend_from_slice(suffix);
-        self.out.extend_from_slice(payload.map(u64::to_le_bytes).as_ref().map_or(&[], |p| &p[..]));
-        self.used += SLOT + 2 + suffix.len().saturating_sub(HEAD) + if payload.is_some() { PAYLOAD } else { 0 };
+        self.out.extend_from_slice(
+            payload
+                .map(u64::to_le_bytes)
+                .as_ref()
+                .map_or(&[], |p| &p[..]),
+        );
+        self.used += SLOT
+            + 2
+            + suffix.len().saturating_sub(HEAD)
+            + if payload.is_some() { PAYLOAD } else { 0 };
         let count = u16::from_le_bytes([self.out[HEADER - 2], self.out[HEADER - 1]]) + 1;
         self.out[HEADER - 2..HEADER].copy_from_slice(&count.to_le_bytes());
     }
 
     /// Copies entries `range` of `block`.
-    pub fn push_from(&mut self, block: &IndexBlock<'_>, range: std::ops::Range<usize>, key: &mut Vec<u8>) {
+    pub fn push_from(
+        &mut self,
+        block: &IndexBlock<'_>,
+        range: std::ops::Range<usize>,
+        key: &mut Vec<u8>,
+    ) {
         for i in range {
             key.clear();
             block.copy_key(i, key);
@@ -61,7 +90,11 @@ impl Builder {
     }
 
     pub fn finish(self) -> Vec<u8> {
-        debug_assert!(self.used <= CAPACITY, "invariant: contents of {} bytes fit a block", self.used);
+        debug_assert!(
+            self.used <= CAPACITY,
+            "invariant: contents of {} bytes fit a block",
+            self.used
+        );
         self.out
     }
 }
@@ -85,24 +118,53 @@ impl<'a> Content<'a> {
         let (level, flags, right) = (r.u16()?, r.u16()?, Dba(r.u64()?));
         let (prefix_len, low_len, high_len, count) = (r.u16()?, r.u16()?, r.u16()?, r.u16()?);
         let low = r.bytes(low_len as usize)?;
-        let high = if high_len == NO_HIGH { None } else { Some(r.bytes(high_len as usize)?) };
-        Ok(Content { level, flags, right, prefix_len, low, high, count, entries: r.0 })
+        let high = if high_len == NO_HIGH {
+            None
+        } else {
+            Some(r.bytes(high_len as usize)?)
+        };
+        Ok(Content {
+            level,
+            flags,
+            right,
+            prefix_len,
+            low,
+            high,
+            count,
+            entries: r.0,
+        })
     }
 
     /// Lays the contents out in `b`, which keeps its block header.
     pub fn lay_out(&self, b: &mut BlockBuf) -> Result<()> {
         b.body_mut().fill(0);
-        start(b, Frame { level: self.level, flags: self.flags, right: self.right }, self.low, self.high, self.prefix_len as usize)?;
+        start(
+            b,
+            Frame {
+                level: self.level,
+                flags: self.flags,
+                right: self.right,
+            },
+            self.low,
+            self.high,
+            self.prefix_len as usize,
+        )?;
         let mut r = Cursor(self.entries);
         for i in 0..self.count as usize {
             let word = r.u16()?;
             let suffix = r.bytes((word & !STAMPED) as usize)?;
-            let payload = if word & STAMPED != 0 || self.level > 0 { Some(r.u64()?) } else { None };
+            let payload = if word & STAMPED != 0 || self.level > 0 {
+                Some(r.u64()?)
+            } else {
+                None
+            };
             change::put_entry(b, i, suffix, payload)?;
         }
         match r.0.is_empty() {
             true => Ok(()),
-            false => Err(BlockError::corrupt("bytes are left after the last entry of an index block")),
+            false => Err(BlockError::corrupt(
+                "bytes are left after the last entry of an index block",
+            )),
         }
     }
 }
@@ -115,10 +177,18 @@ pub(super) struct Frame {
 }
 
 /// Writes the header and fences of a block without entries over `b`, whose body is zero.
-pub(super) fn start(b: &mut BlockBuf, frame: Frame, low: &[u8], high: Option<&[u8]>, prefix_len: usize) -> Result<()> {
+pub(super) fn start(
+    b: &mut BlockBuf,
+    frame: Frame,
+    low: &[u8],
+    high: Option<&[u8]>,
+    prefix_len: usize,
+) -> Result<()> {
     let high_bytes = high.unwrap_or(&[]);
     if low.len() > MAX_KEY || high_bytes.len() > MAX_KEY || prefix_len > low.len() {
-        return Err(BlockError::corrupt("a fence is longer than any key, or shorter than the prefix"));
+        return Err(BlockError::corrupt(
+            "a fence is longer than any key, or shorter than the prefix",
+        ));
     }
     let low_at = BLOCK_SIZE - low.len();
     let high_at = low_at - high_bytes.len();
@@ -193,8 +263,16 @@ impl IndexBlock<'_> {
         for b in 1..n {
             sum += size(b - 1);
             let right = key(b);
-            let sep = if inner { right.len() } else { common(&left, &right) + 1 };
-            let fits = sum + fences.0 + sep <= CAPACITY && total - sum + sep + fences.1 <= CAPACITY;
+            let sep = if inner {
+                right.len()
+            } else {
+                (common(&left, &right) + 1).min(right.len())
+            };
+            // An inner block begins with a separator whose child is there already, and no boundary divides equal keys.
+            let allowed = !(inner && b == pos) && left != right;
+            let fits = allowed
+                && sum + fences.0 + sep <= CAPACITY
+                && total - sum + sep + fences.1 <= CAPACITY;
             let distance = sum.abs_diff(target);
             let near = distance <= window;
             let rank = (!fits, !near, if near { sep } else { 0 }, distance);
@@ -205,14 +283,29 @@ impl IndexBlock<'_> {
         }
         let b = best.map_or(1, |(_, b)| b);
         let (left, right) = (key(b - 1), key(b));
-        let sep = if inner { right } else { separator(&left, &right).to_vec() };
-        (Split { at: if b <= pos { b } else { b - 1 } }, sep)
+        let sep = if inner {
+            right
+        } else {
+            separator(&left, &right).to_vec()
+        };
+        (
+            Split {
+                at: if b <= pos { b } else { b - 1 },
+            },
+            sep,
+        )
     }
 
     /// The payload that formats the right sibling of this block when it is split.
     pub fn right_half(&self, split: Split, separator: &[u8]) -> Vec<u8> {
         let last = (split.at < self.count()).then(|| self.key(self.count() - 1));
-        let mut out = Builder::new(self.level(), separator, self.high(), self.right(), last.as_deref());
+        let mut out = Builder::new(
+            self.level(),
+            separator,
+            self.high(),
+            self.right(),
+            last.as_deref(),
+        );
         out.push_from(self, split.at..self.count(), &mut Vec::new());
         out.finish()
     }
@@ -230,15 +323,21 @@ pub(super) struct Cursor<'a>(pub &'a [u8]);
 
 impl<'a> Cursor<'a> {
     pub fn bytes(&mut self, n: usize) -> Result<&'a [u8]> {
-        let (head, tail) =
-            self.0.split_at_checked(n).ok_or_else(|| BlockError::corrupt("the payload of an index change is cut short"))?;
+        let (head, tail) = self
+            .0
+            .split_at_checked(n)
+            .ok_or_else(|| BlockError::corrupt("the payload of an index change is cut short"))?;
         self.0 = tail;
         Ok(head)
     }
     pub fn u16(&mut self) -> Result<u16> {
-        Ok(u16::from_le_bytes(self.bytes(2)?.try_into().expect("two bytes")))
+        Ok(u16::from_le_bytes(
+            self.bytes(2)?.try_into().expect("two bytes"),
+        ))
     }
     pub fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.bytes(8)?.try_into().expect("eight bytes")))
+        Ok(u64::from_le_bytes(
+            self.bytes(8)?.try_into().expect("eight bytes"),
+        ))
     }
 }

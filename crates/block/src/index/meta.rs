@@ -33,7 +33,10 @@ impl MetaBlock<'_> {
     }
     pub fn get(&self, i: usize) -> FreeBlock {
         let at = ENTRIES_AT + ENTRY * i;
-        FreeBlock { dba: Dba(self.0.u64_at(at)), at: Scn(self.0.u64_at(at + 8)) }
+        FreeBlock {
+            dba: Dba(self.0.u64_at(at)),
+            at: Scn(self.0.u64_at(at + 8)),
+        }
     }
     pub fn is_full(&self) -> bool {
         self.count() == MAX_FREE_BLOCKS
@@ -52,7 +55,9 @@ pub fn apply_meta_push(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let mut r = Cursor(payload);
     let (dba, scn) = (r.u64()?, r.u64()?);
     if count == MAX_FREE_BLOCKS {
-        return Err(BlockError::corrupt("the list of freed index blocks is full"));
+        return Err(BlockError::corrupt(
+            "the list of freed index blocks is full",
+        ));
     }
     let at = ENTRIES_AT + ENTRY * count;
     b.put_u64(at, dba);
@@ -69,7 +74,9 @@ pub fn meta_pop_payload(dba: Dba) -> [u8; 8] {
 pub fn apply_meta_pop(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let count = MetaBlock(b).count();
     if count == 0 || MetaBlock(b).get(0).dba.0 != Cursor(payload).u64()? {
-        return Err(BlockError::corrupt("the first freed index block is another one"));
+        return Err(BlockError::corrupt(
+            "the first freed index block is another one",
+        ));
     }
     b.0.copy_within(ENTRIES_AT + ENTRY..ENTRIES_AT + ENTRY * count, ENTRIES_AT);
     b.0[ENTRIES_AT + ENTRY * (count - 1)..ENTRIES_AT + ENTRY * count].fill(0);

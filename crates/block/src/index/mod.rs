@@ -28,7 +28,8 @@
 //! - `data low >= end of slots`; `garbage` counts the bytes of the data area that no slot and no fence uses.
 //! - Room for a stamp, once given to an entry, stays with it until it is removed: the undo of a revival needs no space that
 //!   somebody else could have taken. A stamp of zero is no stamp: the entry is not marked.
-//! - A dead block has no entries, takes none, and its range belongs to the block its right link leads to.
+//! - A dead block takes no entries; its range, and if it is an inner block its only child, belong to the block its right link
+//!   leads to. Its fences and links never change again.
 
 mod change;
 mod content;
@@ -37,12 +38,16 @@ mod meta;
 mod tests;
 
 pub use change::{
-    apply_dead, apply_insert, apply_insert_many, apply_mark, apply_remove, apply_remove_child, apply_replace,
-    apply_set_low, apply_set_prefix, apply_set_right, apply_truncate, insert_payload, mark_payload, remove_child_payload, remove_payload,
-    set_low_payload, set_prefix_payload, set_right_payload, truncate_payload, unmark_payload, InsertMany,
+    InsertMany, apply_dead, apply_insert, apply_insert_many, apply_mark, apply_remove,
+    apply_replace, apply_set_child, apply_set_low, apply_set_prefix, apply_set_right,
+    apply_truncate, insert_payload, mark_payload, remove_payload, set_child_payload,
+    set_low_payload, set_prefix_payload, set_right_payload, truncate_payload, unmark_payload,
 };
 pub use content::{Builder, Content, Split, separator};
-pub use meta::{FreeBlock, MAX_FREE_BLOCKS, MetaBlock, apply_meta_pop, apply_meta_push, meta_pop_payload, meta_push_payload};
+pub use meta::{
+    FreeBlock, MAX_FREE_BLOCKS, MetaBlock, apply_meta_pop, apply_meta_push, meta_pop_payload,
+    meta_push_payload,
+};
 
 use crate::{BLOCK_SIZE, BlockBuf, BlockError, BlockType, Dba, Result, RowId, Stamp};
 
@@ -115,6 +120,14 @@ impl Entry<'_> {
     pub fn child(&self) -> Dba {
         Dba(self.payload)
     }
+    /// Whether the key begins with `prefix`; both without the block's prefix.
+    pub fn starts_with(&self, prefix: &[u8]) -> bool {
+        if prefix.len() > self.len {
+            return false;
+        }
+        let (head, rest) = prefix.split_at(prefix.len().min(HEAD));
+        self.head.starts_with(head) && self.rest.starts_with(rest)
+    }
     fn copy_suffix(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head[..self.len.min(HEAD)]);
         out.extend_from_slice(self.rest);
@@ -162,7 +175,10 @@ impl<'a> IndexBlock<'a> {
         self.b.u16_at(FLAGS_AT) & FLAG_DEAD != 0
     }
     pub fn low(&self) -> &'a [u8] {
-        self.bytes(self.b.u16_at(LOW_OFF_AT) as usize, self.b.u16_at(LOW_LEN_AT) as usize)
+        self.bytes(
+            self.b.u16_at(LOW_OFF_AT) as usize,
+            self.b.u16_at(LOW_LEN_AT) as usize,
+        )
     }
     /// `None`: the range has no upper bound.
     pub fn high(&self) -> Option<&'a [u8]> {
@@ -191,7 +207,12 @@ impl<'a> IndexBlock<'a> {
 
     fn slot_head(&self, i: usize) -> u32 {
         let at = SLOTS_AT + SLOT * i;
-        u32::from_be_bytes([self.b.0[at], self.b.0[at + 1], self.b.0[at + 2], self.b.0[at + 3]])
+        u32::from_be_bytes([
+            self.b.0[at],
+            self.b.0[at + 1],
+            self.b.0[at + 2],
+            self.b.0[at + 3],
+        ])
     }
 
     /// Entry `i < count`.
@@ -205,10 +226,19 @@ impl<'a> IndexBlock<'a> {
         let payload_at = off + 2 + rest.len();
         let has_stamp = word & STAMPED != 0;
         let payload = match has_stamp || !self.is_leaf() {
-            true => self.bytes(payload_at, PAYLOAD).try_into().map_or(0, u64::from_le_bytes),
+            true => self
+                .bytes(payload_at, PAYLOAD)
+                .try_into()
+                .map_or(0, u64::from_le_bytes),
             false => 0,
         };
-        Entry { head, rest, len, has_stamp, payload }
+        Entry {
+            head,
+            rest,
+            len,
+            has_stamp,
+            payload,
+        }
     }
 
     pub(crate) fn data_off(&self, i: usize) -> usize {
@@ -219,6 +249,22 @@ impl<'a> IndexBlock<'a> {
     pub fn copy_key(&self, i: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(self.prefix());
         self.entry(i).copy_suffix(out);
+    }
+    /// The row id at the end of a leaf's key.
+    pub fn row_id(&self, i: usize) -> RowId {
+        let e = self.entry(i);
+        if let Some(tail) = e.rest.last_chunk::<ROW_ID_LEN>() {
+            return RowId(u64::from_be_bytes(*tail));
+        }
+        // Part of it stands in the head, or even in the block's prefix.
+        split_key(&self.key(i)).map_or(RowId(0), |(_, rid)| rid)
+    }
+    /// Whether the key of entry `i` begins with `columns`.
+    pub fn key_starts_with(&self, i: usize, columns: &[u8]) -> bool {
+        match columns.strip_prefix(self.prefix()) {
+            Some(suffix) => self.entry(i).starts_with(suffix),
+            None => self.prefix().starts_with(columns),
+        }
     }
     pub fn key(&self, i: usize) -> Vec<u8> {
         let mut out = Vec::new();
@@ -242,14 +288,18 @@ impl<'a> IndexBlock<'a> {
             };
             if below { lo = mid + 1 } else { hi = mid }
         }
-        let equal = lo < self.count() && self.slot_head(lo) == head && self.compare_rest(lo, suffix).is_eq();
+        let equal = lo < self.count()
+            && self.slot_head(lo) == head
+            && self.compare_rest(lo, suffix).is_eq();
         (lo, equal)
     }
 
     /// Compares entry `i`, whose head equals that of `suffix`, with `suffix`.
     fn compare_rest(&self, i: usize, suffix: &[u8]) -> std::cmp::Ordering {
         let e = self.entry(i);
-        e.rest.cmp(suffix.get(HEAD..).unwrap_or(&[])).then(e.len.cmp(&suffix.len()))
+        e.rest
+            .cmp(suffix.get(HEAD..).unwrap_or(&[]))
+            .then(e.len.cmp(&suffix.len()))
     }
 
     /// The entry of an inner block under which `key` is to be found, and its child. `None` in a block without entries.
@@ -267,7 +317,9 @@ impl<'a> IndexBlock<'a> {
         if self.count() == 0 {
             return None;
         }
-        let i = key.map_or(self.count(), |k| self.search(k).0).saturating_sub(1);
+        let i = key
+            .map_or(self.count(), |k| self.search(k).0)
+            .saturating_sub(1);
         Some((i, self.entry(i).child()))
     }
 
@@ -290,7 +342,8 @@ impl<'a> IndexBlock<'a> {
         let shared = content::common(self.prefix(), key);
         let growth = self.count() * (self.prefix_len() - shared);
         let suffix = key.len() - shared;
-        let size = SLOT + 2 + suffix.saturating_sub(HEAD) + if self.is_leaf() { 0 } else { PAYLOAD };
+        let size =
+            SLOT + 2 + suffix.saturating_sub(HEAD) + if self.is_leaf() { 0 } else { PAYLOAD };
         match growth {
             _ if growth + size > self.free() => Room::Full,
             0 if shared == self.prefix_len() => Room::Fits,
@@ -298,16 +351,30 @@ impl<'a> IndexBlock<'a> {
         }
     }
 
-    /// Whether the block could hold its entries with a lower low fence.
+    /// Whether the block could take over the range of a left sibling that begins at `low`.
     pub fn fits_with_low(&self, low: &[u8]) -> bool {
-        let shared = content::prefix_of(low, self.high());
-        let growth = (self.count() + 1) * self.prefix_len().saturating_sub(shared) + low.len();
-        growth <= self.free() + self.low().len()
+        let shared = self
+            .high()
+            .map_or(content::common(low, self.prefix()), |high| {
+                content::common(low, high)
+            });
+        let growth = self.count() * self.prefix_len().saturating_sub(shared) + low.len();
+        let entry = if self.is_leaf() {
+            0
+        } else {
+            SLOT + 2 + PAYLOAD + low.len() + self.low().len()
+        };
+        growth + entry <= self.free() + self.low().len()
     }
 
     /// Everything that must hold within one block. `Err` says what does not.
     pub fn check(&self) -> Result<()> {
-        let bad = |what: String| Err(BlockError::corrupt(format!("index block {}: {what}", self.b.dba())));
+        let bad = |what: String| {
+            Err(BlockError::corrupt(format!(
+                "index block {}: {what}",
+                self.b.dba()
+            )))
+        };
         let (low, high) = (self.low(), self.high());
         if low.len() != self.b.u16_at(LOW_LEN_AT) as usize {
             return bad("low fence lies outside the block".into());
@@ -323,14 +390,19 @@ impl<'a> IndexBlock<'a> {
         }
         let data_low = self.b.u16_at(DATA_LOW_AT) as usize;
         if data_low < SLOTS_AT + SLOT * self.count() || data_low > BLOCK_SIZE {
-            return bad(format!("data begins at {data_low}, within the slots or past the end"));
+            return bad(format!(
+                "data begins at {data_low}, within the slots or past the end"
+            ));
         }
         let mut used = low.len() + high.map_or(0, <[u8]>::len);
         let (mut last, mut key) = (Vec::new(), Vec::new());
         for i in 0..self.count() {
             let e = self.entry(i);
             let off = self.data_off(i);
-            if off < data_low || off + e.size(!self.is_leaf()) - SLOT > BLOCK_SIZE || e.rest.len() != e.len.saturating_sub(HEAD) {
+            if off < data_low
+                || off + e.size(!self.is_leaf()) - SLOT > BLOCK_SIZE
+                || e.rest.len() != e.len.saturating_sub(HEAD)
+            {
                 return bad(format!("entry {i} lies outside the data area"));
             }
             used += e.size(!self.is_leaf()) - SLOT;
@@ -351,13 +423,16 @@ impl<'a> IndexBlock<'a> {
             std::mem::swap(&mut last, &mut key);
         }
         if used + self.b.u16_at(GARBAGE_AT) as usize != BLOCK_SIZE - data_low {
-            return bad(format!("{used} bytes used and {} free do not fill the data area", self.b.u16_at(GARBAGE_AT)));
+            return bad(format!(
+                "{used} bytes used and {} free do not fill the data area",
+                self.b.u16_at(GARBAGE_AT)
+            ));
         }
         if !self.is_leaf() && self.count() > 0 && self.key(0) != low {
             return bad("the first separator is not the low fence".into());
         }
-        if self.is_dead() && self.count() > 0 {
-            return bad("a dead block has entries".into());
+        if self.is_dead() && self.count() != usize::from(!self.is_leaf()) {
+            return bad(format!("a dead block has {} entries", self.count()));
         }
         Ok(())
     }

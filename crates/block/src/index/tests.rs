@@ -39,7 +39,11 @@ fn formatted(op: Op, payload: &[u8]) -> Box<BlockBuf> {
 impl Subject {
     fn new(contents: Vec<u8>) -> Subject {
         let block = formatted(Op::IndexFormat, &contents);
-        Subject { block, model: Model::new(), log: vec![(Op::IndexFormat, contents)] }
+        Subject {
+            block,
+            model: Model::new(),
+            log: vec![(Op::IndexFormat, contents)],
+        }
     }
     fn view(&self) -> IndexBlock<'_> {
         IndexBlock::new(&self.block).unwrap()
@@ -51,7 +55,9 @@ impl Subject {
     fn verify(&self) {
         let v = self.view();
         v.check().unwrap();
-        let found: Vec<_> = (0..v.count()).map(|i| (v.key(i), v.entry(i).marked())).collect();
+        let found: Vec<_> = (0..v.count())
+            .map(|i| (v.key(i), v.entry(i).marked()))
+            .collect();
         let wanted: Vec<_> = self.model.iter().map(|(k, s)| (k.clone(), *s)).collect();
         assert_eq!(found, wanted);
     }
@@ -69,7 +75,9 @@ impl Subject {
         match v.room_for(key) {
             _ if equal => return false,
             Room::Full => return false,
-            Room::AfterPrefix(len) => self.apply(Op::IndexSetPrefix, set_prefix_payload(len).to_vec()),
+            Room::AfterPrefix(len) => {
+                self.apply(Op::IndexSetPrefix, set_prefix_payload(len).to_vec())
+            }
             Room::Fits => {}
         }
         let v = self.view();
@@ -96,7 +104,9 @@ fn random_key(rng: &mut Rng, kind: usize) -> Vec<u8> {
     let mut key = match kind {
         0 => format!("common/prefix/{:06}", rng.below(2000)).into_bytes(),
         1 => vec![rng.below(3) as u8; rng.below(5)],
-        2 => (0..rng.below(MAX_KEY - ROW_ID_LEN)).map(|i| if i < 800 { 7 } else { rng.next() as u8 }).collect(),
+        2 => (0..rng.below(MAX_KEY - ROW_ID_LEN))
+            .map(|i| if i < 800 { 7 } else { rng.next() as u8 })
+            .collect(),
         _ => (0..rng.below(40)).map(|_| rng.next() as u8).collect(),
     };
     push_row_id(&mut key, RowId(rng.next() % 4));
@@ -132,7 +142,11 @@ fn run(seed: u64, kind: usize) {
                 if !s.insert(&key) {
                     let mut right = s.split(&key);
                     right.verify();
-                    let home = if s.view().side(&key) == Side::Here { &mut s } else { &mut right };
+                    let home = if s.view().side(&key) == Side::Here {
+                        &mut s
+                    } else {
+                        &mut right
+                    };
                     if !home.insert(&key) {
                         assert!(home.view().high().is_none(), "no room after a split");
                     }
@@ -220,18 +234,42 @@ fn inner_blocks_lead_to_the_child_that_covers_a_key() {
         }
         b.finish()
     });
-    let child = |s: &Subject, k: &str| s.view().child_for(k.as_bytes()).unwrap().1.block() - DBA.block();
-    assert_eq!(["b", "e", "f", "fon", "foo", "foot", "lz", "m", "w"].map(|k| child(&s, k)), [1, 1, 2, 2, 3, 3, 3, 4, 4]);
-    let before = |s: &Subject, k: Option<&str>| s.view().child_before(k.map(str::as_bytes)).unwrap().0;
-    assert_eq!((before(&s, Some("f")), before(&s, Some("fa")), before(&s, None)), (0, 1, 3));
+    let child =
+        |s: &Subject, k: &str| s.view().child_for(k.as_bytes()).unwrap().1.block() - DBA.block();
+    assert_eq!(
+        ["b", "e", "f", "fon", "foo", "foot", "lz", "m", "w"].map(|k| child(&s, k)),
+        [1, 1, 2, 2, 3, 3, 3, 4, 4]
+    );
+    let before =
+        |s: &Subject, k: Option<&str>| s.view().child_before(k.map(str::as_bytes)).unwrap().0;
+    assert_eq!(
+        (
+            before(&s, Some("f")),
+            before(&s, Some("fa")),
+            before(&s, None)
+        ),
+        (0, 1, 3)
+    );
     let mut payload = Vec::new();
     insert_payload(&mut payload, &s.view(), 4, b"p", Some(DBA.plus(5)));
     s.apply(Op::IndexInsert, payload);
-    s.apply(Op::IndexRemoveChild, remove_child_payload(1).to_vec());
-    assert_eq!(["b", "f", "foo", "m", "p"].map(|k| child(&s, k)), [1, 3, 3, 4, 5]);
-    s.apply(Op::IndexSetLow, set_low_payload(b"a").to_vec());
+    s.apply(
+        Op::IndexSetChild,
+        set_child_payload(1, DBA.plus(3)).to_vec(),
+    );
+    assert_eq!(
+        ["b", "f", "foo", "m", "p"].map(|k| child(&s, k)),
+        [1, 3, 3, 4, 5]
+    );
+    s.apply(Op::IndexSetLow, set_low_payload(b"a", DBA.plus(8)));
     s.view().check().unwrap();
-    assert_eq!(child(&s, "a"), 1);
+    assert_eq!(["a", "b", "e"].map(|k| child(&s, k)), [8, 1, 1]);
+    s.apply(
+        Op::IndexSetChild,
+        set_child_payload(2, DBA.plus(7)).to_vec(),
+    );
+    assert_eq!(["b", "f", "foo", "m"].map(|k| child(&s, k)), [1, 7, 7, 4]);
+    s.view().check().unwrap();
     s.verify_replay();
 }
 
@@ -246,7 +284,10 @@ fn the_last_block_is_split_nine_to_one() {
             let total = s.view().count();
             let mut right = s.split(&key);
             let left = s.view().count();
-            assert!(left * 100 / total >= 85 && right.view().count() > 0, "{left} of {total} stay");
+            assert!(
+                left * 100 / total >= 85 && right.view().count() > 0,
+                "{left} of {total} stay"
+            );
             assert!(right.insert(&key));
             s = right;
             splits += 1;
@@ -270,11 +311,17 @@ fn damage_is_an_error_and_never_a_panic() {
     for _ in 0..20_000 {
         let mut b = s.block.clone();
         for _ in 0..1 + rng.below(3) {
-            let span = if rng.below(2) == 0 { 600 } else { BLOCK_SIZE - HEADER_SIZE };
+            let span = if rng.below(2) == 0 {
+                600
+            } else {
+                BLOCK_SIZE - HEADER_SIZE
+            };
             let at = HEADER_SIZE + rng.below(span);
             b.0[at] = rng.next() as u8;
         }
-        let Some(v) = IndexBlock::new(&b) else { continue };
+        let Some(v) = IndexBlock::new(&b) else {
+            continue;
+        };
         let _ = v.check();
         let _ = (v.search(b"common"), v.child_for(b"cow"), v.side(b"q"));
         (0..v.count()).for_each(|i| drop(v.key(i)));
@@ -290,7 +337,10 @@ fn damage_is_an_error_and_never_a_panic() {
 fn freed_blocks_come_back_in_order() {
     let mut b = formatted(Op::IndexMetaFormat, &[]);
     for i in 0..MAX_FREE_BLOCKS as u32 {
-        let free = FreeBlock { dba: DBA.plus(i), at: crate::Scn(i as u64) };
+        let free = FreeBlock {
+            dba: DBA.plus(i),
+            at: crate::Scn(i as u64),
+        };
         apply(Op::IndexMetaPush, &mut b, &meta_push_payload(free)).unwrap();
     }
     assert!(MetaBlock(&b).is_full());

@@ -1,0 +1,349 @@
+//! `numeric`: exact decimal numbers of any size, NaN and the infinities, in a compact encoding.
+//!
+//! ```text
+//! class u8: 0 -Infinity, 1 negative, 2 zero or positive, 3 Infinity, 4 NaN
+//! for classes 1 and 2: scale u16 (digits after the point) | magnitude, little endian, without trailing zero bytes
+//! ```
+//!
+//! The scale belongs to the value, as PostgreSQL shows it (`1.50` is not shown as `1.5`), but not to its identity: they are equal. NaN equals itself and is greater
+//! than everything. Arithmetic and its rules for scales are `sql`'s.
+
+use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
+use bigdecimal::{BigDecimal, RoundingMode, Zero};
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use crate::{BlockError, Result};
+
+const NEG_INFINITY: u8 = 0;
+const NEGATIVE: u8 = 1;
+const POSITIVE: u8 = 2;
+const INFINITY: u8 = 3;
+const NAN: u8 = 4;
+/// Digits after the point at most, as PostgreSQL's limit.
+pub const MAX_SCALE: u16 = 16383;
+/// Digits before the point at most, as PostgreSQL's limit.
+pub const MAX_INTEGER_DIGITS: u64 = 131_072;
+
+/// An owned number.
+#[derive(Clone)]
+pub struct Numeric(Box<[u8]>);
+
+/// A number in its encoding somewhere else. Well formed by construction: [`NumericRef::from_bytes`] checks.
+#[derive(Clone, Copy)]
+pub struct NumericRef<'a>(&'a [u8]);
+
+/// The text is no number, or one beyond the limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("invalid numeric")]
+pub struct ParseNumericError;
+
+impl Numeric {
+    pub fn nan() -> Numeric {
+        Numeric(Box::new([NAN]))
+    }
+    pub fn infinity() -> Numeric {
+        Numeric(Box::new([INFINITY]))
+    }
+    pub fn neg_infinity() -> Numeric {
+        Numeric(Box::new([NEG_INFINITY]))
+    }
+
+    /// A negative scale (`1e5`) becomes zero. The scale is at most [`MAX_SCALE`]; callers keep to it.
+    pub fn from_bigdecimal(value: BigDecimal) -> Numeric {
+        let (int, scale) = value.into_bigint_and_exponent();
+        let (int, scale) = match u16::try_from(scale) {
+            Ok(scale) => (int, scale),
+            Err(_) if scale < 0 => (
+                BigDecimal::new(int, scale)
+                    .with_scale(0)
+                    .into_bigint_and_exponent()
+                    .0,
+                0,
+            ),
+            Err(_) => {
+                let cut = BigDecimal::new(int, scale).with_scale(i64::from(MAX_SCALE));
+                (cut.into_bigint_and_exponent().0, MAX_SCALE)
+            }
+        };
+        let (sign, magnitude) = int.to_bytes_le();
+        let mut bytes = Vec::with_capacity(3 + magnitude.len());
+        bytes.push(if sign == Sign::Minus {
+            NEGATIVE
+        } else {
+            POSITIVE
+        });
+        bytes.extend(scale.to_le_bytes());
+        if sign != Sign::NoSign {
+            bytes.extend(magnitude);
+        }
+        Numeric(bytes.into())
+    }
+
+    pub fn borrow(&self) -> NumericRef<'_> {
+        NumericRef(&self.0)
+    }
+    /// `None` for NaN and the infinities.
+    pub fn to_bigdecimal(&self) -> Option<BigDecimal> {
+        self.borrow().to_bigdecimal()
+    }
+    pub fn is_nan(&self) -> bool {
+        self.borrow().is_nan()
+    }
+    pub fn is_infinite(&self) -> bool {
+        self.borrow().is_infinite()
+    }
+    /// Rounded half away from zero to `scale` digits after the point, or padded to them; a negative scale rounds before the point. NaN and infinities stay.
+    pub fn round(&self, scale: i32) -> Numeric {
+        match self.to_bigdecimal() {
+            Some(d) => {
+                Numeric::from_bigdecimal(d.with_scale_round(i64::from(scale), RoundingMode::HalfUp))
+            }
+            None => self.clone(),
+        }
+    }
+    /// Digits before the point, leading zeros not counted; zero for NaN and the infinities.
+    pub fn integer_digits(&self) -> i32 {
+        match self.to_bigdecimal() {
+            Some(d) if !d.is_zero() => {
+                (d.digits() as i64 - d.as_bigint_and_exponent().1).max(0) as i32
+            }
+            _ => 0,
+        }
+    }
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<i64> for Numeric {
+    fn from(v: i64) -> Numeric {
+        Numeric::from_bigdecimal(BigDecimal::from(v))
+    }
+}
+
+impl<'a> NumericRef<'a> {
+    pub fn from_bytes(bytes: &'a [u8]) -> Result<NumericRef<'a>> {
+        let well_formed = match bytes {
+            [NEG_INFINITY | INFINITY | NAN] => true,
+            [NEGATIVE | POSITIVE, scale_low, scale_high, magnitude @ ..] => {
+                u16::from_le_bytes([*scale_low, *scale_high]) <= MAX_SCALE
+                    && magnitude.last() != Some(&0)
+                    && (bytes[0] == POSITIVE || !magnitude.is_empty())
+            }
+            _ => false,
+        };
+        if well_formed {
+            Ok(NumericRef(bytes))
+        } else {
+            Err(BlockError::corrupt("numeric value is malformed"))
+        }
+    }
+
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+    pub fn to_numeric(self) -> Numeric {
+        Numeric(self.0.into())
+    }
+    pub fn is_nan(self) -> bool {
+        self.0[0] == NAN
+    }
+    pub fn is_infinite(self) -> bool {
+        matches!(self.0[0], INFINITY | NEG_INFINITY)
+    }
+    /// `None` for NaN and the infinities.
+    pub fn to_bigdecimal(self) -> Option<BigDecimal> {
+        let sign = match self.0[0] {
+            NEGATIVE => Sign::Minus,
+            POSITIVE => Sign::Plus,
+            _ => return None,
+        };
+        let scale = u16::from_le_bytes([self.0[1], self.0[2]]);
+        let magnitude = BigUint::from_bytes_le(&self.0[3..]);
+        Some(BigDecimal::new(
+            BigInt::from_biguint(sign, magnitude),
+            i64::from(scale),
+        ))
+    }
+}
+
+impl fmt::Display for NumericRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to_bigdecimal() {
+            Some(d) => f.write_str(&d.to_plain_string()),
+            None => f.write_str(match self.0[0] {
+                NEG_INFINITY => "-Infinity",
+                INFINITY => "Infinity",
+                _ => "NaN",
+            }),
+        }
+    }
+}
+
+impl FromStr for Numeric {
+    type Err = ParseNumericError;
+
+    fn from_str(text: &str) -> std::result::Result<Numeric, ParseNumericError> {
+        let text = text.trim();
+        match text.to_ascii_lowercase().as_str() {
+            "nan" => return Ok(Numeric::nan()),
+            "infinity" | "inf" | "+infinity" | "+inf" => return Ok(Numeric::infinity()),
+            "-infinity" | "-inf" => return Ok(Numeric::neg_infinity()),
+            _ => {}
+        }
+        // Stricter than the library, which takes underscores, too; and the exponent is bounded before it makes digits.
+        let plain = text
+            .bytes()
+            .all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
+        let exponent = text
+            .split_once(['e', 'E'])
+            .map_or(Ok(0), |(_, e)| e.parse::<i32>());
+        if !plain || !exponent.is_ok_and(|e| e.unsigned_abs() <= MAX_INTEGER_DIGITS as u32) {
+            return Err(ParseNumericError);
+        }
+        let value: BigDecimal = text.parse().map_err(|_| ParseNumericError)?;
+        let (digits, scale) = (value.digits() as i64, value.as_bigint_and_exponent().1);
+        if digits - scale > MAX_INTEGER_DIGITS as i64 || scale > i64::from(MAX_SCALE) {
+            return Err(ParseNumericError);
+        }
+        Ok(Numeric::from_bigdecimal(value))
+    }
+}
+
+impl Ord for NumericRef<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0[0].cmp(&other.0[0]).then_with(|| {
+            match (self.to_bigdecimal(), other.to_bigdecimal()) {
+                (Some(a), Some(b)) => a.cmp(&b),
+                _ => Ordering::Equal,
+            }
+        })
+    }
+}
+impl PartialOrd for NumericRef<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl PartialEq for NumericRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for NumericRef<'_> {}
+impl Hash for NumericRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self.to_bigdecimal() {
+            Some(d) => d.normalized().into_bigint_and_exponent().hash(state),
+            None => self.0[0].hash(state),
+        }
+    }
+}
+impl fmt::Debug for NumericRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Ord for Numeric {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.borrow().cmp(&other.borrow())
+    }
+}
+impl PartialOrd for Numeric {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl PartialEq for Numeric {
+    fn eq(&self, other: &Self) -> bool {
+        self.borrow() == other.borrow()
+    }
+}
+impl Eq for Numeric {}
+impl Hash for Numeric {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.borrow().hash(state);
+    }
+}
+impl fmt::Debug for Numeric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.borrow(), f)
+    }
+}
+impl fmt::Display for Numeric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.borrow(), f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn n(text: &str) -> Numeric {
+        text.parse().unwrap_or_else(|_| panic!("{text}"))
+    }
+
+    #[test]
+    fn text_keeps_its_scale() {
+        for text in [
+            "0",
+            "1.50",
+            "-0.001",
+            "123456789012345678901234567890.12",
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "0.000",
+        ] {
+            assert_eq!(n(text).to_string(), text);
+        }
+        assert_eq!(n("1e5").to_string(), "100000");
+        assert_eq!(n("1.5e-3").to_string(), "0.0015");
+        for bad in ["", "1_0", "abc", "1e999999999", "--1", "."] {
+            assert!(bad.parse::<Numeric>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn order_and_identity_ignore_the_scale() {
+        let sorted = [
+            "-Infinity",
+            "-10",
+            "-9.5",
+            "0",
+            "0.1",
+            "1.50",
+            "2",
+            "10",
+            "Infinity",
+            "NaN",
+        ];
+        assert!(sorted.windows(2).all(|w| n(w[0]) < n(w[1])));
+        assert_eq!(n("1.50"), n("1.5"));
+        assert_eq!(n("NaN"), n("NaN"));
+    }
+
+    #[test]
+    fn malformed_bytes_are_refused() {
+        for bytes in [
+            &[][..],
+            &[9],
+            &[NAN, 0],
+            &[NEGATIVE, 0, 0],
+            &[POSITIVE, 0, 0, 1, 0],
+            &[POSITIVE, 255, 255, 1],
+        ] {
+            assert!(NumericRef::from_bytes(bytes).is_err(), "{bytes:?}");
+        }
+        let v = n("-12.5");
+        assert_eq!(
+            NumericRef::from_bytes(v.as_bytes()).unwrap().to_numeric(),
+            v
+        );
+    }
+}

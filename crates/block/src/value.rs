@@ -1,0 +1,165 @@
+//! Values of columns: owned, borrowed, and the types they are stored as.
+
+use crate::numeric::{Numeric, NumericRef};
+
+/// How a column is stored. Lengths, precision and names of types are `sql`'s.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum ColType {
+    Bool = 1,
+    Int2 = 2,
+    Int4 = 3,
+    Int8 = 4,
+    Float4 = 5,
+    Float8 = 6,
+    Numeric = 7,
+    Text = 8,
+    Varchar = 9,
+    /// Padded with spaces by `sql`; trailing spaces do not count in comparisons.
+    Char = 10,
+    Bytea = 11,
+    Date = 12,
+    Timestamp = 13,
+    TimestampTz = 14,
+    Uuid = 15,
+}
+
+impl ColType {
+    pub fn from_u8(v: u8) -> Option<ColType> {
+        use ColType::*;
+        [
+            Bool,
+            Int2,
+            Int4,
+            Int8,
+            Float4,
+            Float8,
+            Numeric,
+            Text,
+            Varchar,
+            Char,
+            Bytea,
+            Date,
+            Timestamp,
+            TimestampTz,
+            Uuid,
+        ]
+        .into_iter()
+        .find(|&t| t as u8 == v)
+    }
+
+    /// Bytes of a value, or `None` for a type of variable length.
+    pub const fn fixed_len(self) -> Option<usize> {
+        match self {
+            ColType::Bool => Some(1),
+            ColType::Int2 => Some(2),
+            ColType::Int4 | ColType::Float4 | ColType::Date => Some(4),
+            ColType::Int8 | ColType::Float8 | ColType::Timestamp | ColType::TimestampTz => Some(8),
+            ColType::Uuid => Some(16),
+            ColType::Numeric
+            | ColType::Text
+            | ColType::Varchar
+            | ColType::Char
+            | ColType::Bytea => None,
+        }
+    }
+}
+
+/// A value of its own. `Text` stands for text, varchar and char alike.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Datum {
+    #[default]
+    Null,
+    Bool(bool),
+    Int2(i16),
+    Int4(i32),
+    Int8(i64),
+    Float4(f32),
+    Float8(f64),
+    Numeric(Numeric),
+    Text(String),
+    Bytea(Vec<u8>),
+    /// Days since 2000-01-01; the least and the greatest value are the infinities.
+    Date(i32),
+    /// Microseconds since 2000-01-01 00:00; the least and the greatest value are the infinities.
+    Timestamp(i64),
+    /// The same, in UTC.
+    TimestampTz(i64),
+    Uuid([u8; 16]),
+}
+
+/// A value that lies somewhere else: in a block, a message, a [`Datum`].
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum DatumRef<'a> {
+    #[default]
+    Null,
+    Bool(bool),
+    Int2(i16),
+    Int4(i32),
+    Int8(i64),
+    Float4(f32),
+    Float8(f64),
+    Numeric(NumericRef<'a>),
+    Text(&'a str),
+    Bytea(&'a [u8]),
+    Date(i32),
+    Timestamp(i64),
+    TimestampTz(i64),
+    Uuid([u8; 16]),
+}
+
+impl Datum {
+    pub fn is_null(&self) -> bool {
+        matches!(self, Datum::Null)
+    }
+
+    pub fn borrow(&self) -> DatumRef<'_> {
+        match self {
+            Datum::Null => DatumRef::Null,
+            Datum::Bool(v) => DatumRef::Bool(*v),
+            Datum::Int2(v) => DatumRef::Int2(*v),
+            Datum::Int4(v) => DatumRef::Int4(*v),
+            Datum::Int8(v) => DatumRef::Int8(*v),
+            Datum::Float4(v) => DatumRef::Float4(*v),
+            Datum::Float8(v) => DatumRef::Float8(*v),
+            Datum::Numeric(v) => DatumRef::Numeric(v.borrow()),
+            Datum::Text(v) => DatumRef::Text(v),
+            Datum::Bytea(v) => DatumRef::Bytea(v),
+            Datum::Date(v) => DatumRef::Date(*v),
+            Datum::Timestamp(v) => DatumRef::Timestamp(*v),
+            Datum::TimestampTz(v) => DatumRef::TimestampTz(*v),
+            Datum::Uuid(v) => DatumRef::Uuid(*v),
+        }
+    }
+}
+
+impl DatumRef<'_> {
+    pub fn is_null(&self) -> bool {
+        matches!(self, DatumRef::Null)
+    }
+
+    pub fn to_datum(&self) -> Datum {
+        match *self {
+            DatumRef::Null => Datum::Null,
+            DatumRef::Bool(v) => Datum::Bool(v),
+            DatumRef::Int2(v) => Datum::Int2(v),
+            DatumRef::Int4(v) => Datum::Int4(v),
+            DatumRef::Int8(v) => Datum::Int8(v),
+            DatumRef::Float4(v) => Datum::Float4(v),
+            DatumRef::Float8(v) => Datum::Float8(v),
+            DatumRef::Numeric(v) => Datum::Numeric(v.to_numeric()),
+            DatumRef::Text(v) => Datum::Text(v.to_string()),
+            DatumRef::Bytea(v) => Datum::Bytea(v.to_vec()),
+            DatumRef::Date(v) => Datum::Date(v),
+            DatumRef::Timestamp(v) => Datum::Timestamp(v),
+            DatumRef::TimestampTz(v) => Datum::TimestampTz(v),
+            DatumRef::Uuid(v) => Datum::Uuid(v),
+        }
+    }
+}
+
+impl<'a> From<&'a Datum> for DatumRef<'a> {
+    fn from(v: &'a Datum) -> DatumRef<'a> {
+        v.borrow()
+    }
+}
