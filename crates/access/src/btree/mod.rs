@@ -1,0 +1,99 @@
+//! B-link trees: indexes whose readers hold one latch at a time and whose splits need no latch above.
+//!
+//! After Lehman and Yao, with fences in every block. A block is left by its right link when the key is at or above its high fence;
+//! below its low fence, or with another object or level than expected, the way there was stale and the descent
+//! starts over at the root. So no pointer, from a parent, a cursor or a cache, is ever trusted.
+//!
+//! The root stays at one address, the block after the segment header; a root that is full moves its contents into two fresh
+//! blocks. The block after it lists blocks that left the tree ([`unlink`]).
+//!
+//! **Invariants.**
+//! - One record changes one block that others may want; the others it formats. A split is such a record (fresh right sibling and
+//!   truncated left half); the separator goes into the parent in another, by the splitter or by any writer that had to move right.
+//! - A latch is held while waiting for another latch only from parent to child and from left to right.
+//! - Structure changes are never undone. The undo of entries is logical: it descends by key.
+//! - Check and insert of a unique key happen under one exclusive hold of the key's *home*, the leaf that the descent for the column
+//!   values alone leads to. Required is that all entries of the key that are alive or undecided are seen; where a key's entries span leaves
+//!   (only when one key has more dead entries than fit a block), the home stays latched while the leaves to its right are tried.
+//! - An entry is removed only by the undo of its insertion, or when its mark is committed below the horizon.
+
+mod build;
+mod descend;
+mod insert;
+mod scan;
+mod split;
+mod store;
+mod undo;
+mod unlink;
+mod verify;
+
+#[cfg(test)]
+mod memory;
+#[cfg(test)]
+mod tests;
+
+use block::{Dba, ObjectId, RowId, Scn, Stamp};
+
+pub use build::BulkBuilder;
+pub use scan::{Cursor, Found};
+pub use store::{Conflict, Fate, Progress, Step, Store, UndoKind};
+pub use undo::is_index_undo;
+pub use unlink::Purged;
+pub use verify::TreeReport;
+
+/// What became of an insertion.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum IndexOutcome {
+    Inserted,
+    /// The entry was there, delete-marked with this stamp, and is alive again.
+    Revived(Stamp),
+    /// The entry was there already, alive. Nothing changed.
+    Present,
+    /// A unique index has other entries of the key that are not known to be dead. The caller learns from their rows what they are, waits
+    /// if need be, and calls again, with this to vouch that they are dead; or reports a duplicate key.
+    Check(Conflicts),
+}
+
+/// Entries in the way of a unique key, and the state of the tree they were found in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conflicts {
+    pub entries: Vec<Conflict>,
+    /// The leaves that were looked at, with their SCNs: whoever vouches for the entries does so for these versions only.
+    seen: Vec<(Dba, Scn)>,
+}
+
+impl Conflicts {
+    pub fn row_ids(&self) -> impl Iterator<Item = RowId> + '_ {
+        self.entries.iter().map(|c| c.rid)
+    }
+}
+
+/// A B-link tree over `S`. Cheap to make; holds no latch and no block.
+pub struct Tree<S> {
+    store: S,
+    object: ObjectId,
+    header: Dba,
+}
+
+impl<S: Store> Tree<S> {
+    /// The tree of `object` in the segment at `header`.
+    pub fn new(store: S, object: ObjectId, header: Dba) -> Tree<S> {
+        Tree { store, object, header }
+    }
+    pub fn object(&self) -> ObjectId {
+        self.object
+    }
+    /// Address of the segment header.
+    pub fn header(&self) -> Dba {
+        self.header
+    }
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+    fn root(&self) -> Dba {
+        self.header.plus(1)
+    }
+    fn free_list(&self) -> Dba {
+        self.header.plus(2)
+    }
+}

@@ -1,0 +1,127 @@
+//! What a tree needs from the layers below, as one trait: blocks under latches, logged changes, fresh blocks, verdicts.
+//!
+//! The instance's implementation is [`live::Live`](super::live); the tests run the same tree over plain memory, where latches can be
+//! made to fail and every change is checked against its replay.
+//!
+//! **Invariant (R7).** `read`, `write`, `fresh`, `reserve`, `prepare` and `alloc` may wait and are called with no latch held; everything else
+//! never waits for anything but a latch, and the `try_` forms not even for that.
+
+use block::{BlockBuf, Dba, Op, RowId, Scn, Stamp};
+
+use crate::Result;
+
+/// What can be said about whoever delete-marked an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// Committed, and no snapshot can see the row as it was before: the entry may go.
+    Purgeable,
+    /// Committed, or the asking transaction itself: the entry no longer stands for a row.
+    Dead,
+    /// Another transaction that may still roll back.
+    Undecided,
+}
+
+/// Undo records of an index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum UndoKind {
+    Insert = 200,
+    Revive = 201,
+    Mark = 202,
+    InsertMany = 203,
+}
+
+impl UndoKind {
+    pub fn from_u16(v: u16) -> Option<UndoKind> {
+        Some(match v {
+            200 => UndoKind::Insert,
+            201 => UndoKind::Revive,
+            202 => UndoKind::Mark,
+            203 => UndoKind::InsertMany,
+            _ => return None,
+        })
+    }
+}
+
+/// One block's part in a record without undo.
+pub struct Step<'g, W> {
+    pub guard: &'g mut W,
+    pub op: Op,
+    pub payload: &'g [u8],
+}
+
+/// How a step of a rollback is logged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// The undo record is dealt with once this is done.
+    Last,
+    /// More is to come: after a crash the record is undone again.
+    More,
+}
+
+pub trait Store: Sync {
+    type Read<'s>: std::ops::Deref<Target = BlockBuf>
+    where
+        Self: 's;
+    type Write<'s>: std::ops::Deref<Target = BlockBuf>
+    where
+        Self: 's;
+    /// A block in memory, not latched yet, whose contents do not matter.
+    type Fresh<'s>
+    where
+        Self: 's;
+    /// The transaction that changes entries.
+    type Txn;
+    /// Room for one undo record.
+    type Slot;
+    /// A place in a transaction's undo, while it is rolled back.
+    type Undoing;
+
+    fn read(&self, dba: Dba) -> Result<Self::Read<'_>>;
+    fn write(&self, dba: Dba) -> Result<Self::Write<'_>>;
+    /// Only if the block is in memory and its latch free.
+    fn try_read(&self, dba: Dba) -> Option<Self::Read<'_>>;
+    fn try_write(&self, dba: Dba) -> Option<Self::Write<'_>>;
+    fn fresh(&self, dba: Dba) -> Result<Self::Fresh<'_>>;
+    fn latch<'s>(&'s self, fresh: Self::Fresh<'s>) -> Self::Write<'s>;
+
+    /// Waits until there is room for redo.
+    fn reserve(&self) -> Result<()>;
+    /// Logs and applies a structure change: one record, never undone.
+    fn change(&self, steps: &mut [Step<'_, Self::Write<'_>>]) -> Result<()>;
+
+    fn prepare(&self, txn: &mut Self::Txn, undo_len: usize) -> Result<Self::Slot>;
+    /// Logs and applies a change of entries with its undo: one record.
+    fn log(
+        &self,
+        txn: &mut Self::Txn,
+        slot: Self::Slot,
+        kind: UndoKind,
+        undo: &[u8],
+        step: Step<'_, Self::Write<'_>>,
+    ) -> Result<()>;
+    /// Logs and applies a step of a rollback.
+    fn compensate(
+        &self,
+        txn: &mut Self::Txn,
+        at: &Self::Undoing,
+        progress: Progress,
+        step: Step<'_, Self::Write<'_>>,
+    ) -> Result<()>;
+    fn stamp(&self, txn: &Self::Txn) -> Stamp;
+    /// `txn` is the asking transaction, if there is one.
+    fn fate(&self, stamp: Stamp, txn: Option<&Self::Txn>) -> Fate;
+
+    /// A block of the tree's segment that nobody else has.
+    fn alloc(&self) -> Result<Dba>;
+    fn now(&self) -> Scn;
+    fn horizon(&self) -> Scn;
+}
+
+/// An entry that stands in the way of a unique key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Conflict {
+    pub rid: RowId,
+    /// Who marked it, if it is marked.
+    pub marked: Option<Stamp>,
+}

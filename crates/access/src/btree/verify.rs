@@ -1,0 +1,137 @@
+//! Checking a whole tree: every block by itself, every level's chain of fences and links, and that parents lead where they should.
+
+use std::collections::HashMap;
+
+use block::Dba;
+use block::index::{IndexBlock, MetaBlock};
+
+use super::{Store, Tree};
+use crate::Result;
+
+/// More blocks than this on one level are taken for a ring of links.
+const MAX_LEVEL_BLOCKS: usize = 1 << 31;
+
+/// What a check of a tree found.
+#[derive(Clone, Debug, Default)]
+pub struct TreeReport {
+    /// Inconsistencies. Empty for a sound tree.
+    pub problems: Vec<String>,
+    /// States that a crash leaves behind and that do no harm: splits without separator, dead blocks still linked.
+    pub notes: Vec<String>,
+    pub height: u16,
+    pub leaves: usize,
+    pub blocks: usize,
+    /// Entries, delete-marked ones included.
+    pub entries: usize,
+    pub marked: usize,
+    pub empty_leaves: usize,
+    pub free_blocks: usize,
+}
+
+/// What the level above says of a level's blocks: separator by child.
+type Expected = HashMap<Dba, Vec<u8>>;
+
+impl<S: Store> Tree<S> {
+    /// Checks everything that does not need the table. Reports; an `Err` is a block that cannot be read.
+    /// Meant for a tree at rest: concurrent changes may be reported as problems.
+    pub fn verify(&self, mut each_entry: impl FnMut(&[u8], block::RowId, Option<block::Stamp>)) -> Result<TreeReport> {
+        let mut report = TreeReport::default();
+        let mut leftmost = self.root();
+        let mut expected = Expected::from([(self.root(), Vec::new())]);
+        let mut level = {
+            let root = self.store.read(self.root())?;
+            match IndexBlock::new(&root) {
+                Some(v) => v.level(),
+                None => {
+                    report.problems.push(format!("root {} is no index block", self.root()));
+                    return Ok(report);
+                }
+            }
+        };
+        report.height = level + 1;
+        loop {
+            let (first_child, children) = self.verify_level(leftmost, level, expected, &mut report, &mut each_entry)?;
+            if level == 0 {
+                break;
+            }
+            let Some(child) = first_child else {
+                report.problems.push(format!("level {level} has no children"));
+                break;
+            };
+            (leftmost, expected, level) = (child, children, level - 1);
+        }
+        report.free_blocks = MetaBlock(&*self.store.read(self.free_list())?).count();
+        Ok(report)
+    }
+
+    /// Walks one level from left to right. Returns its first child and what it says of the level below.
+    fn verify_level(
+        &self,
+        leftmost: Dba,
+        level: u16,
+        mut expected: Expected,
+        report: &mut TreeReport,
+        each_entry: &mut impl FnMut(&[u8], block::RowId, Option<block::Stamp>),
+    ) -> Result<(Option<Dba>, Expected)> {
+        let (mut children, mut first_child) = (Expected::new(), None);
+        let (mut dba, mut fence, mut seen) = (leftmost, Some(Vec::new()), 0);
+        while !dba.is_none() && seen < MAX_LEVEL_BLOCKS {
+            seen += 1;
+            report.blocks += 1;
+            let guard = self.store.read(dba)?;
+            let Some(v) = self.view(&guard, level) else {
+                report.problems.push(format!("block {dba} is no block of level {level} of object {}", self.object.0));
+                break;
+            };
+            if let Err(e) = v.check() {
+                report.problems.push(e.to_string());
+            }
+            if v.is_dead() {
+                report.notes.push(format!("dead block {dba} is still linked on level {level}"));
+                // Until its right sibling has taken over its range, that begins at its high fence.
+                dba = v.right();
+                continue;
+            }
+            match &fence {
+                Some(fence) if v.low() == fence => {}
+                Some(fence) if v.low() > &fence[..] && !report.notes.is_empty() => {
+                    report.notes.push(format!("block {dba} has not taken over the range of its dead neighbour"));
+                }
+                _ => report.problems.push(format!("block {dba}: low fence is not the high fence of its left neighbour")),
+            }
+            match expected.remove(&dba) {
+                Some(separator) if separator == v.low() => {}
+                Some(_) => report.problems.push(format!("block {dba}: low fence is not the separator in its parent")),
+                None => report.notes.push(format!("block {dba} of level {level} is in no parent: its split is incomplete")),
+            }
+            if level == 0 {
+                report.leaves += 1;
+                report.entries += v.count();
+                report.empty_leaves += usize::from(v.count() == 0);
+            }
+            for i in 0..v.count() {
+                let e = v.entry(i);
+                if level == 0 {
+                    report.marked += usize::from(e.marked().is_some());
+                    let full = v.key(i);
+                    let columns = &full[..full.len().saturating_sub(block::index::ROW_ID_LEN)];
+                    each_entry(columns, v.row_id(i), e.marked());
+                } else {
+                    first_child = first_child.or(Some(e.child()));
+                    if children.insert(e.child(), v.key(i)).is_some() {
+                        report.problems.push(format!("block {dba}: child {} stands in its level twice", e.child()));
+                    }
+                }
+            }
+            fence = v.high().map(<[u8]>::to_vec);
+            dba = v.right();
+        }
+        if fence.is_some() && report.problems.is_empty() {
+            report.problems.push(format!("level {level} ends before the greatest key"));
+        }
+        for child in expected.keys() {
+            report.problems.push(format!("block {child} is in a parent but not linked on level {level}"));
+        }
+        Ok((first_child, children))
+    }
+}
