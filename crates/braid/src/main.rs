@@ -1,1 +1,39 @@
-fn main() {}
+//! The command line: starting and stopping instances, asking how they are, verifying a database offline.
+//!
+//! `up` starts one `instance` process each and waits for them; an instance tells about itself in a status file in the
+//! database directory, which `status` and `down` read. Nothing here knows how a database works: that is `engine`'s.
+
+mod cli;
+mod control;
+mod instance;
+mod progress;
+mod settings;
+mod up;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+/// What went wrong, in words for the person at the terminal.
+pub struct Failure(String);
+
+impl<E: std::fmt::Display> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match cli::Cli::parse().command {
+        cli::Command::Up(args) => up::run(&args),
+        cli::Command::Instance(args) => instance::run(&args),
+        cli::Command::Down(args) => control::down(&args),
+        cli::Command::Status(args) => control::status(&args),
+        cli::Command::Verify(args) => verify::run(&args),
+    };
+    done.unwrap_or_else(|Failure(message)| {
+        eprintln!("braid: {message}");
+        ExitCode::FAILURE
+    })
+}

@@ -80,6 +80,13 @@ impl Bound {
         }
     }
 
+    /// Where clients will find it; the port is the real one even if 0 was asked for.
+    pub fn address(&self) -> Result<SocketAddr, ServerError> {
+        self.listener
+            .local_addr()
+            .map_err(|e| ServerError::Listen(self.config.address, e))
+    }
+
     /// Begins to accept connections.
     pub fn serve(self, database: Arc<Database>) -> Result<Server, ServerError> {
         let Bound { listener, config } = self;

@@ -1,0 +1,188 @@
+//! Commands and flags.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  braid up                                     create ./braid-data if need be, start an instance, Ctrl-C stops it
+  braid up --data /db --buffer-cache 4GB --detach
+  psql postgresql://127.0.0.1:5501/braid       connect to instance 1
+  braid status --data /db --json
+  braid down --data /db
+  braid verify --data /db                      read every block and index of a stopped database";
+
+#[derive(Parser)]
+#[command(name = "braid", version, about = "Braid: a SQL database of several instances over one set of files", after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Start the database, creating it if there is none, and keep it running until Ctrl-C
+    #[command(after_help = UP_EXAMPLES)]
+    Up(UpArgs),
+    /// Run one instance in the foreground (what `up` starts for each)
+    #[command(after_help = INSTANCE_EXAMPLES)]
+    Instance(InstanceArgs),
+    /// Stop all instances of a database on this machine cleanly
+    #[command(after_help = "Example:\n  braid down --data /db")]
+    Down(DataArgs),
+    /// Say how the instances of a database are
+    #[command(after_help = "Examples:\n  braid status\n  braid status --data /db --json")]
+    Status(StatusArgs),
+    /// Read every block and index of a stopped database and report every inconsistency; exit code 1 if there is one
+    #[command(after_help = "Example:\n  braid verify --data /db")]
+    Verify(VerifyArgs),
+}
+
+const UP_EXAMPLES: &str = "\
+Examples:
+  braid up
+  braid up --data /db --port 6001 --buffer-cache 4GB
+  braid up --set recovery_target=50MB --set max_sessions=200 --detach";
+
+const INSTANCE_EXAMPLES: &str = "\
+Example:
+  braid instance --data /db --instance 1 --port 5501 --buffer-cache 1GB";
+
+/// Where the database is.
+#[derive(Args, Clone)]
+pub struct DataArgs {
+    /// Database directory
+    #[arg(long, value_name = "DIR", default_value = "braid-data")]
+    pub data: PathBuf,
+}
+
+/// What an instance runs with. A flag overrides ALTER SYSTEM SET, which overrides braid.toml.
+#[derive(Args, Clone)]
+pub struct SettingArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Parameter file [default: DIR/braid.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address to listen on; loopback only
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<IpAddr>,
+    /// Port of the first instance; each further one has the next [default: 5500 + instance]
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// Memory for buffered blocks, such as 512MB or 4GB
+    #[arg(long, value_name = "SIZE")]
+    pub buffer_cache: Option<String>,
+    /// Directory for a second member of each redo file
+    #[arg(long, value_name = "DIR")]
+    pub redo_mirror: Option<PathBuf>,
+    /// Any other parameter; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct UpArgs {
+    #[command(flatten)]
+    pub settings: SettingArgs,
+    /// How many instances to start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub instances: u16,
+    /// Return once the instances are open, and leave them running
+    #[arg(long)]
+    pub detach: bool,
+}
+
+#[derive(Args)]
+pub struct InstanceArgs {
+    #[command(flatten)]
+    pub settings: SettingArgs,
+    /// Number of the instance, from 1
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    pub instance: u16,
+    /// Process that started this one; the instance stops when it ends
+    #[arg(long, value_name = "PID", hide = true)]
+    pub parent: Option<u32>,
+    /// Once open, leave the terminal: output goes to this file
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub detach_to: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Machine-readable
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// Directory of the second members of the redo files, if there is one
+    #[arg(long, value_name = "DIR")]
+    pub redo_mirror: Option<PathBuf>,
+}
+
+impl SettingArgs {
+    /// The same settings as flags of an `instance` command.
+    pub fn as_flags(&self) -> Vec<OsString> {
+        let mut flags: Vec<OsString> = vec!["--data".into(), self.data.data.clone().into()];
+        let mut add = |flag: &str, value: Option<OsString>| {
+            if let Some(value) = value {
+                flags.extend([flag.into(), value]);
+            }
+        };
+        add("--config", self.config.clone().map(Into::into));
+        add("--listen", self.listen.map(|a| a.to_string().into()));
+        add("--buffer-cache", self.buffer_cache.clone().map(Into::into));
+        add("--redo-mirror", self.redo_mirror.clone().map(Into::into));
+        for setting in &self.set {
+            add("--set", Some(setting.into()));
+        }
+        flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn settings_survive_being_passed_on() {
+        let line = [
+            "braid",
+            "up",
+            "--data",
+            "/db",
+            "--buffer-cache",
+            "1GB",
+            "--set",
+            "redo_files=3",
+            "--listen",
+            "127.0.0.1",
+        ];
+        let Command::Up(up) = Cli::parse_from(line).command else {
+            panic!()
+        };
+        let again = ["braid", "instance"]
+            .map(OsString::from)
+            .into_iter()
+            .chain(up.settings.as_flags());
+        let Command::Instance(instance) = Cli::parse_from(again).command else {
+            panic!()
+        };
+        assert_eq!(instance.settings.as_flags(), up.settings.as_flags());
+    }
+}

@@ -1,0 +1,271 @@
+//! Status files: how an instance tells about itself, and `status` and `down`, which read them.
+//!
+//! An instance writes `instance-K.json` in the database directory. A process is taken for the instance only if its start
+//! time is the one in the file, so that a number used again by another process is not mistaken for it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+use crate::cli::{DataArgs, StatusArgs};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Starting,
+    Open,
+    Stopping,
+    Stopped,
+    /// Its process ended without stopping cleanly; the next start recovers it. Never written, only concluded.
+    Crashed,
+}
+
+/// What an instance's start recovered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Recovered {
+    pub redo_bytes: u64,
+    pub records: u64,
+    pub blocks: u64,
+    pub transactions_rolled_back: u64,
+    pub elapsed_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub instance: u16,
+    pub pid: u32,
+    pub state: State,
+    pub address: SocketAddr,
+    /// UTC, ISO 8601.
+    pub started_at: String,
+    pub scn: u64,
+    /// `null` if there was nothing to recover.
+    pub recovered: Option<Recovered>,
+    /// Start of the process in the kernel's clock ticks since boot: tells it from a later one of the same number.
+    pub process_start_ticks: u64,
+}
+
+impl Status {
+    /// The status of this very process.
+    pub fn of_this_process(instance: u16, address: SocketAddr) -> Result<Status, Failure> {
+        let pid = std::process::id();
+        Ok(Status {
+            instance,
+            pid,
+            state: State::Starting,
+            address,
+            started_at: utc_now(),
+            scn: 0,
+            recovered: None,
+            process_start_ticks: start_ticks(pid)
+                .ok_or_else(|| Failure("cannot read /proc/self/stat".into()))?,
+        })
+    }
+
+    pub fn path(dir: &Path, instance: u16) -> PathBuf {
+        dir.join(format!("instance-{instance}.json"))
+    }
+
+    /// Replaces the file as a whole, so that a reader sees one state or the other.
+    pub fn write(&self, dir: &Path) -> Result<(), Failure> {
+        let path = Status::path(dir, self.instance);
+        let new = path.with_extension("json.new");
+        let text = serde_json::to_string_pretty(self)?;
+        let written = std::fs::write(&new, text + "\n").and_then(|()| std::fs::rename(&new, &path));
+        written.map_err(|e| Failure(format!("cannot write {}: {e}", path.display())))
+    }
+
+    pub fn is_running(&self) -> bool {
+        start_ticks(self.pid) == Some(self.process_start_ticks)
+    }
+
+    /// All status files of a database, in the order of instances; a dead instance is shown as such.
+    pub fn read_all(dir: &Path) -> Result<Vec<Status>, Failure> {
+        let entries = std::fs::read_dir(dir)
+            .map_err(|e| Failure(format!("no database in {}: {e}", dir.display())))?;
+        let mut found = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            let Some(name) = name
+                .to_str()
+                .filter(|n| n.starts_with("instance-") && n.ends_with(".json"))
+            else {
+                continue;
+            };
+            let path = dir.join(name);
+            let text = std::fs::read_to_string(&path)
+                .map_err(|e| Failure(format!("cannot read {}: {e}", path.display())))?;
+            let mut status: Status = serde_json::from_str(&text)
+                .map_err(|e| Failure(format!("{}: {e}", path.display())))?;
+            if !status.is_running() && status.state != State::Stopped {
+                status.state = State::Crashed;
+            }
+            found.push(status);
+        }
+        found.sort_by_key(|status| status.instance);
+        Ok(found)
+    }
+}
+
+/// Field 22 of `/proc/PID/stat`, counted from behind the program's name, which may hold anything.
+fn start_ticks(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    // A zombie has ended; only its parent has not noticed.
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+fn utc_now() -> String {
+    let micros = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_micros() as i64);
+    let calendar_micros =
+        micros - sql::pgtype::calendar::UNIX_TO_PG_DAYS * sql::pgtype::calendar::MICROS_PER_DAY;
+    let mut text = Vec::new();
+    sql::pgtype::calendar::write_timestamp(&mut text, calendar_micros, None);
+    String::from_utf8_lossy(&text).replacen(' ', "T", 1) + "Z"
+}
+
+/// `braid status`.
+pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let all = Status::read_all(&args.data.data)?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if all.is_empty() {
+        return Err(Failure(format!(
+            "no instance of {} was ever started",
+            args.data.data.display()
+        )));
+    }
+    println!(
+        "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}recovered",
+        "instance", "pid", "state", "address", "started", "SCN"
+    );
+    for s in &all {
+        let recovered = s.recovered.as_ref().map_or("nothing".to_string(), |r| {
+            format!(
+                "{} redo records ({} bytes), {} blocks, {} transactions rolled back, in {} ms",
+                r.records, r.redo_bytes, r.blocks, r.transactions_rolled_back, r.elapsed_ms
+            )
+        });
+        let state = format!("{:?}", s.state).to_lowercase();
+        println!(
+            "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}{recovered}",
+            s.instance, s.pid, state, s.address, s.started_at, s.scn
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `braid down`.
+pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
+    let running: Vec<Status> = Status::read_all(&args.data)?
+        .into_iter()
+        .filter(Status::is_running)
+        .collect();
+    if running.is_empty() {
+        println!("braid: no instance of {} is running", args.data.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    for status in &running {
+        stop(status)?;
+    }
+    let crashed = Status::read_all(&args.data)?
+        .into_iter()
+        .find(|s| s.state == State::Crashed);
+    match crashed {
+        Some(s) => Err(Failure(format!(
+            "instance {} ended without a clean stop; its next start recovers it",
+            s.instance
+        ))),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Asks an instance to stop and waits until its process has ended.
+fn stop(status: &Status) -> Result<(), Failure> {
+    let pid = Pid::from_raw(status.pid as i32)
+        .ok_or_else(|| Failure("the status file names process 0".into()))?;
+    let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|e| {
+        Failure(format!(
+            "cannot reach instance {} (pid {}): {e}",
+            status.instance, status.pid
+        ))
+    })?;
+    // The number may have passed to another process before it was opened; now that it is held, it cannot any more.
+    if !status.is_running() {
+        return Ok(());
+    }
+    rustix::process::pidfd_send_signal(&process, Signal::INT).map_err(|e| {
+        Failure(format!(
+            "cannot stop instance {} (pid {}): {e}",
+            status.instance, status.pid
+        ))
+    })?;
+    let started = Instant::now();
+    let second = rustix::time::Timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    };
+    loop {
+        let ended = rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&second));
+        match ended {
+            Ok(0) => println!(
+                "braid: instance {} is stopping ({} s)",
+                status.instance,
+                started.elapsed().as_secs()
+            ),
+            Ok(_) => break,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => {
+                return Err(Failure(format!(
+                    "cannot wait for instance {}: {e}",
+                    status.instance
+                )));
+            }
+        }
+    }
+    println!("braid: instance {} has stopped", status.instance);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_believed_only_while_its_process_lives() {
+        let dir = std::env::temp_dir().join(format!("braid-status-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut status = Status::of_this_process(1, "127.0.0.1:5501".parse().unwrap())
+            .ok()
+            .unwrap();
+        status.state = State::Open;
+        assert!(status.is_running());
+        status.write(&dir).ok().unwrap();
+        assert_eq!(
+            Status::read_all(&dir).ok().unwrap(),
+            std::slice::from_ref(&status)
+        );
+        // Another process has the number now.
+        status.process_start_ticks += 1;
+        status.write(&dir).ok().unwrap();
+        assert_eq!(
+            Status::read_all(&dir).ok().unwrap()[0].state,
+            State::Crashed
+        );
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,206 @@
+//! `braid instance`: one instance in the foreground, from taking its port to a clean stop.
+
+use std::fs::OpenOptions;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use engine::Engine;
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+use server::{Bound, ServerConfig};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::Failure;
+use crate::cli::InstanceArgs;
+use crate::control::{Recovered, State, Status};
+use crate::progress::Progress;
+use crate::settings;
+
+/// Part of the line that says that clients can connect; `up --detach` waits for it.
+pub const OPEN_LINE: &str = "is open";
+/// How often the status file's SCN is brought up to date.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
+    let started = Instant::now();
+    let stop_asked = listen_for_signals()?;
+    if let Some(parent) = args.parent {
+        end_with_parent(parent)?;
+    }
+    raise_file_limit();
+    let dir = args.settings.data.data.clone();
+    let params = Arc::new(settings::parameters(&args.settings, args.instance)?);
+    wait::set_enabled(params.is_on("timed_statistics"));
+    let config = settings::engine_config(&params, &dir, args.instance);
+    let bound = Bound::bind(server_config(&params)?)?;
+
+    let name = format!("braid: instance {}", args.instance);
+    let progress = Progress::new(&name);
+    if !engine::exists(&dir) {
+        println!("braid: creating a database in {}", dir.display());
+        std::fs::create_dir_all(&dir)
+            .map_err(|e| Failure(format!("cannot create {}: {e}", dir.display())))?;
+        Engine::create(&config, &progress)?;
+        settings::write_template(&dir)
+            .map_err(|e| Failure(format!("cannot write the parameter file: {e}")))?;
+    }
+    let engine = Engine::open(config, &progress)?;
+    // Only now is the directory known to be this process's own.
+    let mut status = Status::of_this_process(args.instance, bound.address()?)?;
+    status.recovered = engine.recovery().map(|r| Recovered {
+        redo_bytes: r.redo_bytes,
+        records: r.records,
+        blocks: r.blocks,
+        transactions_rolled_back: r.transactions,
+        elapsed_ms: r.elapsed_ms,
+    });
+    status.write(&dir)?;
+    let database = sql::Database::open(engine.clone(), params)?;
+    let server = bound.serve(database)?;
+    status.state = State::Open;
+    status.scn = engine.scn().0;
+    status.write(&dir)?;
+    announce(&name, &status, started, args);
+    if let Some(log) = &args.detach_to {
+        leave_terminal(log)?;
+    }
+
+    wait_for_stop(&stop_asked, &mut status, &engine, &dir)?;
+
+    println!("{name}: stopping");
+    status.state = State::Stopping;
+    status.write(&dir)?;
+    if !server.stop() {
+        println!("{name}: some sessions did not end in time; their transactions are rolled back");
+    }
+    engine.stop(&Progress::new(&name))?;
+    status.state = State::Stopped;
+    status.scn = engine.scn().0;
+    status.write(&dir)?;
+    println!("{name}: stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn server_config(params: &sql::params::Instance) -> Result<ServerConfig, Failure> {
+    let address = params.text("listen_addresses");
+    let ip: IpAddr = match address.as_str() {
+        "localhost" => IpAddr::from([127, 0, 0, 1]),
+        _ => address
+            .parse()
+            .map_err(|e| Failure(format!("listen_addresses \"{address}\": {e}")))?,
+    };
+    Ok(ServerConfig {
+        address: SocketAddr::new(ip, params.int("port") as u16),
+        max_sessions: params.int("max_sessions") as usize,
+        startup_timeout: Duration::from_secs(params.int("startup_timeout") as u64),
+    })
+}
+
+/// Signals that ask for a clean stop, as messages to the main thread.
+fn listen_for_signals() -> Result<Receiver<()>, Failure> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for _ in signals.forever() {
+                // The main thread is gone only when the process is.
+                let _ = sender.send(());
+            }
+        })?;
+    Ok(receiver)
+}
+
+/// The instance of a `braid up` that was killed stops cleanly instead of staying behind.
+fn end_with_parent(parent: u32) -> Result<(), Failure> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
+    // It may have ended before the call.
+    let alive = rustix::process::getppid() == Pid::from_raw(parent as i32);
+    if alive {
+        Ok(())
+    } else {
+        Err(Failure(
+            "the process that started this instance has ended".into(),
+        ))
+    }
+}
+
+/// A descriptor per client and per file: take as many as we are allowed.
+fn raise_file_limit() {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(e) = rustix::process::setrlimit(Resource::Nofile, raised) {
+        eprintln!(
+            "braid: the limit of open files stays at {:?}: {e}",
+            limit.current
+        );
+    }
+}
+
+fn announce(name: &str, status: &Status, started: Instant, args: &InstanceArgs) {
+    if let Some(r) = &status.recovered {
+        println!(
+            "{name}: recovered {} redo records ({} bytes) into {} blocks, {} transactions to roll back, in {} ms",
+            r.records, r.redo_bytes, r.blocks, r.transactions_rolled_back, r.elapsed_ms
+        );
+    }
+    println!(
+        "{name} {OPEN_LINE} after {:.1} s, SCN {}",
+        started.elapsed().as_secs_f64(),
+        status.scn
+    );
+    println!(
+        "{name}: connect with  psql postgresql://{}/braid",
+        status.address
+    );
+    let stop = if args.detach_to.is_some() {
+        ""
+    } else {
+        "Ctrl-C or "
+    };
+    println!(
+        "{name}: stop with  {stop}braid down --data {}",
+        args.settings.data.data.display()
+    );
+}
+
+/// Gives up the terminal: its own process group, output to a file. The pipe to `up` closes, which ends its wait.
+fn leave_terminal(log: &Path) -> Result<(), Failure> {
+    let file = OpenOptions::new().create(true).append(true).open(log);
+    let file = file.map_err(|e| Failure(format!("cannot write {}: {e}", log.display())))?;
+    // Fails only for the leader of a process group, which a child of `up` is not.
+    rustix::process::setsid()?;
+    rustix::stdio::dup2_stdout(&file)?;
+    rustix::stdio::dup2_stderr(&file)?;
+    Ok(())
+}
+
+/// Waits for a signal, keeping the SCN in the status file up to date.
+fn wait_for_stop(
+    asked: &Receiver<()>,
+    status: &mut Status,
+    engine: &Engine,
+    dir: &Path,
+) -> Result<(), Failure> {
+    loop {
+        match asked.recv_timeout(STATUS_INTERVAL) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {
+                let scn = engine.scn().0;
+                if scn != status.scn {
+                    status.scn = scn;
+                    // A full disk must not stop an instance; the file is brought up to date later.
+                    if let Err(Failure(message)) = status.write(dir) {
+                        eprintln!("braid: {message}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! `braid verify`: reads a stopped database from end to end.
+
+use std::process::ExitCode;
+
+use crate::Failure;
+use crate::cli::VerifyArgs;
+use crate::progress::Progress;
+
+pub fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
+    let dir = &args.data.data;
+    if !engine::exists(dir) {
+        return Err(Failure(format!("no database in {}", dir.display())));
+    }
+    let config = engine::Config {
+        redo_mirror: args.redo_mirror.clone(),
+        ..engine::Config::new(dir)
+    };
+    let mut problems = 0u64;
+    let verified = engine::verify(
+        &config,
+        &Progress::new("braid: verify"),
+        &mut |problem: String| {
+            problems += 1;
+            println!("{problem}");
+        },
+    )?;
+    println!(
+        "braid: {} blocks, {} indexes and {} rows read: {}",
+        verified.blocks,
+        verified.indexes,
+        verified.rows,
+        if problems == 0 {
+            "no problem".to_string()
+        } else {
+            format!("{problems} problems")
+        }
+    );
+    Ok(if problems == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
