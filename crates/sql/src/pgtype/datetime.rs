@@ -3,13 +3,10 @@
 //! 12-hour times, zone offsets, names and abbreviations, and the special words.
 
 use super::calendar::{self, Civil, MICROS_PER_DAY, MICROS_PER_SECOND};
-use super::zone::{self, MAX_OFFSET_SECONDS, TimeZone};
+use super::datefield::{self, Fault, Kind, Read, integer, set_once};
+use super::zone::{self, TimeZone};
 use super::{DateOrder, IoSettings};
 use crate::error::{Error, Result};
-
-/// Longest text looked at; PostgreSQL's own work buffer has 128 bytes and more fields than 25 are refused.
-const MAX_TEXT: usize = 128;
-const MAX_FIELDS: usize = 25;
 
 /// Reads a `date`: days from 2000-01-01, or one of the infinities.
 pub fn parse_date(text: &str, io: &IoSettings) -> Result<i32> {
@@ -73,44 +70,6 @@ fn out_of_range(what: &str, text: &str) -> Error {
     Error::new("22008", format!("{what} out of range: \"{text}\""))
 }
 
-/// Why a text is no date. One variant for each of PostgreSQL's answers.
-#[derive(Debug)]
-enum Fault {
-    Format,
-    Overflow,
-    /// Month or day beyond any month: the order of the fields may be another.
-    MonthOrDayOverflow,
-    Displacement,
-    UnknownZone(String),
-}
-
-impl Fault {
-    fn error(self, type_name: &str, text: &str) -> Error {
-        match self {
-            Fault::Format => Error::new(
-                "22007",
-                format!("invalid input syntax for type {type_name}: \"{text}\""),
-            ),
-            Fault::Overflow => Error::new(
-                "22008",
-                format!("date/time field value out of range: \"{text}\""),
-            ),
-            Fault::MonthOrDayOverflow => Error::new(
-                "22008",
-                format!("date/time field value out of range: \"{text}\""),
-            )
-            .hint("Perhaps you need a different \"datestyle\" setting."),
-            Fault::Displacement => Error::new(
-                "22009",
-                format!("time zone displacement out of range: \"{text}\""),
-            ),
-            Fault::UnknownZone(zone) => {
-                Error::new("22023", format!("time zone \"{zone}\" not recognized"))
-            }
-        }
-    }
-}
-
 enum Decoded {
     Infinity,
     MinusInfinity,
@@ -133,108 +92,6 @@ impl Fields {
             .checked_mul(MICROS_PER_DAY)?
             .checked_add(self.time_micros)
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Number,
-    Date,
-    Time,
-    Zone,
-    Word,
-    Special,
-}
-
-/// Cuts the text into lower-case fields.
-fn split(text: &str) -> std::result::Result<Vec<(Kind, String)>, Fault> {
-    let bytes = text.as_bytes();
-    if bytes.len() > MAX_TEXT || !text.is_ascii() {
-        return Err(Fault::Format);
-    }
-    let mut fields = Vec::new();
-    let mut at = 0;
-    let run = |from: usize, accept: &dyn Fn(u8) -> bool| {
-        bytes[from..].iter().take_while(|&&b| accept(b)).count()
-    };
-    while at < bytes.len() {
-        let b = bytes[at];
-        let next = bytes.get(at + 1).copied().unwrap_or(0);
-        let (kind, len) = if b.is_ascii_whitespace() {
-            at += 1;
-            continue;
-        } else if b.is_ascii_digit() {
-            let digits = run(at, &|c| c.is_ascii_digit());
-            match bytes.get(at + digits).copied() {
-                Some(b':') => (
-                    Kind::Time,
-                    run(at, &|c| c.is_ascii_digit() || c == b':' || c == b'.'),
-                ),
-                Some(delimiter @ (b'-' | b'/' | b'.')) => {
-                    let after = at + digits + 1;
-                    if bytes.get(after).is_some_and(u8::is_ascii_digit) {
-                        let second = run(after, &|c| c.is_ascii_digit());
-                        if bytes.get(after + second) == Some(&delimiter) {
-                            (
-                                Kind::Date,
-                                run(at, &|c| c.is_ascii_digit() || c == delimiter),
-                            )
-                        } else {
-                            let kind = if delimiter == b'.' {
-                                Kind::Number
-                            } else {
-                                Kind::Date
-                            };
-                            (kind, digits + 1 + second)
-                        }
-                    } else {
-                        (
-                            Kind::Date,
-                            digits
-                                + 1
-                                + run(after, &|c| c.is_ascii_alphanumeric() || c == delimiter),
-                        )
-                    }
-                }
-                _ => (Kind::Number, digits),
-            }
-        } else if b == b'.' {
-            (Kind::Number, 1 + run(at + 1, &|c| c.is_ascii_digit()))
-        } else if b.is_ascii_alphabetic() {
-            let letters = run(at, &|c| c.is_ascii_alphabetic());
-            match bytes.get(at + letters).copied() {
-                Some(b'-' | b'/' | b'.' | b'_') => {
-                    let accept = |c: u8| {
-                        c.is_ascii_alphanumeric()
-                            || matches!(c, b'+' | b'-' | b'/' | b'_' | b'.' | b':')
-                    };
-                    (Kind::Date, run(at, &accept))
-                }
-                _ => (Kind::Word, letters),
-            }
-        } else if b == b'+' || b == b'-' {
-            if next.is_ascii_digit() {
-                (
-                    Kind::Zone,
-                    1 + run(at + 1, &|c| c.is_ascii_digit() || c == b':' || c == b'.'),
-                )
-            } else if next.is_ascii_alphabetic() {
-                (Kind::Special, 1 + run(at + 1, &|c| c.is_ascii_alphabetic()))
-            } else {
-                return Err(Fault::Format);
-            }
-        } else if b.is_ascii_punctuation() {
-            at += 1;
-            continue;
-        } else {
-            return Err(Fault::Format);
-        };
-        fields.push((kind, text[at..at + len].to_ascii_lowercase()));
-        if fields.len() > MAX_FIELDS {
-            return Err(Fault::Format);
-        }
-        at += len;
-    }
-    Ok(fields)
 }
 
 /// What the fields read so far have given.
@@ -268,8 +125,8 @@ impl State {
     }
 }
 
-fn decode(text: &str, io: &IoSettings) -> std::result::Result<Decoded, Fault> {
-    let fields = split(text)?;
+fn decode(text: &str, io: &IoSettings) -> Read<Decoded> {
+    let fields = datefield::split(text)?;
     if let [(kind, word)] = &fields[..] {
         match (kind, word.as_str()) {
             (Kind::Word, "infinity") => return Ok(Decoded::Infinity),
@@ -283,12 +140,15 @@ fn decode(text: &str, io: &IoSettings) -> std::result::Result<Decoded, Fault> {
     for (kind, field) in &fields {
         match kind {
             Kind::Date => date_field(&mut state, field, io)?,
-            Kind::Time => set_once(&mut state.time_micros, clock(field)?)?,
+            Kind::Time => set_once(&mut state.time_micros, datefield::clock(field)?)?,
             Kind::Zone => {
                 if state.time_micros.is_none() && !state.has_date() {
                     return Err(Fault::Format);
                 }
-                set_once(&mut state.zone, TimeZone::Fixed(displacement(field)?))?;
+                set_once(
+                    &mut state.zone,
+                    TimeZone::Fixed(datefield::displacement(field)?),
+                )?;
             }
             Kind::Number => number_field(&mut state, field, io)?,
             Kind::Word => word_field(&mut state, field)?,
@@ -298,26 +158,8 @@ fn decode(text: &str, io: &IoSettings) -> std::result::Result<Decoded, Fault> {
     finish(state, io)
 }
 
-fn set_once<T>(slot: &mut Option<T>, value: T) -> std::result::Result<(), Fault> {
-    if slot.replace(value).is_some() {
-        Err(Fault::Format)
-    } else {
-        Ok(())
-    }
-}
-
-fn integer(digits: &str) -> std::result::Result<i64, Fault> {
-    digits.parse().map_err(|_| {
-        if digits.bytes().all(|b| b.is_ascii_digit()) {
-            Fault::Overflow
-        } else {
-            Fault::Format
-        }
-    })
-}
-
 /// `2024-01-31`, `jan-31-2024`, `31/1/2024`; or, once there is a date, the name of a zone.
-fn date_field(state: &mut State, field: &str, io: &IoSettings) -> std::result::Result<(), Fault> {
+fn date_field(state: &mut State, field: &str, io: &IoSettings) -> Read<()> {
     if state.has_date()
         || field.starts_with(|c: char| c.is_ascii_alphabetic())
             && !field.contains(|c: char| c.is_ascii_digit())
@@ -338,7 +180,7 @@ fn date_field(state: &mut State, field: &str, io: &IoSettings) -> std::result::R
         if part.bytes().all(|b| b.is_ascii_digit()) {
             numbers.push(part);
         } else {
-            let month = month_name(part).ok_or(Fault::Format)?;
+            let month = datefield::month_name(part).ok_or(Fault::Format)?;
             state.month_is_word = true;
             set_once(&mut state.month, month)?;
         }
@@ -354,7 +196,7 @@ fn date_field(state: &mut State, field: &str, io: &IoSettings) -> std::result::R
 }
 
 /// Gives a bare number the meaning that the fields already known leave for it.
-fn date_number(state: &mut State, digits: &str, io: &IoSettings) -> std::result::Result<(), Fault> {
+fn date_number(state: &mut State, digits: &str, io: &IoSettings) -> Read<()> {
     let value = integer(digits)?;
     let long = digits.len() >= 3;
     let year = Some((value, digits.len()));
@@ -393,7 +235,7 @@ fn date_number(state: &mut State, digits: &str, io: &IoSettings) -> std::result:
 }
 
 /// A field of digits alone, perhaps with a fraction.
-fn number_field(state: &mut State, field: &str, io: &IoSettings) -> std::result::Result<(), Fault> {
+fn number_field(state: &mut State, field: &str, io: &IoSettings) -> Read<()> {
     let (whole, fraction) = field
         .split_once('.')
         .map_or((field, None), |(w, f)| (w, Some(f)));
@@ -411,7 +253,10 @@ fn number_field(state: &mut State, field: &str, io: &IoSettings) -> std::result:
     if state.expect_time
         || state.has_date() && state.time_micros.is_none() && matches!(whole.len(), 4 | 6)
     {
-        return set_once(&mut state.time_micros, compact_clock(whole, fraction)?);
+        return set_once(
+            &mut state.time_micros,
+            datefield::compact_clock(whole, fraction)?,
+        );
     }
     if let Some(fraction) = fraction {
         // `1999.008`: a year and its day.
@@ -435,7 +280,7 @@ fn number_field(state: &mut State, field: &str, io: &IoSettings) -> std::result:
     date_number(state, whole, io)
 }
 
-fn word_field(state: &mut State, word: &str) -> std::result::Result<(), Fault> {
+fn word_field(state: &mut State, word: &str) -> Read<()> {
     match word {
         "t" if state.has_date() => state.expect_time = true,
         "at" | "on" => {}
@@ -450,7 +295,7 @@ fn word_field(state: &mut State, word: &str) -> std::result::Result<(), Fault> {
             state.zone = Some(TimeZone::UTC);
         }
         _ => {
-            if let Some(month) = month_name(word) {
+            if let Some(month) = datefield::month_name(word) {
                 // A month by name after a number that was taken for one makes that number the day.
                 if let (Some(number), None, false) = (state.month, state.day, state.month_is_word) {
                     state.day = Some(number);
@@ -459,7 +304,7 @@ fn word_field(state: &mut State, word: &str) -> std::result::Result<(), Fault> {
                 state.month_is_word = true;
                 return set_once(&mut state.month, month);
             }
-            if is_weekday(word) {
+            if datefield::is_weekday(word) {
                 return Ok(());
             }
             let zone = zone::abbreviation(word)
@@ -471,139 +316,8 @@ fn word_field(state: &mut State, word: &str) -> std::result::Result<(), Fault> {
     Ok(())
 }
 
-fn month_name(word: &str) -> Option<i64> {
-    const NAMES: [&str; 12] = [
-        "january",
-        "february",
-        "march",
-        "april",
-        "may",
-        "june",
-        "july",
-        "august",
-        "september",
-        "october",
-        "november",
-        "december",
-    ];
-    let exact =
-        |name: &str| word == name || word == &name[..3] || word == "sept" && name == "september";
-    NAMES
-        .iter()
-        .position(|name| exact(name))
-        .map(|at| at as i64 + 1)
-}
-
-fn is_weekday(word: &str) -> bool {
-    const NAMES: [&str; 7] = [
-        "sunday",
-        "monday",
-        "tuesday",
-        "wednesday",
-        "thursday",
-        "friday",
-        "saturday",
-    ];
-    NAMES.iter().any(|name| word == *name || word == &name[..3])
-        || matches!(word, "tues" | "weds" | "thur" | "thurs")
-}
-
-/// `hh:mm`, `hh:mm:ss` or `hh:mm:ss.ffffff` (rounded to microseconds).
-fn clock(field: &str) -> std::result::Result<i64, Fault> {
-    let (whole, fraction) = field.split_once('.').map_or((field, ""), |(w, f)| (w, f));
-    let parts: Vec<&str> = whole.split(':').collect();
-    if !(2..=3).contains(&parts.len()) || parts.len() == 2 && field.contains('.') {
-        return Err(Fault::Format);
-    }
-    let hours = integer(parts[0])?;
-    let minutes = integer(parts[1])?;
-    let seconds = parts.get(2).map_or(Ok(0), |s| {
-        if s.is_empty() {
-            Err(Fault::Format)
-        } else {
-            integer(s)
-        }
-    })?;
-    time_of_day(hours, minutes, seconds, fraction_micros(fraction)?)
-}
-
-/// `hhmm` or `hhmmss`, as after a `T`.
-fn compact_clock(digits: &str, fraction: Option<&str>) -> std::result::Result<i64, Fault> {
-    let (hours, rest) = match digits.len() {
-        2 => (digits, ""),
-        4 | 6 => digits.split_at(2),
-        _ => return Err(Fault::Format),
-    };
-    let (minutes, seconds) = if rest.is_empty() {
-        ("0", "0")
-    } else {
-        (&rest[..2], &rest[2..])
-    };
-    let seconds = if seconds.is_empty() { "0" } else { seconds };
-    time_of_day(
-        integer(hours)?,
-        integer(minutes)?,
-        integer(seconds)?,
-        fraction_micros(fraction.unwrap_or(""))?,
-    )
-}
-
-fn fraction_micros(digits: &str) -> std::result::Result<i64, Fault> {
-    if !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Fault::Format);
-    }
-    let mut micros = 0;
-    for place in 0..6 {
-        micros = micros * 10 + i64::from(digits.as_bytes().get(place).map_or(0, |b| b - b'0'));
-    }
-    Ok(micros + i64::from(digits.as_bytes().get(6).is_some_and(|&b| b >= b'5')))
-}
-
-/// A minute may have a 60th second, and a day may end at 24:00:00.
-fn time_of_day(
-    hours: i64,
-    minutes: i64,
-    seconds: i64,
-    micros: i64,
-) -> std::result::Result<i64, Fault> {
-    let at_end = hours == 24 && (minutes > 0 || seconds > 0 || micros > 0);
-    if hours > 24 || at_end || minutes > 59 || seconds > 60 || seconds == 60 && micros > 0 {
-        return Err(Fault::Overflow);
-    }
-    Ok(((hours * 60 + minutes) * 60 + seconds) * MICROS_PER_SECOND + micros)
-}
-
-/// `+5`, `+05`, `+0530`, `+05:30`, `+05:30:15`: seconds east of Greenwich.
-fn displacement(field: &str) -> std::result::Result<i32, Fault> {
-    let (sign, digits) = field.split_at(1);
-    let (hours, minutes, seconds) = if digits.contains(':') {
-        let parts: Vec<&str> = digits.split(':').collect();
-        if parts.len() > 3 || parts.iter().any(|p| p.is_empty()) {
-            return Err(Fault::Format);
-        }
-        (
-            integer(parts[0])?,
-            integer(parts[1])?,
-            parts.get(2).map_or(Ok(0), |s| integer(s))?,
-        )
-    } else if digits.len() > 2 {
-        let value = integer(digits)?;
-        (value / 100, value % 100, 0)
-    } else {
-        (integer(digits)?, 0, 0)
-    };
-    if hours > 15 || minutes > 59 || seconds > 59 {
-        return Err(Fault::Displacement);
-    }
-    let east = (hours * 60 + minutes) * 60 + seconds;
-    if east > i64::from(MAX_OFFSET_SECONDS) {
-        return Err(Fault::Displacement);
-    }
-    Ok(if sign == "-" { -east } else { east } as i32)
-}
-
 /// Checks the fields against each other and puts the date together.
-fn finish(state: State, io: &IoSettings) -> std::result::Result<Decoded, Fault> {
+fn finish(state: State, io: &IoSettings) -> Read<Decoded> {
     let mut time_micros = state.time_micros.unwrap_or(0);
     if let Some(afternoon) = state.afternoon {
         let hours = time_micros / (3600 * MICROS_PER_SECOND);
@@ -672,7 +386,7 @@ fn finish(state: State, io: &IoSettings) -> std::result::Result<Decoded, Fault> 
 }
 
 /// Two-digit years are of 1970..=2069; there is no year 0.
-fn full_year(year: i64, digits: usize, bc: bool) -> std::result::Result<i64, Fault> {
+fn full_year(year: i64, digits: usize, bc: bool) -> Read<i64> {
     // The limit is far beyond every type's range, and small enough for all arithmetic on days.
     if year == 0 && (bc || digits > 2) || year > i64::from(i32::MAX) {
         return Err(Fault::Overflow);

@@ -5,6 +5,7 @@
 
 mod bytes;
 pub mod calendar;
+mod datefield;
 mod datetime;
 mod number;
 #[cfg(test)]
@@ -116,7 +117,7 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Int8(v) => number::write_integer(out, v),
         DatumRef::Float4(v) => number::write_float4(out, v),
         DatumRef::Float8(v) => number::write_float8(out, v),
-        DatumRef::Numeric(v) => out.extend_from_slice(v.to_string().as_bytes()),
+        DatumRef::Numeric(v) => write_display(out, v),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
         DatumRef::Bytea(v) if io.bytea_escape => bytes::write_bytea_escape(out, v),
         DatumRef::Bytea(v) => bytes::write_bytea_hex(out, v),
@@ -131,7 +132,7 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
                 Some(if finite { io.time_zone.offset_at(v) } else { 0 }),
             );
         }
-        DatumRef::Uuid(v) => bytes::write_uuid(out, v),
+        DatumRef::Uuid(v) => bytes::write_uuid(out, &v),
     }
 }
 
@@ -180,7 +181,7 @@ pub fn binary_out(ty: SqlType, value: DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Numeric(v) => number::write_numeric_binary(out, &v.to_string()),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
         DatumRef::Bytea(v) => out.extend_from_slice(v),
-        DatumRef::Uuid(v) => out.extend_from_slice(v),
+        DatumRef::Uuid(v) => out.extend_from_slice(&v),
     }
 }
 
@@ -248,9 +249,20 @@ fn fit_numeric(typmod: i32, value: Numeric) -> Result<Numeric> {
 }
 
 fn parse_numeric(text: &str) -> Result<Numeric> {
-    text.trim_matches(number::is_c_space)
-        .parse()
-        .map_err(|_| number::invalid("numeric", text))
+    let trimmed = text.trim_matches(number::is_c_space);
+    trimmed.parse().map_err(|_| {
+        if number::is_decimal(trimmed) {
+            Error::new("22003", "value overflows numeric format")
+        } else {
+            number::invalid("numeric", text)
+        }
+    })
+}
+
+fn write_display(out: &mut Vec<u8>, value: impl std::fmt::Display) {
+    use std::io::Write as _;
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "{value}");
 }
 
 fn oid_datum(oid: u32) -> Datum {

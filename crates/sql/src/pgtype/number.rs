@@ -140,13 +140,26 @@ fn special_float(text: &str) -> Option<f64> {
     text.eq_ignore_ascii_case("nan").then_some(f64::NAN)
 }
 
-/// The text if it is a decimal number with optional exponent; Rust's parser also takes words that C's does not.
+/// The text if it is a decimal number; Rust's parser also takes words that C's does not.
 fn float_syntax(text: &str) -> Option<&str> {
-    let digits = text.bytes().any(|b| b.is_ascii_digit());
-    let plain = text
-        .bytes()
-        .all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
-    (digits && plain).then_some(text)
+    is_decimal(text).then_some(text)
+}
+
+/// Whether the text is a decimal number: sign, digits with a point perhaps, exponent.
+pub fn is_decimal(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let all_digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let has_digits = !whole.is_empty() || !fraction.is_empty();
+    let exponent_is_fine = exponent.is_none_or(|e| {
+        let digits = e.strip_prefix(['-', '+']).unwrap_or(e);
+        !digits.is_empty() && all_digits(digits)
+    });
+    has_digits && all_digits(whole) && all_digits(fraction) && exponent_is_fine
 }
 
 /// Whether the mantissa has no digit but zeros.

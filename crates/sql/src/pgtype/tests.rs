@@ -1,1 +1,119 @@
-//! Properties over all types.
+//! Properties over all types: what is written is read back, and no bytes make a reader panic.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Any value of a type, infinities and limits included.
+fn value(ty: SqlType) -> BoxedStrategy<Datum> {
+    let dates = prop_oneof![
+        Just(calendar::DATE_INFINITY),
+        Just(calendar::DATE_MINUS_INFINITY),
+        calendar::DATE_MIN as i32..calendar::DATE_END as i32
+    ];
+    let instants = prop_oneof![
+        Just(calendar::TIMESTAMP_INFINITY),
+        Just(calendar::TIMESTAMP_MINUS_INFINITY),
+        Just(calendar::TIMESTAMP_END - 1),
+        calendar::TIMESTAMP_MIN..calendar::TIMESTAMP_END
+    ];
+    let numerics = ("-?[0-9]{1,30}", proptest::option::of("[0-9]{1,20}"));
+    match ty {
+        SqlType::Bool => any::<bool>().prop_map(Datum::Bool).boxed(),
+        SqlType::Int2 => any::<i16>().prop_map(Datum::Int2).boxed(),
+        SqlType::Int4 => any::<i32>().prop_map(Datum::Int4).boxed(),
+        SqlType::Int8 => any::<i64>().prop_map(Datum::Int8).boxed(),
+        SqlType::Oid => any::<u32>().prop_map(|v| Datum::Int8(v.into())).boxed(),
+        // Bit patterns rather than numbers: every exponent is as likely.
+        SqlType::Float4 => any::<u32>()
+            .prop_map(f32::from_bits)
+            .prop_filter("NaN is not equal to itself", |v| !v.is_nan())
+            .prop_map(Datum::Float4)
+            .boxed(),
+        SqlType::Float8 => any::<u64>()
+            .prop_map(f64::from_bits)
+            .prop_filter("NaN is not equal to itself", |v| !v.is_nan())
+            .prop_map(Datum::Float8)
+            .boxed(),
+        SqlType::Numeric => numerics
+            .prop_map(|(whole, fraction)| match fraction {
+                Some(fraction) => format!("{whole}.{fraction}"),
+                None => whole,
+            })
+            .prop_map(|text| Datum::Numeric(text.parse().unwrap()))
+            .boxed(),
+        SqlType::Bytea => any::<Vec<u8>>().prop_map(Datum::Bytea).boxed(),
+        SqlType::Date => dates.prop_map(Datum::Date).boxed(),
+        SqlType::Timestamp => instants.prop_map(Datum::Timestamp).boxed(),
+        SqlType::TimestampTz => instants.prop_map(Datum::TimestampTz).boxed(),
+        SqlType::Uuid => any::<[u8; 16]>().prop_map(Datum::Uuid).boxed(),
+        SqlType::Name => "[a-z]{0,63}".prop_map(Datum::Text).boxed(),
+        _ => "[^\0]{0,40}".prop_map(Datum::Text).boxed(),
+    }
+}
+
+fn types() -> impl Strategy<Value = SqlType> {
+    let stored: Vec<SqlType> = SqlType::ALL.into_iter().filter(|ty| *ty != SqlType::Void).collect();
+    proptest::sample::select(stored)
+}
+
+fn settings() -> impl Strategy<Value = IoSettings> {
+    let zones = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "-3.5"];
+    (proptest::sample::select(zones.to_vec()), any::<bool>()).prop_map(|(zone, bytea_escape)| IoSettings {
+        time_zone: TimeZone::parse(zone).unwrap(),
+        bytea_escape,
+        ..IoSettings::default()
+    })
+}
+
+proptest! {
+    #[test]
+    fn text_is_read_as_written((ty, datum) in types().prop_flat_map(|ty| (Just(ty), value(ty))), io in settings()) {
+        let mut out = Vec::new();
+        text_out(ty, datum.borrow(), &io, &mut out);
+        let text = utf8(&out).unwrap();
+        prop_assert_eq!(text_in(ty, text, &io).unwrap(), datum, "{}", text);
+    }
+
+    #[test]
+    fn binary_is_read_as_written((ty, datum) in types().prop_flat_map(|ty| (Just(ty), value(ty)))) {
+        let mut out = Vec::new();
+        binary_out(ty, datum.borrow(), &mut out);
+        prop_assert_eq!(binary_in(ty, &out).unwrap(), datum);
+    }
+
+    #[test]
+    fn no_text_and_no_bytes_panic(ty in types(), text in "\\PC{0,40}", dateish in "[-+0-9a-zT:./ ]{0,40}", bytes in any::<Vec<u8>>()) {
+        let io = IoSettings::default();
+        for text in [&text, &dateish] {
+            if let Err(e) = text_in(ty, text, &io) {
+                prop_assert_eq!(e.sqlstate().len(), 5);
+            }
+        }
+        if let Ok(datum) = binary_in(ty, &bytes) {
+            let mut out = Vec::new();
+            text_out(ty, datum.borrow(), &io, &mut out);
+        }
+        // Either it is text, or it is refused with the one state for that.
+        if let Err(e) = utf8(&bytes) {
+            prop_assert_eq!(e.sqlstate(), "22021");
+        }
+    }
+}
+
+#[test]
+fn modifiers_fit_strings_and_numbers() {
+    let text = |t: &str| Datum::Text(t.to_string());
+    let fit = |ty, n: i32, t: &str, explicit| apply_typmod(ty, n + 4, text(t), explicit);
+    assert_eq!(fit(SqlType::Varchar, 3, "äöü", false).unwrap(), text("äöü"));
+    assert_eq!(fit(SqlType::Varchar, 3, "abc  ", false).unwrap(), text("abc"));
+    assert_eq!(fit(SqlType::Varchar, 3, "abcd", false).unwrap_err().sqlstate(), "22001");
+    assert_eq!(fit(SqlType::Varchar, 3, "abcd", true).unwrap(), text("abc"));
+    assert_eq!(fit(SqlType::Char, 4, "äb", false).unwrap(), text("äb  "));
+    let money = (5 << 16 | 2) + 4;
+    let number = |t: &str| Datum::Numeric(t.parse().unwrap());
+    assert_eq!(apply_typmod(SqlType::Numeric, money, number("1.005"), false).unwrap(), number("1.01"));
+    assert_eq!(apply_typmod(SqlType::Numeric, money, number("999.995"), false).unwrap_err().sqlstate(), "22003");
+    assert_eq!(apply_typmod(SqlType::Numeric, money, number("NaN"), false).unwrap(), number("NaN"));
+    assert_eq!(apply_typmod(SqlType::Numeric, money, number("-Infinity"), false).unwrap_err().sqlstate(), "22003");
+}
