@@ -20,6 +20,11 @@
 //! **Invariant.** Every value delimits itself, so no key of an index is a proper prefix of another and a key followed by a row id
 //! compares by columns first, then by row id.
 
+use bigdecimal::BigDecimal;
+use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
+
+use crate::numeric::{MAX_INTEGER_DIGITS, MAX_SCALE, Numeric, NumericRef};
+use crate::value::{ColType, Datum, DatumRef};
 use crate::{BlockError, Result};
 
 /// How a column of an index is ordered.
@@ -52,7 +57,7 @@ mod class {
 
 /// A decimal number on its way into or out of a key: `digits` without leading zeros (empty for zero), times `10^-scale`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Decimal {
+enum Decimal {
     NegativeInfinity,
     Finite { negative: bool, digits: Vec<u8>, scale: i64 },
     Infinity,
@@ -217,3 +222,102 @@ pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     end[last] += 1;
     Some(end)
 }
+
+/// Appends the key of one column value. `ty` is the type of the indexed column, which `value` has.
+pub fn push_column(out: &mut Vec<u8>, ty: ColType, order: Order, v: DatumRef<'_>) {
+    match v {
+        DatumRef::Null => null(out, order),
+        DatumRef::Bool(v) => value(out, order, |o| o.push(v as u8)),
+        DatumRef::Int2(v) => value(out, order, |o| put_i16(o, v)),
+        DatumRef::Int4(v) | DatumRef::Date(v) => value(out, order, |o| put_i32(o, v)),
+        DatumRef::Int8(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => value(out, order, |o| put_i64(o, v)),
+        DatumRef::Float4(v) => value(out, order, |o| put_f32(o, v)),
+        DatumRef::Float8(v) => value(out, order, |o| put_f64(o, v)),
+        DatumRef::Numeric(v) => value(out, order, |o| put_decimal(o, &Decimal::from_numeric(v))),
+        DatumRef::Text(v) if ty == ColType::Char => value(out, order, |o| put_bytes(o, v.trim_end_matches(' ').as_bytes())),
+        DatumRef::Text(v) => value(out, order, |o| put_bytes(o, v.as_bytes())),
+        DatumRef::Bytea(v) => value(out, order, |o| put_bytes(o, v)),
+        DatumRef::Uuid(v) => value(out, order, |o| o.extend_from_slice(&v)),
+    }
+}
+
+/// Reads a key back into values. What the key does not hold is lost: the scale of a number (`1.50` comes back as `1.5`), the sign of
+/// zero and of NaN, trailing spaces of `char(n)`. Columns of those types must be read from the row if they are to be shown.
+pub fn decode(key: &[u8], columns: &[(ColType, Order)]) -> Result<Vec<Datum>> {
+    let mut r = Reader { bytes: key, flip: 0 };
+    let values = columns.iter().map(|&(ty, order)| r.column(ty, order)).collect::<Result<_>>()?;
+    match r.bytes.is_empty() {
+        true => Ok(values),
+        false => Err(BlockError::corrupt("bytes are left after the last column of an index key")),
+    }
+}
+
+/// Whether a value of this type comes back from a key exactly as it was.
+pub fn is_lossless(ty: ColType) -> bool {
+    !matches!(ty, ColType::Float4 | ColType::Float8 | ColType::Numeric | ColType::Char)
+}
+
+impl Reader<'_> {
+    fn column(&mut self, ty: ColType, order: Order) -> Result<Datum> {
+        self.flip = 0;
+        match self.byte()? {
+            VALUE => self.flip = if order.descending { 0xff } else { 0 },
+            NULL_FIRST | NULL_LAST => return Ok(Datum::Null),
+            other => return Err(BlockError::corrupt(format!("an index key has a value with tag {other}"))),
+        }
+        Ok(match ty {
+            ColType::Bool => Datum::Bool(self.byte()? != 0),
+            ColType::Int2 => Datum::Int2(self.i16()?),
+            ColType::Int4 => Datum::Int4(self.i32()?),
+            ColType::Int8 => Datum::Int8(self.i64()?),
+            ColType::Float4 => Datum::Float4(self.f32()?),
+            ColType::Float8 => Datum::Float8(self.f64()?),
+            ColType::Numeric => Datum::Numeric(self.decimal()?.to_numeric()?),
+            ColType::Text | ColType::Varchar | ColType::Char => Datum::Text(
+                String::from_utf8(self.bytes()?).map_err(|_| BlockError::corrupt("an index key has text that is not UTF-8"))?,
+            ),
+            ColType::Bytea => Datum::Bytea(self.bytes()?),
+            ColType::Date => Datum::Date(self.i32()?),
+            ColType::Timestamp => Datum::Timestamp(self.i64()?),
+            ColType::TimestampTz => Datum::TimestampTz(self.i64()?),
+            ColType::Uuid => Datum::Uuid(self.array()?),
+        })
+    }
+}
+
+impl Decimal {
+    fn from_numeric(v: NumericRef<'_>) -> Decimal {
+        if v.is_nan() {
+            return Decimal::NaN;
+        }
+        let Some(number) = v.to_bigdecimal() else {
+            // Infinite: the sign is that of the comparison with any finite number.
+            return if v.to_numeric() > Numeric::from(0) { Decimal::Infinity } else { Decimal::NegativeInfinity };
+        };
+        let (int, scale) = number.into_bigint_and_exponent();
+        let (sign, mut digits) = int.to_radix_be(10);
+        if sign == Sign::NoSign {
+            digits.clear();
+        }
+        Decimal::Finite { negative: sign == Sign::Minus, digits, scale }
+    }
+
+    fn to_numeric(&self) -> Result<Numeric> {
+        Ok(match self {
+            Decimal::NaN => Numeric::nan(),
+            Decimal::Infinity => Numeric::infinity(),
+            Decimal::NegativeInfinity => Numeric::neg_infinity(),
+            Decimal::Finite { negative, digits, scale } => {
+                if *scale > i64::from(MAX_SCALE) || *scale < -(MAX_INTEGER_DIGITS as i64) {
+                    return Err(BlockError::corrupt("an index key has a number beyond all limits"));
+                }
+                let magnitude = BigUint::from_radix_be(digits, 10).unwrap_or_default();
+                let sign = if *negative { Sign::Minus } else { Sign::Plus };
+                Numeric::from_bigdecimal(BigDecimal::new(BigInt::from_biguint(sign, magnitude), *scale))
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@
 pub mod format;
 pub mod ids;
 pub mod index;
+pub mod key;
 pub mod numeric;
 pub mod record;
 pub mod row;
