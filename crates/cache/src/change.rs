@@ -1,0 +1,146 @@
+//! The mini-transaction: one redo record, and the change it describes.
+
+use crate::guard::assert_none_held;
+use crate::{Cache, Result, WriteGuard};
+use block::record::{MAX_RECORD, RecordWriter};
+use block::{ObjectId, Op, Scn, TxnId, UndoPtr, apply};
+use redo::{Appended, GroupList};
+use std::cell::RefCell;
+use wait::{Stat, stat};
+
+thread_local! {
+    /// Where records are put together; kept so that a change allocates nothing.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(MAX_RECORD));
+}
+
+/// Whose record it is: both none for structure changes.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordHeader {
+    pub txn: TxnId,
+    /// The transaction's newest undo record once this one is applied.
+    pub undo_head: UndoPtr,
+}
+
+impl RecordHeader {
+    pub const NONE: RecordHeader = RecordHeader {
+        txn: TxnId::NONE,
+        undo_head: UndoPtr::NONE,
+    };
+}
+
+/// One block's part in a record.
+pub struct Change<'g, 'c> {
+    pub guard: &'g mut WriteGuard<'c>,
+    pub op: Op,
+    /// What the block belongs to; of a block that `op` does not format it must be so already.
+    pub object: ObjectId,
+    pub payload: &'g [u8],
+}
+
+impl Cache {
+    /// To be called before the first latch of whatever will log: waits until the log has room.
+    pub fn reserve(&self) -> Result<()> {
+        assert_none_held("log space is waited for");
+        Ok(self.redo.wait_for_space()?)
+    }
+
+    /// Logs one record and applies it: all of it or, after a crash before the record is durable, nothing. Never waits. `under_latch` runs under the log
+    /// latch, so whatever it publishes is in step with the record's position.
+    ///
+    /// The order is what recovery and checkpoints rest on: the frames are marked dirty at the log's present end, the record is
+    /// appended at or after it, the vectors are applied, and the blocks get the record's SCN; all under the exclusive latches that the guards hold.
+    ///
+    /// # Panics
+    /// If a vector cannot be applied: the caller has built a change that its block does not admit, and the record is in the log already.
+    pub fn change(
+        &self,
+        header: RecordHeader,
+        changes: &mut [Change<'_, '_>],
+        under_latch: impl FnOnce(Appended, &mut GroupList),
+    ) -> Appended {
+        for (i, c) in changes.iter().enumerate() {
+            debug_assert!(
+                changes[..i]
+                    .iter()
+                    .all(|o| o.guard.address() != c.guard.address()),
+                "invariant: a record has one vector a block"
+            );
+            self.mark_dirty(c.guard.ix());
+        }
+        let appended = SCRATCH.with_borrow_mut(|record| {
+            record.clear();
+            encode(header, changes, record);
+            stat::add(Stat::RedoSize, record.len() as u64);
+            self.redo.append(record, under_latch)
+        });
+        stat::add(Stat::RedoEntries, 1);
+        stat::add(Stat::DbBlockChanges, changes.len() as u64);
+        for c in changes {
+            apply_one(c, appended.scn);
+            self.changed(c.guard.ix(), appended.end.0);
+        }
+        appended
+    }
+
+    /// Logs a record that changes no block.
+    pub fn mark(
+        &self,
+        header: RecordHeader,
+        op: Op,
+        payload: &[u8],
+        under_latch: impl FnOnce(Appended, &mut GroupList),
+    ) -> Appended {
+        SCRATCH.with_borrow_mut(|record| {
+            record.clear();
+            let mut w = RecordWriter::new(record, header.txn, header.undo_head);
+            w.marker(op, payload);
+            w.finish();
+            stat::add(Stat::RedoSize, record.len() as u64);
+            stat::add(Stat::RedoEntries, 1);
+            self.redo.append(record, under_latch)
+        })
+    }
+}
+
+fn encode(header: RecordHeader, changes: &[Change<'_, '_>], record: &mut Vec<u8>) {
+    let mut w = RecordWriter::new(record, header.txn, header.undo_head);
+    for c in changes {
+        let before = match c.op.formats() {
+            Some(_) => None,
+            None => {
+                assert!(
+                    c.guard.dba() == c.guard.address(),
+                    "invariant: {:?} meets a formatted block at {}",
+                    c.op,
+                    c.guard.address()
+                );
+                assert!(
+                    c.guard.object() == c.object,
+                    "invariant: {} belongs to {:?}, not {:?}",
+                    c.guard.dba(),
+                    c.guard.object(),
+                    c.object
+                );
+                Some(c.guard.scn())
+            }
+        };
+        w.vector(c.guard.address(), c.object, c.op, before, c.payload);
+    }
+    w.finish();
+}
+
+fn apply_one(c: &mut Change<'_, '_>, scn: Scn) {
+    let dba = c.guard.address();
+    let block = c.guard.contents();
+    assert!(block.scn() < scn, "invariant: the SCN of block {dba} rises");
+    if let Some(kind) = c.op.formats() {
+        block.format(dba, c.object, kind);
+    }
+    if let Err(e) = apply(c.op, block, c.payload) {
+        panic!(
+            "invariant: what is logged can be applied: {:?} on block {dba}: {e}",
+            c.op
+        );
+    }
+    block.set_scn(scn);
+}

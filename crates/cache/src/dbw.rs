@@ -1,0 +1,452 @@
+//! `dbw0`: writes dirty blocks back, keeps frames clean ahead of need, and moves the thread's checkpoint.
+//!
+//! One thread writes; it copies blocks under their shared latches, so nobody waits for a disk while it works, and it alone uses the double-write file.
+//! The checkpoint is incremental: the oldest dirty blocks go first, and the position follows, so that a restart has at most about
+//! `recovery_target_bytes` of redo to replay.
+
+use crate::frame::{CLEAN, FrameIx, VALID};
+use crate::{Cache, Error, Result};
+use block::{BlockBuf, Dba, LogPos, ThreadId};
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use storage::{ControlFile, DoubleWrite};
+use wait::{Event, Stat, stat};
+
+/// Blocks written in one double-write batch: 2 MiB, enough to amortize the four waits for the disk, small enough to stay out of others' way.
+const BATCH: usize = 256;
+/// How often the position is moved when nobody asks.
+const INTERVAL: Duration = Duration::from_millis(1000);
+/// How long a full disk is waited for before the next try.
+const FULL_RETRY: Duration = Duration::from_millis(1000);
+
+/// What must be persistent before the checkpoint may pass, besides the blocks.
+pub trait CheckpointClient: Send + Sync {
+    /// Persists what is not in blocks (transaction status), logs the list of active transactions, and returns the position of that record:
+    /// the checkpoint will not pass it.
+    fn before_checkpoint(
+        &self,
+    ) -> std::result::Result<LogPos, Box<dyn std::error::Error + Send + Sync>>;
+}
+
+pub struct WriterConfig {
+    pub thread: ThreadId,
+    /// Redo that a restart may have to replay, in bytes.
+    pub recovery_target_bytes: u64,
+    /// Stops the instance at once: after a failed write or sync nothing is known about the disk.
+    pub fatal: Box<dyn Fn(&str) + Send + Sync>,
+    /// Says what is going on, for the log.
+    pub notice: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+/// What sessions and `dbw0` tell each other.
+#[derive(Default)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// For `dbw0`: there is something to do.
+    asked: Condvar,
+    /// For sessions: a batch was written, or a checkpoint done.
+    written: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    want_clean: bool,
+    /// Checkpoints asked for and done, by number.
+    checkpoints_wanted: u64,
+    checkpoints_done: u64,
+    batches: u64,
+    stop: bool,
+    /// The thread has ended; nobody will clean frames any more.
+    ended: bool,
+    /// Why the last checkpoint failed, for those who asked for it.
+    failure: Option<String>,
+}
+
+impl Shared {
+    /// Number of batches written so far, to be given to [`Shared::await_clean_frames`].
+    pub fn cleaned(&self) -> u64 {
+        self.state.lock().batches
+    }
+    pub fn want_clean_frames(&self) {
+        self.state.lock().want_clean = true;
+        self.asked.notify_one();
+    }
+    /// Waits until a batch was written after `seen`.
+    pub fn await_clean_frames(&self, seen: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        while state.batches == seen {
+            if state.ended {
+                return Err(Error::Stopping);
+            }
+            state.want_clean = true;
+            self.asked.notify_one();
+            // Frames also come free when pins are dropped, which nobody announces.
+            if self
+                .written
+                .wait_for(&mut state, Duration::from_millis(10))
+                .timed_out()
+            {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stops `dbw0` when asked to, or when dropped.
+pub struct Writer {
+    cache: Weak<Cache>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Cache {
+    /// Starts `dbw0`. Called once.
+    pub fn start_writer(
+        self: &Arc<Self>,
+        config: WriterConfig,
+        double_write: DoubleWrite,
+        control: Arc<ControlFile>,
+        client: Arc<dyn CheckpointClient>,
+    ) -> Result<Writer> {
+        let cache = self.clone();
+        let mut work = Work {
+            cache,
+            config,
+            double_write,
+            control,
+            client,
+            batch: Vec::new(),
+            staging: Vec::new(),
+        };
+        let thread = wait::thread::spawn_named("dbw0", move || work.run()).map_err(|source| {
+            Error::Thread {
+                name: "dbw0",
+                source,
+            }
+        })?;
+        Ok(Writer {
+            cache: Arc::downgrade(self),
+            thread: Some(thread),
+        })
+    }
+
+    /// Writes everything that is dirty now and moves the checkpoint past it. Returns when done.
+    pub fn checkpoint(&self) -> Result<()> {
+        let mut state = self.writer.state.lock();
+        state.checkpoints_wanted += 1;
+        let wanted = state.checkpoints_wanted;
+        self.writer.asked.notify_one();
+        while state.checkpoints_done < wanted {
+            if state.ended {
+                return Err(Error::Stopping);
+            }
+            self.writer.written.wait(&mut state);
+        }
+        match state.failure.clone() {
+            Some(what) => Err(Error::Checkpoint(what)),
+            None => Ok(()),
+        }
+    }
+
+    /// Frames that are dirty now.
+    pub fn dirty_frames(&self) -> usize {
+        self.frames.iter().filter(|f| f.is_dirty()).count()
+    }
+}
+
+impl Writer {
+    /// Ends the thread after the batch under way. Does not write anything more: ask for a checkpoint before.
+    pub fn stop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        if let Some(cache) = self.cache.upgrade() {
+            cache.writer.state.lock().stop = true;
+            cache.writer.asked.notify_one();
+        }
+        if thread.join().is_err() {
+            panic!("invariant: dbw0 does not panic");
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A block to be written.
+struct Candidate {
+    first_dirty: u64,
+    ix: FrameIx,
+}
+
+/// A block copied out of its frame.
+struct Copied {
+    ix: FrameIx,
+    dba: Dba,
+    version: u32,
+    /// Log end when it was copied: later changes are logged at or after it.
+    end: u64,
+}
+
+/// The thread's own state.
+struct Work {
+    cache: Arc<Cache>,
+    config: WriterConfig,
+    double_write: DoubleWrite,
+    control: Arc<ControlFile>,
+    client: Arc<dyn CheckpointClient>,
+    batch: Vec<Copied>,
+    staging: Vec<(Dba, Box<BlockBuf>)>,
+}
+
+/// What woke the thread.
+struct Asked {
+    stop: bool,
+    want_clean: bool,
+    checkpoint: Option<u64>,
+}
+
+impl Work {
+    fn run(&mut self) {
+        let mut position_moved = Instant::now();
+        loop {
+            let asked = self.wait_for_work();
+            if asked.stop {
+                break;
+            }
+            let upto = match asked.checkpoint {
+                Some(_) => self.cache.redo.end().0,
+                None => self
+                    .cache
+                    .redo
+                    .end()
+                    .0
+                    .saturating_sub(self.config.recovery_target_bytes / 2),
+            };
+            let mut result = self.write_older_than(upto);
+            if result.is_ok() && asked.want_clean {
+                result = self.write_some();
+            }
+            if result.is_ok()
+                && (asked.checkpoint.is_some() || position_moved.elapsed() >= INTERVAL)
+            {
+                result = self.move_position();
+                position_moved = Instant::now();
+            }
+            let failure = result.err();
+            if let Some(e) = &failure {
+                if !is_full(e) {
+                    (self.config.fatal)(&format!("dbw0: {e}"));
+                    self.finish(asked.checkpoint, Some(e.to_string()));
+                    break;
+                }
+                (self.config.notice)(&format!("dbw0 will try again: {e}"));
+            }
+            self.finish(asked.checkpoint, failure.as_ref().map(ToString::to_string));
+            if failure.is_some() {
+                self.pause(FULL_RETRY);
+            }
+        }
+        let mut state = self.cache.writer.state.lock();
+        state.ended = true;
+        self.cache.writer.written.notify_all();
+    }
+
+    fn wait_for_work(&self) -> Asked {
+        let shared = &self.cache.writer;
+        let mut state = shared.state.lock();
+        let idle =
+            |s: &State| !s.stop && !s.want_clean && s.checkpoints_wanted == s.checkpoints_done;
+        if idle(&state) {
+            wait::during(
+                Event::RdbmsIpcMessage,
+                [INTERVAL.as_millis() as u64, 0, 0],
+                || {
+                    shared
+                        .asked
+                        .wait_while_for(&mut state, |s| idle(s), INTERVAL)
+                },
+            );
+        }
+        let checkpoint =
+            (state.checkpoints_wanted > state.checkpoints_done).then_some(state.checkpoints_wanted);
+        Asked {
+            stop: state.stop,
+            want_clean: std::mem::take(&mut state.want_clean),
+            checkpoint,
+        }
+    }
+
+    /// Waits `time`, or until told to stop.
+    fn pause(&self, time: Duration) {
+        let shared = &self.cache.writer;
+        let mut state = shared.state.lock();
+        wait::during(
+            Event::RdbmsIpcMessage,
+            [time.as_millis() as u64, 0, 0],
+            || shared.asked.wait_while_for(&mut state, |s| !s.stop, time),
+        );
+    }
+
+    fn finish(&self, checkpoint: Option<u64>, failure: Option<String>) {
+        let mut state = self.cache.writer.state.lock();
+        if let Some(n) = checkpoint {
+            state.checkpoints_done = n;
+            state.failure = failure;
+        }
+        self.cache.writer.written.notify_all();
+    }
+
+    /// Writes all blocks with a first change before `upto`, the oldest first.
+    fn write_older_than(&mut self, upto: u64) -> Result<()> {
+        let mut dirty = self.dirty(upto);
+        dirty.sort_unstable_by_key(|c| c.first_dirty);
+        for chunk in dirty.chunks(BATCH) {
+            self.write(chunk)?;
+            stat::add(Stat::DbwrCheckpointBlocks, chunk.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Writes the oldest quarter of what is dirty, at least a batch: sessions are short of clean frames.
+    fn write_some(&mut self) -> Result<()> {
+        let mut dirty = self.dirty(CLEAN);
+        dirty.sort_unstable_by_key(|c| c.first_dirty);
+        dirty.truncate(BATCH.max(dirty.len() / 4));
+        for chunk in dirty.chunks(BATCH) {
+            self.write(chunk)?;
+        }
+        // Also when there was nothing to write: whoever waits looks again.
+        self.announce_batch();
+        Ok(())
+    }
+
+    fn dirty(&self, upto: u64) -> Vec<Candidate> {
+        let candidate = |(i, f): (usize, &crate::frame::Frame)| {
+            let first_dirty = f.first_dirty.load(Acquire);
+            (first_dirty < upto && first_dirty != CLEAN).then_some(Candidate {
+                first_dirty,
+                ix: FrameIx(i as u32),
+            })
+        };
+        self.cache
+            .frames
+            .iter()
+            .enumerate()
+            .filter_map(candidate)
+            .collect()
+    }
+
+    fn write(&mut self, chunk: &[Candidate]) -> Result<()> {
+        self.batch.clear();
+        self.staging.clear();
+        let mut needs = LogPos(0);
+        for c in chunk {
+            needs = needs.max(self.copy(c.ix));
+        }
+        self.staging.sort_unstable_by_key(|(dba, _)| *dba);
+        self.cache.redo.flush_to(needs)?;
+        self.double_write
+            .write(&self.cache.files, &mut self.staging)?;
+        for copied in &self.batch {
+            self.clean(copied);
+        }
+        self.announce_batch();
+        Ok(())
+    }
+
+    fn announce_batch(&self) {
+        self.cache.writer.state.lock().batches += 1;
+        self.cache.writer.written.notify_all();
+    }
+
+    /// Copies a block if it is still dirty; returns up to where redo must be durable before it is written.
+    fn copy(&mut self, ix: FrameIx) -> LogPos {
+        let frame = self.cache.frame(ix);
+        frame.latch.lock_shared(&self.cache.latch_group);
+        let dirty = frame.state.load(Acquire) == VALID && frame.is_dirty();
+        let mut needs = LogPos(0);
+        if dirty {
+            needs = LogPos(frame.last_change.load(Relaxed));
+            let end = self.cache.redo.end().0;
+            self.batch.push(Copied {
+                ix,
+                dba: frame.dba(),
+                version: frame.version.load(Relaxed),
+                end,
+            });
+            // SAFETY: latched shared.
+            let block = unsafe { &*self.cache.memory.block(ix.0 as usize) };
+            self.staging.push((frame.dba(), Box::new(block.clone())));
+        }
+        // SAFETY: latched above.
+        unsafe { frame.latch.unlock_shared() }
+        needs
+    }
+
+    /// After the write: the block is clean, or dirty only since it was copied.
+    fn clean(&self, copied: &Copied) {
+        let frame = self.cache.frame(copied.ix);
+        frame.latch.lock_shared(&self.cache.latch_group);
+        assert!(
+            frame.dba() == copied.dba,
+            "invariant: a dirty block stays in its frame"
+        );
+        let unchanged = frame.version.load(Relaxed) == copied.version;
+        // Changers hold the latch exclusively: nobody else writes this field now.
+        frame
+            .first_dirty
+            .store(if unchanged { CLEAN } else { copied.end }, SeqCst);
+        // SAFETY: latched above.
+        unsafe { frame.latch.unlock_shared() }
+    }
+
+    /// Moves the checkpoint to the oldest position that is still needed.
+    fn move_position(&self) -> Result<()> {
+        let active = self
+            .client
+            .before_checkpoint()
+            .map_err(|e| Error::Checkpoint(e.to_string()))?;
+        // The end first, the frames after: see the crate's invariants.
+        let end = self.cache.redo.end();
+        let oldest = self
+            .cache
+            .frames
+            .iter()
+            .map(|f| f.first_dirty.load(SeqCst))
+            .min()
+            .unwrap_or(CLEAN);
+        let position = LogPos(oldest.min(end.0).min(active.0));
+        // The list of active transactions must survive if the checkpoint passes what it stands for.
+        self.cache.redo.flush_to(end)?;
+        let point = self.cache.redo.restart_point(position);
+        let thread = self.config.thread;
+        let mut found = false;
+        self.control.update(|c| {
+            if let Some(t) = c.thread_mut(thread) {
+                found = true;
+                assert!(
+                    t.checkpoint <= point.pos,
+                    "invariant: a checkpoint never moves back"
+                );
+                (t.checkpoint, t.checkpoint_batch) = (point.pos, point.batch.0);
+            }
+        })?;
+        assert!(
+            found,
+            "invariant: the control file knows the thread it is written for"
+        );
+        self.cache.redo.set_checkpoint(point);
+        Ok(())
+    }
+}
+
+fn is_full(e: &Error) -> bool {
+    matches!(e, Error::Storage(e) if e.is_full())
+}

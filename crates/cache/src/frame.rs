@@ -1,0 +1,89 @@
+//! What is known of each frame.
+
+use block::Dba;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use wait::RawRwLatch;
+
+/// Number of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameIx(pub u32);
+
+/// End of a hash chain.
+pub(crate) const NONE: u32 = u32::MAX;
+/// First-dirty position of a frame that is clean.
+pub(crate) const CLEAN: u64 = u64::MAX;
+/// A frame found more often than this since the hand passed is not kept longer for it.
+const MAX_USAGE: u8 = 5;
+
+/// Holds no block.
+pub(crate) const EMPTY: u8 = 0;
+/// A session reads the block from disk into it. Only that session touches the contents.
+pub(crate) const LOADING: u8 = 1;
+/// Holds the block `dba`.
+pub(crate) const VALID: u8 = 2;
+
+/// One frame, on a cache line of its own.
+#[repr(align(64))]
+pub(crate) struct Frame {
+    /// Guards the block's contents, `last_change` and `version`, and `first_dirty` against `dbw0`.
+    pub latch: RawRwLatch,
+    /// Changes only while no other thread can hold the latch or a pin: when a victim is taken, under its latch and its chain's.
+    dba: AtomicU64,
+    /// Next frame in the hash chain; written under the chain's latch.
+    pub next: AtomicU32,
+    /// Those who want the block to stay; counted up under the latch or by the loader.
+    pub pins: AtomicU32,
+    pub state: AtomicU8,
+    usage: AtomicU8,
+    /// Position at or below that of the oldest change not on disk, or [`CLEAN`].
+    pub first_dirty: AtomicU64,
+    /// Redo must be durable up to here before the block is written.
+    pub last_change: AtomicU64,
+    /// Counts changes, logged and not: tells `dbw0` whether the block is as it copied it.
+    pub version: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Frame>() == 64);
+
+impl Frame {
+    pub fn new() -> Frame {
+        Frame {
+            latch: RawRwLatch::new(),
+            dba: AtomicU64::new(0),
+            next: AtomicU32::new(NONE),
+            pins: AtomicU32::new(0),
+            state: AtomicU8::new(EMPTY),
+            usage: AtomicU8::new(0),
+            first_dirty: AtomicU64::new(CLEAN),
+            last_change: AtomicU64::new(0),
+            version: AtomicU32::new(0),
+        }
+    }
+
+    pub fn dba(&self) -> Dba {
+        Dba(self.dba.load(Acquire))
+    }
+    pub fn set_dba(&self, dba: Dba) {
+        self.dba.store(dba.0, Release);
+    }
+    pub fn is_dirty(&self) -> bool {
+        self.first_dirty.load(Acquire) != CLEAN
+    }
+
+    /// Remembers that the block was used. Written only while it changes something, so that a hot block's line stays shared among readers.
+    #[inline]
+    pub fn touch(&self) {
+        let usage = self.usage.load(Relaxed);
+        if usage < MAX_USAGE {
+            self.usage.store(usage + 1, Relaxed);
+        }
+    }
+    /// The hand passes: true if the frame was not used since it last did often enough to stay.
+    pub fn age(&self) -> bool {
+        let usage = self.usage.load(Relaxed);
+        if usage > 0 {
+            self.usage.store(usage - 1, Relaxed);
+        }
+        usage == 0
+    }
+}

@@ -1,0 +1,294 @@
+//! Pins and latches as values.
+
+use crate::frame::{CLEAN, FrameIx};
+use crate::{Cache, Result};
+use block::{BlockBuf, Dba};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use wait::{Stat, stat};
+
+thread_local! {
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Frame latches this thread holds.
+pub fn latches_held() -> u32 {
+    HELD.get()
+}
+
+/// Rule R7: to be called by whatever may wait.
+#[track_caller]
+pub(crate) fn assert_none_held(what: &str) {
+    assert!(
+        HELD.get() == 0,
+        "invariant R7: {what} with {} frame latches held",
+        HELD.get()
+    );
+}
+
+/// Guards must be dropped by the thread that made them: they are not `Send`.
+type NotSend = PhantomData<*const ()>;
+
+/// A block latched shared.
+pub struct ReadGuard<'a> {
+    cache: &'a Cache,
+    ix: FrameIx,
+    _here: NotSend,
+}
+
+/// A block latched exclusively. Its contents are changed by [`Cache::change`] and [`WriteGuard::hint`] only.
+pub struct WriteGuard<'a> {
+    cache: &'a Cache,
+    ix: FrameIx,
+    _here: NotSend,
+}
+
+impl<'a> ReadGuard<'a> {
+    /// The caller has latched the frame shared and found the right block in it.
+    pub(crate) fn of_latched(cache: &'a Cache, ix: FrameIx) -> ReadGuard<'a> {
+        HELD.set(HELD.get() + 1);
+        stat::add(Stat::ConsistentGets, 1);
+        ReadGuard {
+            cache,
+            ix,
+            _here: PhantomData,
+        }
+    }
+}
+
+impl Deref for ReadGuard<'_> {
+    type Target = BlockBuf;
+    #[inline]
+    fn deref(&self) -> &BlockBuf {
+        // SAFETY: the latch is held shared, so nobody writes; the memory lives as long as the cache.
+        unsafe { &*self.cache.memory.block(self.ix.0 as usize) }
+    }
+}
+
+impl Drop for ReadGuard<'_> {
+    fn drop(&mut self) {
+        HELD.set(HELD.get() - 1);
+        // SAFETY: this guard holds the latch shared.
+        unsafe { self.cache.frame(self.ix).latch.unlock_shared() }
+    }
+}
+
+impl<'a> WriteGuard<'a> {
+    /// The caller has latched the frame exclusively and found the right block in it.
+    pub(crate) fn of_latched(cache: &'a Cache, ix: FrameIx) -> WriteGuard<'a> {
+        HELD.set(HELD.get() + 1);
+        stat::add(Stat::DbBlockGets, 1);
+        WriteGuard {
+            cache,
+            ix,
+            _here: PhantomData,
+        }
+    }
+
+    /// The address of the frame's block, which a block not formatted yet does not have in its header.
+    pub fn address(&self) -> Dba {
+        self.cache.frame(self.ix).dba()
+    }
+
+    pub(crate) fn ix(&self) -> FrameIx {
+        self.ix
+    }
+
+    /// The contents, for those who log or have logged the change.
+    pub(crate) fn contents(&mut self) -> &mut BlockBuf {
+        // SAFETY: the latch is held exclusively and `self` is borrowed exclusively; the memory lives as long as the cache.
+        unsafe { &mut *self.cache.memory.block(self.ix.0 as usize) }
+    }
+
+    /// Makes an unlogged change that alters neither SCN nor meaning (cleanout, fill levels). It may be lost in a crash, and it is never written before redo
+    /// that is in the log now.
+    pub fn hint(&mut self, f: impl FnOnce(&mut BlockBuf)) {
+        self.cache.mark_dirty(self.ix);
+        f(self.contents());
+        self.cache.changed(self.ix, self.cache.redo.end().0);
+    }
+}
+
+impl Deref for WriteGuard<'_> {
+    type Target = BlockBuf;
+    #[inline]
+    fn deref(&self) -> &BlockBuf {
+        // SAFETY: the latch is held exclusively; changes need `&mut self`.
+        unsafe { &*self.cache.memory.block(self.ix.0 as usize) }
+    }
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        HELD.set(HELD.get() - 1);
+        // SAFETY: this guard holds the latch exclusively.
+        unsafe { self.cache.frame(self.ix).latch.unlock_exclusive() }
+    }
+}
+
+impl Cache {
+    /// Before a change, under the exclusive latch: the block will have a change that is not on disk, logged at or after the log's present end.
+    pub(crate) fn mark_dirty(&self, ix: FrameIx) {
+        let frame = self.frame(ix);
+        if frame.first_dirty.load(Relaxed) == CLEAN {
+            frame.first_dirty.store(self.redo.end().0, SeqCst);
+        }
+    }
+
+    /// After a change, under the exclusive latch. `position`: what must be durable before the block is written.
+    pub(crate) fn changed(&self, ix: FrameIx, position: u64) {
+        let frame = self.frame(ix);
+        frame.last_change.fetch_max(position, Relaxed);
+        frame.version.fetch_add(1, Relaxed);
+    }
+}
+
+/// A block kept in its frame. Holds no latch; may be kept for long, but every pin is a frame less for others.
+pub struct Pin {
+    cache: Arc<Cache>,
+    ix: FrameIx,
+}
+
+impl Pin {
+    /// The caller has counted the pin.
+    pub(crate) fn of_counted(cache: Arc<Cache>, ix: FrameIx) -> Pin {
+        Pin { cache, ix }
+    }
+
+    pub fn dba(&self) -> Dba {
+        self.cache.frame(self.ix).dba()
+    }
+
+    #[track_caller]
+    pub fn read(&self) -> ReadGuard<'_> {
+        self.cache
+            .frame(self.ix)
+            .latch
+            .lock_shared(&self.cache.latch_group);
+        ReadGuard::of_latched(&self.cache, self.ix)
+    }
+
+    #[track_caller]
+    pub fn write(&self) -> WriteGuard<'_> {
+        self.cache
+            .frame(self.ix)
+            .latch
+            .lock_exclusive(&self.cache.latch_group);
+        WriteGuard::of_latched(&self.cache, self.ix)
+    }
+
+    pub fn try_write(&self) -> Option<WriteGuard<'_>> {
+        self.cache
+            .frame(self.ix)
+            .latch
+            .try_lock_exclusive()
+            .then(|| WriteGuard::of_latched(&self.cache, self.ix))
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let before = self.cache.frame(self.ix).pins.fetch_sub(1, Release);
+        debug_assert!(before > 0, "invariant: a pin is dropped once");
+    }
+}
+
+impl Cache {
+    /// The block latched shared; reads it from disk if it is in no frame. May wait: to be called with no latch held unless the block is known to be
+    /// cached.
+    #[track_caller]
+    pub fn read(&self, dba: Dba) -> Result<ReadGuard<'_>> {
+        loop {
+            if let Some(ix) = self.find(dba) {
+                let frame = self.frame(ix);
+                frame.latch.lock_shared(&self.latch_group);
+                if self.holds(ix, dba) {
+                    frame.touch();
+                    return Ok(ReadGuard::of_latched(self, ix));
+                }
+                // SAFETY: just latched.
+                unsafe { frame.latch.unlock_shared() }
+            }
+            self.bring(dba)?;
+        }
+    }
+
+    /// The same, exclusively.
+    #[track_caller]
+    pub fn write(&self, dba: Dba) -> Result<WriteGuard<'_>> {
+        loop {
+            if let Some(ix) = self.find(dba) {
+                let frame = self.frame(ix);
+                frame.latch.lock_exclusive(&self.latch_group);
+                if self.holds(ix, dba) {
+                    frame.touch();
+                    return Ok(WriteGuard::of_latched(self, ix));
+                }
+                // SAFETY: just latched.
+                unsafe { frame.latch.unlock_exclusive() }
+            }
+            self.bring(dba)?;
+        }
+    }
+
+    /// Only if the block is cached and its latch free. Never waits.
+    pub fn try_read(&self, dba: Dba) -> Option<ReadGuard<'_>> {
+        let ix = self.find(dba)?;
+        let frame = self.frame(ix);
+        if !frame.latch.try_lock_shared() {
+            return None;
+        }
+        if self.holds(ix, dba) {
+            frame.touch();
+            return Some(ReadGuard::of_latched(self, ix));
+        }
+        // SAFETY: just latched.
+        unsafe { frame.latch.unlock_shared() }
+        None
+    }
+
+    /// Only if the block is cached and its latch free. Never waits.
+    pub fn try_write(&self, dba: Dba) -> Option<WriteGuard<'_>> {
+        let ix = self.find(dba)?;
+        let frame = self.frame(ix);
+        if !frame.latch.try_lock_exclusive() {
+            return None;
+        }
+        if self.holds(ix, dba) {
+            frame.touch();
+            return Some(WriteGuard::of_latched(self, ix));
+        }
+        // SAFETY: just latched.
+        unsafe { frame.latch.unlock_exclusive() }
+        None
+    }
+
+    /// Keeps the block in its frame; reads it from disk if it is in none. May wait.
+    #[track_caller]
+    pub fn pin(self: &Arc<Self>, dba: Dba) -> Result<Pin> {
+        loop {
+            if let Some(pin) = self.try_pin(dba) {
+                return Ok(pin);
+            }
+            self.bring(dba)?;
+        }
+    }
+
+    /// Only if the block is cached. Waits for nothing but a latch.
+    pub fn try_pin(self: &Arc<Self>, dba: Dba) -> Option<Pin> {
+        let ix = self.find(dba)?;
+        let frame = self.frame(ix);
+        frame.latch.lock_shared(&self.latch_group);
+        let here = self.holds(ix, dba);
+        if here {
+            frame.pins.fetch_add(1, Relaxed);
+            frame.touch();
+        }
+        // SAFETY: just latched.
+        unsafe { frame.latch.unlock_shared() }
+        here.then(|| Pin::of_counted(self.clone(), ix))
+    }
+}
