@@ -173,17 +173,18 @@ pub fn write_float8(out: &mut Vec<u8>, value: f64) {
     if write_special_float(out, value) {
         return;
     }
-    let digits = f64::MANTISSA_DIGITS;
-    let reads_back = |text: &str| text.parse() == Ok(value);
-    match ambiguous_digits(
-        value,
-        value.abs().next_up() - value.abs(),
-        digits,
-        reads_back,
-    ) {
-        Some(text) => write_shortest(out, format_args!("{text}"), 15),
-        None => write_shortest(out, format_args!("{value:e}"), 15),
+    let mut text = Scientific::new(format_args!("{value:e}"));
+    if text.is_tie(value) {
+        let even = Scientific::new(format_args!("{value:.*e}", text.digits() - 1));
+        // At a power of two the even choice may be nearer to the number below.
+        if even.text().parse() == Ok(value) {
+            text = even;
+        }
+    } else if value.abs() >= 2f64.powi(f64::MANTISSA_DIGITS as i32) {
+        let gap = value.abs().next_up() - value.abs();
+        text = text.without_middle(value, gap, |text| text.parse() == Ok(value));
     }
+    text.write(out, 15);
 }
 
 /// As [`write_float8`], for the shorter type.
@@ -192,76 +193,131 @@ pub fn write_float4(out: &mut Vec<u8>, value: f32) {
     if write_special_float(out, wide) {
         return;
     }
-    let digits = f32::MANTISSA_DIGITS;
-    let reads_back = |text: &str| text.parse() == Ok(value);
-    let gap = f64::from(value.abs().next_up()) - wide.abs();
-    match ambiguous_digits(wide, gap, digits, reads_back) {
-        Some(text) => write_shortest(out, format_args!("{text}"), 6),
-        None => write_shortest(out, format_args!("{value:e}"), 6),
+    let mut text = Scientific::new(format_args!("{value:e}"));
+    if text.is_tie(wide) {
+        let even = Scientific::new(format_args!("{value:.*e}", text.digits() - 1));
+        // At a power of two the even choice may be nearer to the number below.
+        if even.text().parse() == Ok(value) {
+            text = even;
+        }
+    } else if value.abs() >= 2f32.powi(f32::MANTISSA_DIGITS as i32) {
+        let gap = f64::from(value.abs().next_up()) - wide.abs();
+        text = text.without_middle(wide, gap, |text| text.parse() == Ok(value));
     }
+    text.write(out, 6);
 }
 
-/// Where Rust's shortest digits may not be PostgreSQL's. Both are as short as they can be, but PostgreSQL rounds a tie to the even
-/// digit and takes no decimal that lies exactly between two numbers. Ties exist only where numbers are a quarter apart, exact
-/// middles only where they are whole numbers apart. `gap` is the distance to the next larger number, `bits` the precision.
-fn ambiguous_digits(
-    value: f64,
-    gap: f64,
-    bits: u32,
-    reads_back: impl Fn(&str) -> bool,
-) -> Option<String> {
-    /// Exact middles with few enough digits end far below this, and all arithmetic fits 128 bits.
-    const MIDDLES_END: f64 = 1e36;
-    let magnitude = value.abs();
-    let power = |n: u32| 2f64.powi(n as i32);
-    if (power(bits - 3)..power(bits - 2)).contains(&magnitude) {
-        // All whole digits of such a number and one more: 7 + 1 for 24 bits, 16 + 1 for 53.
-        let precision = if bits == f32::MANTISSA_DIGITS { 7 } else { 16 };
-        let text = format!("{value:.precision$e}");
-        let (mantissa, exponent) = text.split_once('e')?;
-        return Some(format!(
-            "{}e{exponent}",
-            mantissa.trim_end_matches('0').trim_end_matches('.')
-        ));
-    }
-    if !(power(bits)..MIDDLES_END).contains(&magnitude) {
-        return None;
-    }
-    let digits_of = |precision: Option<usize>| match precision {
-        Some(precision) => format!("{magnitude:.precision$e}"),
-        None if bits == f32::MANTISSA_DIGITS => format!("{:e}", magnitude as f32),
-        None => format!("{magnitude:e}"),
-    };
-    let shortest = digits_of(None);
-    // The next smaller number is nearer at a power of two.
-    let is_middle = |text: &str| {
-        let distance = whole_number(text).abs_diff(magnitude as u128);
-        distance != 0
-            && (distance * 2 == gap as u128
-                || distance * 4 == gap as u128 && magnitude.log2().fract() == 0.0)
-    };
-    if !is_middle(&shortest) {
-        return None;
-    }
-    let length = shortest
-        .bytes()
-        .take_while(|b| *b != b'e')
-        .filter(u8::is_ascii_digit)
-        .count();
-    let sign = if value < 0.0 { "-" } else { "" };
-    (length..18)
-        .map(|precision| digits_of(Some(precision)))
-        .find(|text| !is_middle(text) && reads_back(&format!("{sign}{text}")))
-        .map(|text| format!("{sign}{text}"))
+/// A number in Rust's scientific notation, such as `-1.25e-7`.
+///
+/// Rust's shortest digits are not always PostgreSQL's. Both are as short as they can be, but PostgreSQL rounds a tie to the even
+/// digit ([`Scientific::is_tie`]) and takes no decimal exactly between two numbers ([`Scientific::without_middle`]).
+struct Scientific {
+    /// Sign, 17 digits, point, `e`, sign and three digits at most.
+    buffer: [u8; 32],
+    length: usize,
 }
 
-/// The whole number that scientific notation stands for; its exponent is at least the number of its fraction digits.
-fn whole_number(text: &str) -> u128 {
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let exponent: usize = exponent.parse().unwrap_or(0);
-    let zeros = "0".repeat(exponent.saturating_sub(fraction.len()));
-    format!("{whole}{fraction}{zeros}").parse().unwrap_or(0)
+impl Scientific {
+    fn new(number: std::fmt::Arguments<'_>) -> Scientific {
+        let mut buffer = [0u8; 32];
+        let size = buffer.len();
+        let mut rest = &mut buffer[..];
+        // The buffer holds the longest possible number, so the write cannot fail.
+        let length = rest.write_fmt(number).map_or(0, |()| size - rest.len());
+        Scientific { buffer, length }
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.buffer[..self.length]).unwrap_or("0e0")
+    }
+
+    /// The parts around the `e`; the first without its sign.
+    fn parts(&self) -> (&str, i32) {
+        let (mantissa, exponent) = self.text().split_once('e').unwrap_or(("0", "0"));
+        (
+            mantissa.trim_start_matches('-'),
+            exponent.parse().unwrap_or(0),
+        )
+    }
+
+    fn digits(&self) -> usize {
+        let (mantissa, _) = self.parts();
+        if mantissa.len() > 1 {
+            mantissa.len() - 1
+        } else {
+            1
+        }
+    }
+
+    /// Whether the digits were cut from one more, which was a five: the exact number lies halfway between two choices.
+    fn is_tie(&self, value: f64) -> bool {
+        let bits = value.to_bits();
+        let biased = (bits >> 52 & 0x7ff) as i32;
+        let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
+        // The exact number has as many binary digits after the point as decimal ones.
+        let fraction_digits = 52 - (biased - 1023) - mantissa.trailing_zeros() as i32;
+        let exact_digits = self.parts().1 + fraction_digits + 1;
+        biased > 0 && fraction_digits > 0 && exact_digits == self.digits() as i32 + 1
+    }
+
+    /// The same with more digits if it lies exactly between two numbers. `gap` is the distance to the next larger one.
+    fn without_middle(self, value: f64, gap: f64, reads_back: impl Fn(&str) -> bool) -> Scientific {
+        /// Exact middles with few enough digits end far below this, and all arithmetic fits 128 bits.
+        const MIDDLES_END: f64 = 1e36;
+        let magnitude = value.abs();
+        // The next smaller number is nearer at a power of two.
+        let is_middle = |text: &str| {
+            let distance = whole_number(text).abs_diff(magnitude as u128);
+            distance != 0
+                && (distance * 2 == gap as u128
+                    || distance * 4 == gap as u128 && magnitude.log2().fract() == 0.0)
+        };
+        if magnitude >= MIDDLES_END || !is_middle(self.text()) {
+            return self;
+        }
+        (self.digits()..18)
+            .map(|precision| Scientific::new(format_args!("{value:.precision$e}")))
+            .find(|longer| !is_middle(longer.text()) && reads_back(longer.text()))
+            .unwrap_or(self)
+    }
+
+    /// Plain digits for exponents in `-4..plain_below`, otherwise `1.25e-07`.
+    fn write(&self, out: &mut Vec<u8>, plain_below: i32) {
+        if self.buffer[0] == b'-' {
+            out.push(b'-');
+        }
+        let (mantissa, exponent) = self.parts();
+        let mantissa = mantissa.as_bytes();
+        let tail: &[u8] = if mantissa.len() > 2 {
+            &mantissa[2..]
+        } else {
+            &[]
+        };
+        if !(-4..plain_below).contains(&exponent) {
+            out.extend_from_slice(mantissa);
+            out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
+            let magnitude = i64::from(exponent.abs());
+            if magnitude < 10 {
+                out.push(b'0');
+            }
+            write_integer(out, magnitude);
+        } else if exponent < 0 {
+            out.extend_from_slice(b"0.");
+            out.resize(out.len() + (-exponent - 1) as usize, b'0');
+            out.push(mantissa[0]);
+            out.extend_from_slice(tail);
+        } else {
+            let whole = exponent as usize;
+            out.push(mantissa[0]);
+            out.extend_from_slice(&tail[..tail.len().min(whole)]);
+            if tail.len() <= whole {
+                out.resize(out.len() + whole - tail.len(), b'0');
+            } else {
+                out.push(b'.');
+                out.extend_from_slice(&tail[whole..]);
+            }
+        }
+    }
 }
 
 fn write_special_float(out: &mut Vec<u8>, value: f64) -> bool {
@@ -280,59 +336,16 @@ fn write_special_float(out: &mut Vec<u8>, value: f64) -> bool {
     true
 }
 
-/// Rewrites Rust's shortest scientific notation (`-1.25e-7`): plain digits for exponents in `-4..plain_below`.
-fn write_shortest(out: &mut Vec<u8>, scientific: std::fmt::Arguments<'_>, plain_below: i32) {
-    /// Sign, 17 digits, point, `e`, sign and three digits.
-    const LONGEST: usize = 32;
-    let mut buffer = [0u8; LONGEST];
-    let mut rest = &mut buffer[..];
-    // The buffer holds the longest possible number, so the write cannot fail.
-    let written = rest
-        .write_fmt(scientific)
-        .map(|()| LONGEST - rest.len())
-        .unwrap_or(0);
-    let text = &buffer[..written];
-    let split = text.iter().position(|&b| b == b'e').unwrap_or(written);
-    let exponent: i32 = std::str::from_utf8(&text[split..])
-        .ok()
-        .and_then(|e| e.trim_start_matches('e').parse().ok())
-        .unwrap_or(0);
-    let mut mantissa = &text[..split];
-    if let [b'-', tail @ ..] = mantissa {
-        out.push(b'-');
-        mantissa = tail;
-    }
-    let first = mantissa[0];
-    let tail: &[u8] = if mantissa.len() > 2 {
-        &mantissa[2..]
-    } else {
-        &[]
-    };
-    if !(-4..plain_below).contains(&exponent) {
-        out.extend_from_slice(mantissa);
-        out.push(b'e');
-        out.push(if exponent < 0 { b'-' } else { b'+' });
-        let magnitude = i64::from(exponent.abs());
-        if magnitude < 10 {
-            out.push(b'0');
-        }
-        write_integer(out, magnitude);
-    } else if exponent < 0 {
-        out.extend_from_slice(b"0.");
-        out.resize(out.len() + (-exponent - 1) as usize, b'0');
-        out.push(first);
-        out.extend_from_slice(tail);
-    } else {
-        let whole = exponent as usize;
-        out.push(first);
-        out.extend_from_slice(&tail[..tail.len().min(whole)]);
-        if tail.len() <= whole {
-            out.resize(out.len() + whole - tail.len(), b'0');
-        } else {
-            out.push(b'.');
-            out.extend_from_slice(&tail[whole..]);
-        }
-    }
+/// The whole number that scientific notation stands for; its exponent is at least the number of its fraction digits.
+fn whole_number(text: &str) -> u128 {
+    let (mantissa, exponent) = text
+        .trim_start_matches('-')
+        .split_once('e')
+        .unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let exponent: usize = exponent.parse().unwrap_or(0);
+    let zeros = "0".repeat(exponent.saturating_sub(fraction.len()));
+    format!("{whole}{fraction}{zeros}").parse().unwrap_or(0)
 }
 
 /// Signs in the binary form of `numeric`.
@@ -514,6 +527,7 @@ mod tests {
             "1.2233837947568012e+15"
         );
         assert_eq!(float8(-21_691_341_486_096_248.0), "-2.1691341486096248e+16");
+        assert_eq!(float8(2f64.powi(-24)), "5.960464477539063e-08");
         assert_eq!(float8(1e23), "9.999999999999999e+22");
         out.clear();
         write_float4(&mut out, "-2854276.25".parse().unwrap());
