@@ -25,7 +25,8 @@ impl Session<'_> {
         let (name, sql) = (pgtype::utf8(name), pgtype::utf8(sql));
         let (name, sql) = self.checked(name.and_then(|name| Ok((name, sql?))))?;
         let types: Vec<u32> = types.iter().collect();
-        let statement = self.sql.parse(sql, &types)?;
+        let statement = self.prepare(sql, &types);
+        let statement = self.checked(statement)?;
         let inserted = self.sql.prepared.insert(name, statement);
         self.checked(inserted)?;
         output.buffer.extend_from_slice(backend::PARSE_COMPLETE);
@@ -197,14 +198,6 @@ impl Session<'_> {
         }
         output.buffer.extend_from_slice(backend::CLOSE_COMPLETE);
         Ok(())
-    }
-
-    /// An error that `sql` has not seen fails the transaction as well.
-    fn checked<T>(&mut self, result: sql::Result<T>) -> sql::Result<T> {
-        if result.is_err() {
-            self.sql.fail();
-        }
-        result
     }
 }
 

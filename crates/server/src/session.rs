@@ -6,7 +6,7 @@
 //! - While COPY FROM STDIN runs, only its messages are taken; the end of COPY goes on with what was left of the Query.
 //! - Portals do not outlive the transaction they were made in.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sql::{Completion, CopyIn, Error, Portal, SqlSession, Statement, Tag, TxStatus, pgtype};
@@ -92,7 +92,7 @@ impl Portals {
 struct CopyUnderWay {
     copy: Box<CopyIn>,
     /// Began in a Query message (rather than by Execute): the pieces of it still to run.
-    query: Option<VecDeque<Arc<str>>>,
+    query: Option<Vec<String>>,
 }
 
 /// The statement or protocol error, or the end of the session.
@@ -250,6 +250,9 @@ impl<'r> Session<'r> {
 
     /// Notices and changed parameters that the last statement left.
     pub(crate) fn drain_messages(&mut self, output: &mut Output) {
+        if !self.sql.has_messages() {
+            return;
+        }
         let messages = self.sql.take_messages();
         for notice in &messages.notices {
             backend::notice_response(&mut output.buffer, notice);
@@ -262,13 +265,14 @@ impl<'r> Session<'r> {
     fn query(&mut self, text: &[u8], output: &mut Output) -> Handled {
         self.portals.remove("");
         self.sql.prepared.remove("");
-        let pieces = match pgtype::utf8(text).and_then(|text| self.sql.split(text)) {
-            Ok(pieces) => pieces,
+        let text = match pgtype::utf8(text) {
+            Ok(text) => text,
             Err(error) => {
                 self.sql.fail();
                 return self.end_query(Some(error), output);
             }
         };
+        let pieces = self.sql.split(text);
         if pieces.is_empty() {
             output.buffer.extend_from_slice(backend::EMPTY_QUERY);
             return self.end_query(None, output);
@@ -276,16 +280,17 @@ impl<'r> Session<'r> {
         if pieces.len() > 1 {
             self.sql.begin_multi();
         }
-        self.run_pieces(pieces.into(), output)
+        self.run_pieces(&pieces, output)
     }
 
     /// Runs the statements of a Query until its end, an error, or a COPY FROM STDIN, which takes over.
-    fn run_pieces(&mut self, mut pieces: VecDeque<Arc<str>>, output: &mut Output) -> Handled {
-        while let Some(piece) = pieces.pop_front() {
-            match self.run_piece(&piece, output) {
+    fn run_pieces(&mut self, pieces: &[&str], output: &mut Output) -> Handled {
+        for (i, piece) in pieces.iter().enumerate() {
+            match self.run_piece(piece, output) {
                 Ok(None) => {}
                 Ok(Some(copy)) => {
-                    self.begin_copy(copy, Some(pieces), output);
+                    let rest = pieces[i + 1..].iter().map(|piece| piece.to_string());
+                    self.begin_copy(copy, Some(rest.collect()), output);
                     return self.send(output);
                 }
                 Err(error) => return self.end_query(Some(error), output),
@@ -295,8 +300,11 @@ impl<'r> Session<'r> {
     }
 
     fn run_piece(&mut self, piece: &str, output: &mut Output) -> sql::Result<Option<Box<CopyIn>>> {
-        let statement = self.sql.parse(piece, &[])?;
-        let mut portal = self.sql.bind(&statement, sql::Params::default())?;
+        let prepared = self.prepare(piece, &[]).and_then(|statement| {
+            let portal = self.sql.bind(&statement, sql::Params::default())?;
+            Ok((statement, portal))
+        });
+        let (statement, mut portal) = self.checked(prepared)?;
         if let Some(columns) = statement.columns() {
             backend::row_description(&mut output.buffer, columns, &Formats::Text);
         }
@@ -318,6 +326,26 @@ impl<'r> Session<'r> {
             }
         }
         Ok(None)
+    }
+
+    /// Parses a statement; in a failed transaction only those that end it.
+    pub(crate) fn prepare(&mut self, text: &str, types: &[u32]) -> sql::Result<Arc<Statement>> {
+        let statement = self.sql.parse(text, types)?;
+        if self.sql.status() == TxStatus::Failed && !statement.is_transaction_exit() {
+            return Err(Error::new(
+                "25P02",
+                "current transaction is aborted, commands ignored until end of transaction block",
+            ));
+        }
+        Ok(statement)
+    }
+
+    /// An error outside of execution fails the transaction as well.
+    pub(crate) fn checked<T>(&mut self, result: sql::Result<T>) -> sql::Result<T> {
+        if result.is_err() {
+            self.sql.fail();
+        }
+        result
     }
 
     /// CommandComplete; the end of a transaction also ends its portals.
@@ -342,7 +370,7 @@ impl<'r> Session<'r> {
     pub(crate) fn begin_copy(
         &mut self,
         copy: Box<CopyIn>,
-        query: Option<VecDeque<Arc<str>>>,
+        query: Option<Vec<String>>,
         output: &mut Output,
     ) {
         let formats = vec![0; copy.columns()];
@@ -398,7 +426,8 @@ impl<'r> Session<'r> {
         match (result, query) {
             (Ok(tag), Some(rest)) => {
                 self.complete(tag, output);
-                self.run_pieces(rest, output)
+                let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+                self.run_pieces(&rest, output)
             }
             (Ok(tag), None) => {
                 self.complete(tag, output);
