@@ -2,5 +2,6 @@
 
 pub mod btree;
 mod error;
+pub mod sequence;
 
 pub use error::{Error, Result};

@@ -3,7 +3,7 @@
 use block::index::{Builder, separator};
 use block::{Dba, Op};
 
-use super::{Step, Store, Tree};
+use super::{Store, Tree};
 use crate::Result;
 
 /// Leaves and inner blocks of a tree that is built are filled to this, so that the first inserts do not split every one of them.
@@ -54,8 +54,8 @@ impl<S: Store> Tree<S> {
     fn format(&self, dba: Dba, op: Op, payload: &[u8]) -> Result<()> {
         let fresh = self.store.fresh(dba)?;
         self.store.reserve()?;
-        let mut guard = self.store.latch(fresh);
-        self.store.change(&mut [Step { guard: &mut guard, op, payload }])
+        let mut guard = self.store.latch(fresh)?;
+        self.alter(&mut guard, op, payload)
     }
 
     /// Starts filling this tree, which is empty.
@@ -113,7 +113,7 @@ impl<S: Store> BulkBuilder<'_, S> {
             if top {
                 self.tree.store.reserve()?;
                 let mut root = self.tree.store.write(self.tree.root())?;
-                self.tree.store.change(&mut [Step { guard: &mut root, op: Op::IndexReplace, payload: &contents }])?;
+                self.tree.alter(&mut root, Op::IndexReplace, &contents)?;
                 drop(root);
                 return self.tree.give_back(done.dba);
             }

@@ -129,7 +129,7 @@ impl<S: Store> Tree<S> {
                 }
                 None => {
                     // Nothing changes but the SCN: whoever vouched for this entry being dead did so for another version.
-                    self.store.change(&mut [Step { guard: leaf, op: Op::IndexRemove, payload: &[] }])?;
+                    self.alter(leaf, Op::IndexRemove, &[])?;
                     Ok(Put::Done(IndexOutcome::Present))
                 }
             };
@@ -246,7 +246,7 @@ impl<S: Store> Tree<S> {
             return Ok(0);
         }
         let payload = remove_payload(positions.iter().copied());
-        self.store.change(&mut [Step { guard: leaf, op: Op::IndexRemove, payload: &payload }])?;
+        self.alter(leaf, Op::IndexRemove, &payload)?;
         Ok(positions.len())
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use block::ids::StampKind;
-use block::{BlockBuf, Dba, FileId, InstanceId, ObjectId, Op, Scn, Stamp, TxnId, apply};
+use block::{BlockBuf, Dba, FileId, InstanceId, LogPos, ObjectId, Op, Scn, Stamp, TxnId, apply};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{Fate, Progress, Step, Store, Tree, UndoKind};
@@ -111,7 +111,7 @@ impl Memory {
     }
     fn refused(&self) -> bool {
         let n = self.0.refuse.load(SeqCst);
-        n != 0 && self.0.tries.fetch_add(1, SeqCst) % n == 0
+        n != 0 && self.0.tries.fetch_add(1, SeqCst).is_multiple_of(n)
     }
     fn apply_steps(&self, steps: &mut [Step<'_, Guard<'_>>]) {
         let scn = Scn(self.0.clock.fetch_add(1, SeqCst) + 1);
@@ -168,15 +168,15 @@ impl Store for Memory {
     fn fresh(&self, dba: Dba) -> Result<Dba> {
         Ok(dba)
     }
-    fn latch<'s>(&'s self, dba: Dba) -> Guard<'s> {
-        Guard { dba, block: self.cell(dba).write() }
+    fn latch<'s>(&'s self, dba: Dba) -> Result<Guard<'s>> {
+        self.write(dba)
     }
     fn reserve(&self) -> Result<()> {
         Ok(())
     }
-    fn change(&self, steps: &mut [Step<'_, Guard<'_>>]) -> Result<()> {
+    fn change(&self, steps: &mut [Step<'_, Guard<'_>>]) -> Result<LogPos> {
         self.apply_steps(steps);
-        Ok(())
+        Ok(LogPos(self.0.clock.load(SeqCst)))
     }
     fn prepare(&self, _: &mut Txn, _: usize) -> Result<()> {
         Ok(())

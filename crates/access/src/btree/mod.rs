@@ -28,11 +28,13 @@ mod unlink;
 mod verify;
 
 #[cfg(test)]
-mod memory;
+pub(crate) mod memory;
 #[cfg(test)]
 mod tests;
 
-use block::{Dba, ObjectId, RowId, Scn, Stamp};
+use block::{Dba, ObjectId, Op, RowId, Scn, Stamp};
+
+use crate::Result;
 
 pub use build::BulkBuilder;
 pub use scan::{Cursor, Found};
@@ -89,6 +91,10 @@ impl<S: Store> Tree<S> {
     }
     pub fn store(&self) -> &S {
         &self.store
+    }
+    /// Logs and applies a structure change of one block.
+    fn alter(&self, guard: &mut S::Write<'_>, op: Op, payload: &[u8]) -> Result<()> {
+        self.store.change(&mut [Step { guard, op, payload }]).map(|_| ())
     }
     fn root(&self) -> Dba {
         self.header.plus(1)

@@ -52,7 +52,7 @@ impl<S: Store> Tree<S> {
         }
         let (split, separator) = v.split_point(v.search(key).0, key);
         let (upper, lower) = (v.right_half(split, &separator), truncate_payload(split, sibling, &separator));
-        let mut right = self.store.latch(fresh);
+        let mut right = self.store.latch(fresh)?;
         self.store.change(&mut [
             Step { guard: &mut left, op: Op::IndexTruncate, payload: &lower },
             Step { guard: &mut right, op: Op::IndexFormat, payload: &upper },
@@ -77,7 +77,7 @@ impl<S: Store> Tree<S> {
         top.push(&[], Some(at[0].0));
         top.push(&separator, Some(at[1].0));
         let top = top.finish();
-        let (mut left, mut right) = (self.store.latch(lower_fresh), self.store.latch(upper_fresh));
+        let (mut left, mut right) = (self.store.latch(lower_fresh)?, self.store.latch(upper_fresh)?);
         self.store.change(&mut [
             Step { guard: &mut root, op: Op::IndexReplace, payload: &top },
             Step { guard: &mut left, op: Op::IndexFormat, payload: &lower },
@@ -124,7 +124,7 @@ impl<S: Store> Tree<S> {
             if let Some(v) = self.view(&parent, level) {
                 insert_payload(&mut payload, &v, at, &pending.separator, Some(pending.child));
             }
-            return self.store.change(&mut [Step { guard: &mut parent, op: Op::IndexInsert, payload: &payload }]);
+            return self.alter(&mut parent, Op::IndexInsert, &payload);
         }
         Ok(())
     }
@@ -133,7 +133,7 @@ impl<S: Store> Tree<S> {
     pub(super) fn shorten_prefix(&self, guard: &mut S::Write<'_>, level: u16, key: &[u8]) -> Result<()> {
         let room = self.view(guard, level).map(|v| v.room_for(key));
         let Some(Room::AfterPrefix(len)) = room else { return Ok(()) };
-        self.store.change(&mut [Step { guard, op: Op::IndexSetPrefix, payload: &set_prefix_payload(len) }])
+        self.alter(guard, Op::IndexSetPrefix, &set_prefix_payload(len))
     }
 }
 

@@ -6,7 +6,7 @@
 //! **Invariant (R7).** `read`, `write`, `fresh`, `reserve`, `prepare` and `alloc` may wait and are called with no latch held; everything else
 //! never waits for anything but a latch, and the `try_` forms not even for that.
 
-use block::{BlockBuf, Dba, Op, RowId, Scn, Stamp};
+use block::{BlockBuf, Dba, LogPos, Op, RowId, Scn, Stamp};
 
 use crate::Result;
 
@@ -83,12 +83,13 @@ pub trait Store: Sync {
     fn try_read(&self, dba: Dba) -> Option<Self::Read<'_>>;
     fn try_write(&self, dba: Dba) -> Option<Self::Write<'_>>;
     fn fresh(&self, dba: Dba) -> Result<Self::Fresh<'_>>;
-    fn latch<'s>(&'s self, fresh: Self::Fresh<'s>) -> Self::Write<'s>;
+    fn latch<'s>(&'s self, fresh: Self::Fresh<'s>) -> Result<Self::Write<'s>>;
 
     /// Waits until there is room for redo.
     fn reserve(&self) -> Result<()>;
-    /// Logs and applies a structure change: one record, never undone.
-    fn change(&self, steps: &mut [Step<'_, Self::Write<'_>>]) -> Result<()>;
+    /// Logs and applies a change that is never undone: one record. Returns the position up to which the log must be durable for
+    /// the change to survive a crash.
+    fn change(&self, steps: &mut [Step<'_, Self::Write<'_>>]) -> Result<LogPos>;
 
     fn prepare(&self, txn: &mut Self::Txn, undo_len: usize) -> Result<Self::Slot>;
     /// Logs and applies a change of entries with its undo: one record.

@@ -269,7 +269,10 @@ fn every_prefix_of_the_redo_is_a_sound_tree() {
         let crashed = Tree::new(tree.store().replay(&redo[..cut]), OBJECT, HEADER);
         let before = scan(&crashed, false);
         assert_eq!(scan(&crashed, true), before, "after {cut} records");
-        assert!(crashed.verify(|_, _, _| ()).unwrap().problems.is_empty(), "after {cut} records");
+        assert_eq!(crashed.verify(|_, _, _| ()).unwrap().problems, Vec::<String>::new(), "after {cut} records");
+        if cut % 7 != 0 {
+            continue;
+        }
         // Life goes on: what was left half done is passed or completed.
         let mut txn = crashed.store().begin();
         for i in 0..130u64 {
@@ -518,4 +521,35 @@ fn threads_at_once_never_share_a_unique_key() {
         }
     });
     verify(&tree);
+}
+
+/// `cargo test --release -p access lookup_speed -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn lookup_speed() {
+    for n in [20_000, 1_000_000u64] {
+        let tree = Memory::tree();
+        let mut builder = tree.build();
+        (0..n).for_each(|i| builder.push(&full(&int_key(i), rid(i))).unwrap());
+        builder.finish().unwrap();
+        let (mut rng, mut out, mut key) = (Rng(1), Vec::new(), int_key(0));
+        let start = std::time::Instant::now();
+        for _ in 0..1_000_000 {
+            out.clear();
+            let k = rng.below(n);
+            key[1..].copy_from_slice(&k.to_be_bytes());
+            tree.lookup(&key, &mut out).unwrap();
+            assert_eq!(out[0].0, rid(k));
+        }
+        println!("height {}: {} ns a lookup", verify(&tree).height, start.elapsed().as_nanos() / 1_000_000);
+        let start = std::time::Instant::now();
+        assert_eq!(scan(&tree, false).len() as u64, n);
+        println!("{} ns an entry scanned", start.elapsed().as_nanos() as u64 / n);
+    }
+    let n = 1_000_000u64;
+    let tree = Memory::tree();
+    let mut txn = tree.store().begin();
+    let start = std::time::Instant::now();
+    (0..n).for_each(|i| _ = tree.insert(&mut txn, &int_key(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)), rid(i)).unwrap());
+    println!("{} ns a random insert", start.elapsed().as_nanos() as u64 / n);
 }

@@ -20,7 +20,7 @@ use block::index::{FreeBlock, IndexBlock, MetaBlock, meta_pop_payload, meta_push
 use block::{Dba, Op};
 
 use super::descend::Target;
-use super::{Step, Store, Tree};
+use super::{Store, Tree};
 use crate::Result;
 
 /// Inner levels that one call removes at most; no tree is higher.
@@ -84,11 +84,11 @@ impl<S: Store> Tree<S> {
         if !self.view(&sibling, level).is_some_and(|r| !r.is_dead() && r.fits_with_low(low)) {
             return Ok(false);
         }
-        self.store.change(&mut [Step { guard: &mut block, op: Op::IndexDead, payload: &[] }])?;
+        self.alter(&mut block, Op::IndexDead, &[])?;
         let payload = set_low_payload(low, child);
-        self.store.change(&mut [Step { guard: &mut sibling, op: Op::IndexSetLow, payload: &payload }])?;
+        self.alter(&mut sibling, Op::IndexSetLow, &payload)?;
         let payload = set_child_payload(at, right);
-        self.store.change(&mut [Step { guard: &mut parent, op: Op::IndexSetChild, payload: &payload }])?;
+        self.alter(&mut parent, Op::IndexSetChild, &payload)?;
         drop((parent, block, sibling));
         match low.is_empty() {
             // The parent's was the only pointer.
@@ -117,7 +117,7 @@ impl<S: Store> Tree<S> {
             if self.view(&left, level).is_none_or(|v| v.right() != right) {
                 continue;
             }
-            self.store.change(&mut [Step { guard: &mut left, op: Op::IndexSetRight, payload: &set_right_payload(next) }])?;
+            self.alter(&mut left, Op::IndexSetRight, &set_right_payload(next))?;
             drop(left);
             self.give_back(right)?;
         }
@@ -141,13 +141,13 @@ impl<S: Store> Tree<S> {
                 self.view(&d, level).filter(|_| level > 0).map_or(Dba::NONE, |v| v.entry(0).child())
             };
             let payload = set_low_payload(low, child);
-            self.store.change(&mut [Step { guard: &mut sibling, op: Op::IndexSetLow, payload: &payload }])?;
+            self.alter(&mut sibling, Op::IndexSetLow, &payload)?;
         }
         if let Some((at, child)) = self.view(&parent, level + 1).and_then(|p| p.child_for(low))
             && child == dead
         {
             let payload = set_child_payload(at, right);
-            self.store.change(&mut [Step { guard: &mut parent, op: Op::IndexSetChild, payload: &payload }])?;
+            self.alter(&mut parent, Op::IndexSetChild, &payload)?;
         }
         Ok(true)
     }
@@ -175,7 +175,7 @@ impl<S: Store> Tree<S> {
             return Ok(());
         }
         let payload = meta_push_payload(FreeBlock { dba, at: self.store.now() });
-        self.store.change(&mut [Step { guard: &mut list, op: Op::IndexMetaPush, payload: &payload }])
+        self.alter(&mut list, Op::IndexMetaPush, &payload)
     }
 
     /// A block for a split: a freed one that nobody can be on his way to, or a new one of the segment. Called with no latch held.
@@ -190,7 +190,7 @@ impl<S: Store> Tree<S> {
             self.store.reserve()?;
             let mut list = self.store.write(self.free_list())?;
             if let Some(dba) = reusable(&list) {
-                self.store.change(&mut [Step { guard: &mut list, op: Op::IndexMetaPop, payload: &meta_pop_payload(dba) }])?;
+                self.alter(&mut list, Op::IndexMetaPop, &meta_pop_payload(dba))?;
                 return Ok(dba);
             }
         }

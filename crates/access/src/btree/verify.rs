@@ -75,6 +75,7 @@ impl<S: Store> Tree<S> {
     ) -> Result<(Option<Dba>, Expected)> {
         let (mut children, mut first_child) = (Expected::new(), None);
         let (mut dba, mut fence, mut seen) = (leftmost, Some(Vec::new()), 0);
+        let mut after_dead = false;
         while !dba.is_none() && seen < MAX_LEVEL_BLOCKS {
             seen += 1;
             report.blocks += 1;
@@ -88,19 +89,22 @@ impl<S: Store> Tree<S> {
             }
             if v.is_dead() {
                 report.notes.push(format!("dead block {dba} is still linked on level {level}"));
-                // Until its right sibling has taken over its range, that begins at its high fence.
-                dba = v.right();
+                expected.remove(&dba);
+                (dba, after_dead) = (v.right(), true);
                 continue;
             }
             match &fence {
                 Some(fence) if v.low() == fence => {}
-                Some(fence) if v.low() > &fence[..] && !report.notes.is_empty() => {
+                Some(fence) if v.low() > &fence[..] && after_dead => {
                     report.notes.push(format!("block {dba} has not taken over the range of its dead neighbour"));
                 }
                 _ => report.problems.push(format!("block {dba}: low fence is not the high fence of its left neighbour")),
             }
             match expected.remove(&dba) {
                 Some(separator) if separator == v.low() => {}
+                Some(separator) if &separator[..] > v.low() && after_dead => {
+                    report.notes.push(format!("the parent of block {dba} still leads to its dead neighbour"));
+                }
                 Some(_) => report.problems.push(format!("block {dba}: low fence is not the separator in its parent")),
                 None => report.notes.push(format!("block {dba} of level {level} is in no parent: its split is incomplete")),
             }
@@ -123,6 +127,7 @@ impl<S: Store> Tree<S> {
                     }
                 }
             }
+            after_dead = false;
             fence = v.high().map(<[u8]>::to_vec);
             dba = v.right();
         }

@@ -279,19 +279,45 @@ impl<'a> IndexBlock<'a> {
             return (self.count(), false);
         };
         let head = head_of(suffix);
-        let (mut lo, mut hi) = (0, self.count());
+        let below = |i: usize| match self.slot_head(i).cmp(&head) {
+            std::cmp::Ordering::Equal => self.compare_rest(i, suffix).is_lt(),
+            other => other.is_lt(),
+        };
+        let (mut lo, mut hi) = self.guess(head, below);
         while lo < hi {
             let mid = (lo + hi) / 2;
-            let below = match self.slot_head(mid).cmp(&head) {
-                std::cmp::Ordering::Equal => self.compare_rest(mid, suffix).is_lt(),
-                other => other.is_lt(),
-            };
-            if below { lo = mid + 1 } else { hi = mid }
+            if below(mid) { lo = mid + 1 } else { hi = mid }
         }
-        let equal = lo < self.count()
-            && self.slot_head(lo) == head
-            && self.compare_rest(lo, suffix).is_eq();
+        let equal = lo < self.count() && self.slot_head(lo) == head && self.compare_rest(lo, suffix).is_eq();
         (lo, equal)
+    }
+
+    /// Narrows a search by where `head` lies between the first and the last head. Keys are mostly spread evenly, and each probe of a
+    /// binary search costs a memory access of its own; where they are not, the range doubles from the guess.
+    fn guess(&self, head: u32, below: impl Fn(usize) -> bool) -> (usize, usize) {
+        let n = self.count();
+        if n < 32 {
+            return (0, n);
+        }
+        let (first, last) = (self.slot_head(0), self.slot_head(n - 1));
+        if head <= first || head >= last {
+            return (0, n);
+        }
+        let at = ((head - first) as u64 * (n - 1) as u64 / (last - first) as u64) as usize;
+        let mut step = 4;
+        if below(at) {
+            let mut lo = at + 1;
+            while lo + step < n && below(lo + step) {
+                (lo, step) = (lo + step + 1, step * 4);
+            }
+            (lo, (lo + step).min(n))
+        } else {
+            let mut hi = at;
+            while hi > step && !below(hi - step) {
+                (hi, step) = (hi - step, step * 4);
+            }
+            (hi.saturating_sub(step), hi)
+        }
     }
 
     /// Compares entry `i`, whose head equals that of `suffix`, with `suffix`.
