@@ -44,8 +44,9 @@ pub(super) fn put_entry(
     if let Some(p) = payload {
         b.put_u64(off + 2 + rest.len(), p);
     }
-    let slot = SLOTS_AT + SLOT * at;
-    b.0.copy_within(slot..SLOTS_AT + SLOT * count, slot + SLOT);
+    let slots = slots_at(b);
+    let slot = slots + SLOT * at;
+    b.0.copy_within(slot..slots + SLOT * count, slot + SLOT);
     b.0[slot..slot + HEAD].copy_from_slice(&head_of(suffix).to_be_bytes());
     b.put_u16(slot + HEAD, off as u16);
     b.put_u16(COUNT_AT, count as u16 + 1);
@@ -61,7 +62,8 @@ fn view(b: &BlockBuf) -> Result<IndexBlock<'_>> {
         b.u16_at(GARBAGE_AT) as usize,
     );
     if data_low > BLOCK_SIZE
-        || data_low < SLOTS_AT + SLOT * block.count()
+        || slots_at(b) < FENCES_AT
+        || data_low < slots_at(b) + SLOT * block.count()
         || garbage > BLOCK_SIZE - data_low
     {
         return Err(BlockError::corrupt(format!(
@@ -94,8 +96,9 @@ fn take_entry(b: &mut BlockBuf, at: usize) -> Result<()> {
     } else {
         b.put_u16(GARBAGE_AT, garbage as u16);
     }
-    let slot = SLOTS_AT + SLOT * at;
-    b.0.copy_within(slot + SLOT..SLOTS_AT + SLOT * count, slot);
+    let slots = slots_at(b);
+    let slot = slots + SLOT * at;
+    b.0.copy_within(slot + SLOT..slots + SLOT * count, slot);
     b.put_u16(COUNT_AT, count as u16 - 1);
     Ok(())
 }
@@ -428,7 +431,7 @@ pub fn apply_set_child(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
 
 /// Replaces the stamp or child of an entry in place.
 fn overwrite(b: &mut BlockBuf, at: usize, value: u64) -> Result<()> {
-    if at < SLOTS_AT || at + PAYLOAD > BLOCK_SIZE {
+    if at < FENCES_AT || at + PAYLOAD > BLOCK_SIZE {
         return Err(BlockError::corrupt(format!(
             "an entry of index block {} lies outside the data area",
             b.dba()

@@ -190,21 +190,20 @@ pub(super) fn start(
             "a fence is longer than any key, or shorter than the prefix",
         ));
     }
-    let low_at = BLOCK_SIZE - low.len();
-    let high_at = low_at - high_bytes.len();
-    b.0[low_at..].copy_from_slice(low);
-    b.0[high_at..low_at].copy_from_slice(high_bytes);
+    let high_at = FENCES_AT + low.len();
+    let slots = high_at + high_bytes.len();
+    b.0[FENCES_AT..high_at].copy_from_slice(low);
+    b.0[high_at..slots].copy_from_slice(high_bytes);
     b.put_u16(LEVEL_AT, frame.level);
     b.put_u16(COUNT_AT, 0);
-    b.put_u16(DATA_LOW_AT, high_at as u16);
+    b.put_u16(DATA_LOW_AT, BLOCK_SIZE as u16);
     b.put_u16(GARBAGE_AT, 0);
     b.put_u64(RIGHT_AT, frame.right.0);
     b.put_u16(PREFIX_LEN_AT, prefix_len as u16);
     b.put_u16(LOW_LEN_AT, low.len() as u16);
     b.put_u16(HIGH_LEN_AT, high.map_or(NO_HIGH, |h| h.len() as u16));
     b.put_u16(FLAGS_AT, frame.flags);
-    b.put_u16(LOW_OFF_AT, low_at as u16);
-    b.put_u16(HIGH_OFF_AT, high_at as u16);
+    b.put_u16(SLOTS_OFF_AT, slots as u16);
     Ok(())
 }
 

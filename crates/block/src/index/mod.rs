@@ -4,10 +4,11 @@
 //!  32 level u16 | 34 count u16 | 36 data low u16 | 38 garbage u16
 //!  40 right link (8)
 //!  48 prefix length u16 | 50 low length u16 | 52 high length u16 (ffff: none) | 54 flags u16
-//!  56 low offset u16 | 58 high offset u16 | 60 reserved (4), zero
-//!  64 slots, 6 bytes each, growing up: head (4 bytes of the key after the prefix) | offset u16
+//!  56 offset of the slots u16 | 58 reserved (6), zero
+//!  64 low fence | high fence
+//!  .. slots, 6 bytes each, growing up: head (4 bytes of the key after the prefix) | offset u16
 //!  .. free ..
-//!  data low: entries and fences, growing down from the end of the block
+//!  data low: entries, growing down from the end of the block
 //! ```
 //!
 //! An entry's key stands in three places: the *prefix* common to all entries (taken from the low fence), the *head* in the
@@ -25,7 +26,7 @@
 //! - With a high fence the prefix is what both fences share, and every key that may ever come has it. The last block of a level
 //!   guesses one from its entries; a key without it shortens it first (`Op::IndexSetPrefix`).
 //! - An inner block's first separator equals the block's low fence; a search treats it as a bound that nothing is below.
-//! - `data low >= end of slots`; `garbage` counts the bytes of the data area that no slot and no fence uses.
+//! - `data low >= end of slots`; `garbage` counts the bytes of the data area that no slot uses.
 //! - Room for a stamp, once given to an entry, stays with it until it is removed: the undo of a revival needs no space that
 //!   somebody else could have taken. A stamp of zero is no stamp: the entry is not marked.
 //! - A dead block takes no entries; its range, and if it is an inner block its only child, belong to the block its right link
@@ -57,7 +58,7 @@ pub const MAX_KEY: usize = 1536;
 /// Bytes of a row id at the end of a leaf's key.
 pub const ROW_ID_LEN: usize = 8;
 /// Bytes of entries and slots that a leaf without fences can hold.
-pub const CAPACITY: usize = BLOCK_SIZE - SLOTS_AT;
+pub const CAPACITY: usize = BLOCK_SIZE - FENCES_AT;
 
 pub(crate) const LEVEL_AT: usize = 32;
 pub(crate) const COUNT_AT: usize = 34;
@@ -68,15 +69,20 @@ pub(crate) const PREFIX_LEN_AT: usize = 48;
 pub(crate) const LOW_LEN_AT: usize = 50;
 pub(crate) const HIGH_LEN_AT: usize = 52;
 pub(crate) const FLAGS_AT: usize = 54;
-pub(crate) const LOW_OFF_AT: usize = 56;
-pub(crate) const HIGH_OFF_AT: usize = 58;
-pub(crate) const SLOTS_AT: usize = 64;
+pub(crate) const SLOTS_OFF_AT: usize = 56;
+/// The fences stand right behind the header, where a search has been already.
+pub(crate) const FENCES_AT: usize = 64;
 pub(crate) const SLOT: usize = 6;
 pub(crate) const HEAD: usize = 4;
 pub(crate) const NO_HIGH: u16 = u16::MAX;
 pub(crate) const FLAG_DEAD: u16 = 1;
 pub(crate) const STAMPED: u16 = 1 << 15;
 pub(crate) const PAYLOAD: usize = 8;
+
+#[inline]
+pub(crate) fn slots_at(b: &BlockBuf) -> usize {
+    b.u16_at(SLOTS_OFF_AT) as usize
+}
 
 /// Where a key lies relative to a block's fences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,6 +116,7 @@ pub struct Entry<'a> {
 
 impl Entry<'_> {
     /// The marker's stamp, if the entry is delete-marked.
+    #[inline]
     pub fn marked(&self) -> Option<Stamp> {
         (self.has_stamp && self.payload != 0).then_some(Stamp(self.payload))
     }
@@ -121,6 +128,7 @@ impl Entry<'_> {
         Dba(self.payload)
     }
     /// Whether the key begins with `prefix`; both without the block's prefix.
+    #[inline]
     pub fn starts_with(&self, prefix: &[u8]) -> bool {
         if prefix.len() > self.len {
             return false;
@@ -147,9 +155,10 @@ pub struct IndexBlock<'a> {
 
 impl<'a> IndexBlock<'a> {
     /// `None` if the block is no index block.
+    #[inline]
     pub fn new(b: &'a BlockBuf) -> Option<IndexBlock<'a>> {
         let usable = b.block_type() == Ok(BlockType::Index)
-            && SLOTS_AT + SLOT * b.u16_at(COUNT_AT) as usize <= BLOCK_SIZE
+            && slots_at(b) + SLOT * b.u16_at(COUNT_AT) as usize <= BLOCK_SIZE
             && b.u16_at(PREFIX_LEN_AT) <= b.u16_at(LOW_LEN_AT);
         usable.then_some(IndexBlock { b })
     }
@@ -158,43 +167,51 @@ impl<'a> IndexBlock<'a> {
         self.b
     }
     /// 0 for a leaf.
+    #[inline]
     pub fn level(&self) -> u16 {
         self.b.u16_at(LEVEL_AT)
     }
     pub fn is_leaf(&self) -> bool {
         self.level() == 0
     }
+    #[inline]
     pub fn count(&self) -> usize {
         self.b.u16_at(COUNT_AT) as usize
     }
     /// The right sibling, or none.
+    #[inline]
     pub fn right(&self) -> Dba {
         Dba(self.b.u64_at(RIGHT_AT))
     }
+    #[inline]
     pub fn is_dead(&self) -> bool {
         self.b.u16_at(FLAGS_AT) & FLAG_DEAD != 0
     }
+    #[inline]
     pub fn low(&self) -> &'a [u8] {
-        self.bytes(
-            self.b.u16_at(LOW_OFF_AT) as usize,
+        self.bytes(FENCES_AT,
             self.b.u16_at(LOW_LEN_AT) as usize,
         )
     }
     /// `None`: the range has no upper bound.
+    #[inline]
     pub fn high(&self) -> Option<&'a [u8]> {
         let len = self.b.u16_at(HIGH_LEN_AT);
-        (len != NO_HIGH).then(|| self.bytes(self.b.u16_at(HIGH_OFF_AT) as usize, len as usize))
+        (len != NO_HIGH).then(|| self.bytes(FENCES_AT + self.b.u16_at(LOW_LEN_AT) as usize, len as usize))
     }
+    #[inline]
     pub fn prefix(&self) -> &'a [u8] {
-        self.bytes(self.b.u16_at(LOW_OFF_AT) as usize, self.prefix_len())
+        self.bytes(FENCES_AT, self.prefix_len())
     }
     pub(crate) fn prefix_len(&self) -> usize {
         self.b.u16_at(PREFIX_LEN_AT) as usize
     }
+    #[inline]
     fn bytes(&self, at: usize, len: usize) -> &'a [u8] {
         self.b.0.get(at..at + len).unwrap_or(&[])
     }
 
+    #[inline]
     pub fn side(&self, key: &[u8]) -> Side {
         if key < self.low() {
             return Side::Below;
@@ -205,8 +222,9 @@ impl<'a> IndexBlock<'a> {
         }
     }
 
+    #[inline]
     fn slot_head(&self, i: usize) -> u32 {
-        let at = SLOTS_AT + SLOT * i;
+        let at = slots_at(self.b) + SLOT * i;
         u32::from_be_bytes([
             self.b.0[at],
             self.b.0[at + 1],
@@ -216,8 +234,9 @@ impl<'a> IndexBlock<'a> {
     }
 
     /// Entry `i < count`.
+    #[inline]
     pub fn entry(&self, i: usize) -> Entry<'a> {
-        let at = SLOTS_AT + SLOT * i;
+        let at = slots_at(self.b) + SLOT * i;
         let head = self.slot_head(i).to_be_bytes();
         let off = self.b.u16_at(at + HEAD) as usize;
         let word = self.bytes(off, 2).try_into().map_or(0, u16::from_le_bytes);
@@ -242,7 +261,7 @@ impl<'a> IndexBlock<'a> {
     }
 
     pub(crate) fn data_off(&self, i: usize) -> usize {
-        self.b.u16_at(SLOTS_AT + SLOT * i + HEAD) as usize
+        self.b.u16_at(slots_at(self.b) + SLOT * i + HEAD) as usize
     }
 
     /// Appends the whole key of entry `i` to `out`.
@@ -251,6 +270,7 @@ impl<'a> IndexBlock<'a> {
         self.entry(i).copy_suffix(out);
     }
     /// The row id at the end of a leaf's key.
+    #[inline]
     pub fn row_id(&self, i: usize) -> RowId {
         let e = self.entry(i);
         if let Some(tail) = e.rest.last_chunk::<ROW_ID_LEN>() {
@@ -260,6 +280,7 @@ impl<'a> IndexBlock<'a> {
         split_key(&self.key(i)).map_or(RowId(0), |(_, rid)| rid)
     }
     /// Whether the key of entry `i` begins with `columns`.
+    #[inline]
     pub fn key_starts_with(&self, i: usize, columns: &[u8]) -> bool {
         match columns.strip_prefix(self.prefix()) {
             Some(suffix) => self.entry(i).starts_with(suffix),
@@ -273,6 +294,7 @@ impl<'a> IndexBlock<'a> {
     }
 
     /// Position of the first entry at or above `key`, which lies within the fences; and whether it is equal.
+    #[inline]
     pub fn search(&self, key: &[u8]) -> (usize, bool) {
         // Within the fences a key without the prefix is above every entry.
         let Some(suffix) = key.strip_prefix(self.prefix()) else {
@@ -294,6 +316,7 @@ impl<'a> IndexBlock<'a> {
 
     /// Narrows a search by where `head` lies between the first and the last head. Keys are mostly spread evenly, and each probe of a
     /// binary search costs a memory access of its own; where they are not, the range doubles from the guess.
+    #[inline]
     fn guess(&self, head: u32, below: impl Fn(usize) -> bool) -> (usize, usize) {
         let n = self.count();
         if n < 32 {
@@ -321,6 +344,7 @@ impl<'a> IndexBlock<'a> {
     }
 
     /// Compares entry `i`, whose head equals that of `suffix`, with `suffix`.
+    #[inline]
     fn compare_rest(&self, i: usize, suffix: &[u8]) -> std::cmp::Ordering {
         let e = self.entry(i);
         e.rest
@@ -329,6 +353,7 @@ impl<'a> IndexBlock<'a> {
     }
 
     /// The entry of an inner block under which `key` is to be found, and its child. `None` in a block without entries.
+    #[inline]
     pub fn child_for(&self, key: &[u8]) -> Option<(usize, Dba)> {
         if self.count() == 0 {
             return None;
@@ -351,7 +376,7 @@ impl<'a> IndexBlock<'a> {
 
     /// Bytes between the slots and the data.
     pub(crate) fn contiguous(&self) -> usize {
-        (self.b.u16_at(DATA_LOW_AT) as usize).saturating_sub(SLOTS_AT + SLOT * self.count())
+        (self.b.u16_at(DATA_LOW_AT) as usize).saturating_sub(slots_at(self.b) + SLOT * self.count())
     }
     /// Bytes that entries can still take, after compaction.
     pub fn free(&self) -> usize {
@@ -414,13 +439,16 @@ impl<'a> IndexBlock<'a> {
         if high.is_none() != self.right().is_none() && !self.is_dead() {
             return bad("right link and high fence do not agree".into());
         }
+        if slots_at(self.b) != FENCES_AT + low.len() + high.map_or(0, <[u8]>::len) {
+            return bad("slots do not follow the fences".into());
+        }
         let data_low = self.b.u16_at(DATA_LOW_AT) as usize;
-        if data_low < SLOTS_AT + SLOT * self.count() || data_low > BLOCK_SIZE {
+        if data_low < slots_at(self.b) + SLOT * self.count() || data_low > BLOCK_SIZE {
             return bad(format!(
                 "data begins at {data_low}, within the slots or past the end"
             ));
         }
-        let mut used = low.len() + high.map_or(0, <[u8]>::len);
+        let mut used = 0;
         let (mut last, mut key) = (Vec::new(), Vec::new());
         for i in 0..self.count() {
             let e = self.entry(i);
