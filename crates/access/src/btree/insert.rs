@@ -1,9 +1,9 @@
 //! Changing entries: insert, with or without a check for uniqueness, and delete-mark.
 
-use block::index::{IndexBlock, InsertMany, MAX_KEY, ROW_ID_LEN, Room, Side, insert_payload, mark_payload, push_row_id, remove_payload, unmark_payload};
+use block::index::{IndexBlock, InsertMany, MAX_KEY, ROW_ID_LEN, Room, Side, insert_payload, mark_payload, push_row_id, remove_payload, split_key, unmark_payload};
 use block::{BlockBuf, Dba, Op, RowId, Stamp};
 
-use super::undo::{encode_undo, undo_len};
+use super::undo::{MAX_UNDO, encode_undo, undo_len};
 use super::{Conflict, Conflicts, Fate, IndexOutcome, Step, Store, Tree, UndoKind};
 use crate::{Error, Result};
 
@@ -153,45 +153,76 @@ impl<S: Store> Tree<S> {
     }
 
     /// Inserts entries, `keys` being whole (with their row ids) and rising, with one record and one undo record for each leaf's share.
-    /// For indexes without a check of uniqueness. Entries that exist already are revived one by one.
-    pub fn insert_many<K: AsRef<[u8]>>(&self, txn: &mut S::Txn, keys: &[K]) -> Result<()> {
+    /// Returns how many are in; in a unique index it stops at the first key that has other entries which are not known to be dead, and
+    /// returns these too. For that key the caller goes on with [`insert_unique`](Self::insert_unique).
+    pub fn insert_many<K: AsRef<[u8]>>(
+        &self,
+        txn: &mut S::Txn,
+        keys: &[K],
+        unique: bool,
+    ) -> Result<(usize, Option<Conflicts>)> {
         let mut done = 0;
         let (mut many, mut undo) = (InsertMany::default(), Vec::new());
         while let Some(first) = keys.get(done).map(AsRef::as_ref) {
             self.check_len(first)?;
-            let batch = keys[done..].iter().map(AsRef::as_ref).scan(undo_len(0), |len, key| {
-                *len += key.len() + 2;
-                (*len <= super::undo::MAX_UNDO).then_some(key)
-            });
-            let batch: Vec<&[u8]> = batch.collect();
-            let len = undo_len(0) + batch.iter().map(|k| k.len() + 2).sum::<usize>();
-            let slot = self.store.prepare(txn, len)?;
+            let (columns, rid) = split_key(first).ok_or_else(|| self.corrupt("a key has no row id"))?;
+            let mut undo_bytes = undo_len(0);
+            let fits = |key: &&[u8]| {
+                undo_bytes += key.len() + 2;
+                undo_bytes <= MAX_UNDO && key.len() <= MAX_KEY
+            };
+            let batch: Vec<&[u8]> = keys[done..].iter().map(AsRef::as_ref).take_while(fits).collect();
+            let slot = self.store.prepare(txn, MAX_UNDO.min(undo_bytes))?;
             let mut leaf = self.write_leaf(first)?;
             many.clear();
             undo.clear();
             undo.extend_from_slice(&encode_undo(self.header, Stamp(0), &[]));
             if let Some(v) = self.view(&leaf, 0) {
-                for key in &batch {
-                    let (at, equal) = v.search(key);
-                    if equal || v.side(key) != Side::Here || key.len() > MAX_KEY || !many.push(&v, at, key) {
-                        break;
-                    }
-                    undo.extend_from_slice(&(key.len() as u16).to_le_bytes());
-                    undo.extend_from_slice(key);
-                }
+                self.share_of_leaf(&v, &batch, unique, &mut many, &mut undo);
             }
-            if many.count == 0 {
-                drop(leaf);
-                let (columns, rid) = block::index::split_key(first).ok_or_else(|| self.corrupt("a key has no row id"))?;
-                self.insert(txn, columns, rid)?;
-                done += 1;
+            if many.count > 0 {
+                let step = Step { guard: &mut leaf, op: Op::IndexInsertMany, payload: &many.payload };
+                self.store.log(txn, slot, UndoKind::InsertMany, &undo, step)?;
+                done += many.count;
                 continue;
             }
-            let step = Step { guard: &mut leaf, op: Op::IndexInsertMany, payload: &many.payload };
-            self.store.log(txn, slot, UndoKind::InsertMany, &undo, step)?;
-            done += many.count;
+            drop(leaf);
+            let outcome = match unique {
+                true => self.insert_unique(txn, columns, rid, None)?,
+                false => self.insert(txn, columns, rid)?,
+            };
+            if let IndexOutcome::Check(conflicts) = outcome {
+                return Ok((done, Some(conflicts)));
+            }
+            done += 1;
         }
-        Ok(())
+        Ok((done, None))
+    }
+
+    /// Gathers the entries at the head of `batch` that can go into leaf `v` without further ado.
+    fn share_of_leaf(&self, v: &IndexBlock<'_>, batch: &[&[u8]], unique: bool, many: &mut InsertMany, undo: &mut Vec<u8>) {
+        let mut last: &[u8] = &[];
+        for key in batch {
+            let columns = &key[..key.len() - ROW_ID_LEN];
+            let (at, equal) = v.search(key);
+            if equal || v.side(key) != Side::Here {
+                return;
+            }
+            // In a unique index only where this leaf is the home and all there is of the key, which is nothing.
+            let alone = || {
+                let (at, _) = v.search(columns);
+                v.side(columns) == Side::Here
+                    && !(at < v.count() && v.key_starts_with(at, columns))
+                    && !v.high().is_some_and(|high| high.starts_with(columns))
+                    && last != columns
+            };
+            if unique && !alone() || !many.push(v, at, key) {
+                return;
+            }
+            undo.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            undo.extend_from_slice(key);
+            last = columns;
+        }
     }
 
     /// Delete-marks the entry with the transaction's stamp. False if it was marked already. An entry that does not exist is damage.

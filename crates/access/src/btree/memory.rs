@@ -50,8 +50,11 @@ pub struct Txn {
 
 impl Memory {
     pub fn new() -> Memory {
+        Memory::with_blocks(MAX_BLOCKS)
+    }
+    fn with_blocks(count: usize) -> Memory {
         Memory(Arc::new(Shared {
-            blocks: (0..MAX_BLOCKS).map(|_| RwLock::new(BlockBuf([0; block::BLOCK_SIZE]))).collect(),
+            blocks: (0..count).map(|_| RwLock::new(BlockBuf([0; block::BLOCK_SIZE]))).collect(),
             next: AtomicU32::new(3),
             clock: AtomicU64::new(100),
             horizon: AtomicU64::new(0),
@@ -86,7 +89,8 @@ impl Memory {
     }
     /// What is left after a crash that loses all redo after the first `records`.
     pub fn replay(&self, records: &[Vec<Logged>]) -> Memory {
-        let other = Memory::new();
+        // Room for what is done to it afterwards, too.
+        let other = Memory::with_blocks(self.0.next.load(SeqCst) as usize + 200);
         for change in records.iter().flatten() {
             other.apply(change);
         }
@@ -204,7 +208,7 @@ impl Store for Memory {
     }
     fn alloc(&self) -> Result<Dba> {
         let n = self.0.next.fetch_add(1, SeqCst);
-        assert!((n as usize) < MAX_BLOCKS, "the test tree grows without end");
+        assert!((n as usize) < self.0.blocks.len(), "the test tree grows without end");
         Ok(HEADER.plus(n))
     }
     fn now(&self) -> Scn {

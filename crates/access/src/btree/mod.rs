@@ -15,6 +15,7 @@
 //! - Check and insert of a unique key happen under one exclusive hold of the key's *home*, the leaf that the descent for the column
 //!   values alone leads to. Required is that all entries of the key that are alive or undecided are seen; where a key's entries span leaves
 //!   (only when one key has more dead entries than fit a block), the home stays latched while the leaves to its right are tried.
+//! - Whoever descends has published a snapshot: a block that left the tree is reused only below the horizon.
 //! - An entry is removed only by the undo of its insertion, or when its mark is committed below the horizon.
 
 mod build;

@@ -85,12 +85,14 @@ pub trait Store: Sync {
     fn fresh(&self, dba: Dba) -> Result<Self::Fresh<'_>>;
     fn latch<'s>(&'s self, fresh: Self::Fresh<'s>) -> Result<Self::Write<'s>>;
 
-    /// Waits until there is room for redo.
+    /// Waits until there is room for redo: `block::record::MAX_RECORD` bytes, which is more than all that is logged under one hold of
+    /// latches (a split root with three blocks, or the small steps of a purge, a shorter prefix and an insertion).
     fn reserve(&self) -> Result<()>;
     /// Logs and applies a change that is never undone: one record. Returns the position up to which the log must be durable for
     /// the change to survive a crash.
     fn change(&self, steps: &mut [Step<'_, Self::Write<'_>>]) -> Result<LogPos>;
 
+    /// Waits until there is room for redo, as `reserve`, and for an undo record.
     fn prepare(&self, txn: &mut Self::Txn, undo_len: usize) -> Result<Self::Slot>;
     /// Logs and applies a change of entries with its undo: one record.
     fn log(

@@ -310,7 +310,7 @@ fn many_entries_in_one_record_are_undone_together() {
         let mut txn = tree.store().begin();
         let keys: BTreeSet<Vec<u8>> = (0..400).map(|_| full(&int_key(rng.below(50_000)), rid(rng.below(2)))).collect();
         let keys: Vec<Vec<u8>> = keys.into_iter().collect();
-        tree.insert_many(&mut txn, &keys).unwrap();
+        assert_eq!(tree.insert_many(&mut txn, &keys, false).unwrap(), (keys.len(), None));
         if round % 3 == 0 {
             tree.store().rollback(txn);
         } else {
@@ -346,6 +346,25 @@ fn a_unique_key_is_refused_while_another_entry_may_be_alive() {
     assert!(matches!(tree.insert_unique(&mut t3, &key, rid(4), Some(&c)).unwrap(), IndexOutcome::Check(_)));
     let IndexOutcome::Check(c) = tree.insert_unique(&mut t3, &key, rid(4), None).unwrap() else { panic!("inserted twice") };
     assert_eq!(tree.insert_unique(&mut t3, &key, rid(4), Some(&c)).unwrap(), IndexOutcome::Inserted);
+}
+
+#[test]
+fn many_unique_entries_stop_at_the_first_that_may_exist() {
+    let tree = Memory::tree();
+    let mut t1 = tree.store().begin();
+    tree.insert_unique(&mut t1, &int_key(700), rid(9), None).unwrap();
+    let mut t2 = tree.store().begin();
+    let mut keys: Vec<_> = (0..1000).map(|k| full(&int_key(k), rid(k))).collect();
+    let (done, conflicts) = tree.insert_many(&mut t2, &keys, true).unwrap();
+    assert_eq!((done, conflicts.unwrap().entries), (700, vec![Conflict { rid: rid(9), marked: None }]));
+    tree.store().rollback(t1);
+    assert_eq!(tree.insert_many(&mut t2, &keys[700..], true).unwrap(), (300, None));
+    // A duplicate among the new ones is found as well.
+    keys = vec![full(&int_key(2000), rid(1)), full(&int_key(2000), rid(2))];
+    let (done, conflicts) = tree.insert_many(&mut t2, &keys, true).unwrap();
+    assert_eq!((done, conflicts.unwrap().entries[0].rid), (1, rid(1)));
+    tree.store().rollback(t2);
+    assert_eq!(verify(&tree).entries, 0);
 }
 
 /// T1 deletes a row, its slot is reused with the same key, T3 deletes again: what T1's deletion would allow to purge must stay.
