@@ -58,6 +58,36 @@ impl Cache {
         changes: &mut [Change<'_, '_>],
         under_latch: impl FnOnce(Appended, &mut GroupList),
     ) -> Appended {
+        self.change_with(header, changes, &mut [], under_latch)
+    }
+
+    /// The same for changes that come from two places: a row's, and the undo's, whose guards live for different times.
+    pub fn change_with(
+        &self,
+        header: RecordHeader,
+        changes: &mut [Change<'_, '_>],
+        more: &mut [Change<'_, '_>],
+        under_latch: impl FnOnce(Appended, &mut GroupList),
+    ) -> Appended {
+        self.prepare(changes);
+        self.prepare(more);
+        let appended = SCRATCH.with_borrow_mut(|record| {
+            record.clear();
+            let mut w = RecordWriter::new(record, header.txn, header.undo_head);
+            encode(changes, &mut w);
+            encode(more, &mut w);
+            w.finish();
+            stat::add(Stat::RedoSize, record.len() as u64);
+            self.redo.append(record, under_latch)
+        });
+        stat::add(Stat::RedoEntries, 1);
+        stat::add(Stat::DbBlockChanges, (changes.len() + more.len()) as u64);
+        self.finish(changes, appended);
+        self.finish(more, appended);
+        appended
+    }
+
+    fn prepare(&self, changes: &[Change<'_, '_>]) {
         for (i, c) in changes.iter().enumerate() {
             debug_assert!(
                 changes[..i]
@@ -67,19 +97,13 @@ impl Cache {
             );
             self.mark_dirty(c.guard.ix());
         }
-        let appended = SCRATCH.with_borrow_mut(|record| {
-            record.clear();
-            encode(header, changes, record);
-            stat::add(Stat::RedoSize, record.len() as u64);
-            self.redo.append(record, under_latch)
-        });
-        stat::add(Stat::RedoEntries, 1);
-        stat::add(Stat::DbBlockChanges, changes.len() as u64);
+    }
+
+    fn finish(&self, changes: &mut [Change<'_, '_>], appended: Appended) {
         for c in changes {
             apply_one(c, appended.scn);
             self.changed(c.guard.ix(), appended.end.0);
         }
-        appended
     }
 
     /// Logs a record that changes no block.
@@ -102,8 +126,7 @@ impl Cache {
     }
 }
 
-fn encode(header: RecordHeader, changes: &[Change<'_, '_>], record: &mut Vec<u8>) {
-    let mut w = RecordWriter::new(record, header.txn, header.undo_head);
+fn encode(changes: &[Change<'_, '_>], w: &mut RecordWriter<'_>) {
     for c in changes {
         let before = match c.op.formats() {
             Some(_) => None,
@@ -126,7 +149,6 @@ fn encode(header: RecordHeader, changes: &[Change<'_, '_>], record: &mut Vec<u8>
         };
         w.vector(c.guard.address(), c.object, c.op, before, c.payload);
     }
-    w.finish();
 }
 
 fn apply_one(c: &mut Change<'_, '_>, scn: Scn) {
