@@ -40,18 +40,33 @@ pub struct Sequence<S> {
 impl<S: Store> Sequence<S> {
     /// The sequence in the segment at `header`.
     pub fn open(store: S, header: Dba) -> Sequence<S> {
-        Sequence { store, dba: header.plus(1), cached: Mutex::new(VecDeque::new()) }
+        Sequence {
+            store,
+            dba: header.plus(1),
+            cached: Mutex::new(VecDeque::new()),
+        }
     }
 
     /// Formats the block of a new sequence in a new segment.
     pub fn create(&self, params: &SequenceParams) -> Result<()> {
-        if params.increment == 0 || params.min > params.max || !(params.min..=params.max).contains(&params.start) {
-            return Err(Error::SequenceBounds { value: params.start, min: params.min, max: params.max });
+        if params.increment == 0
+            || params.min > params.max
+            || !(params.min..=params.max).contains(&params.start)
+        {
+            return Err(Error::SequenceBounds {
+                value: params.start,
+                min: params.min,
+                max: params.max,
+            });
         }
         let fresh = self.store.fresh(self.dba)?;
         self.store.reserve()?;
         let mut guard = self.store.latch(fresh)?;
-        self.store.change(&mut [Step { guard: &mut guard, op: Op::SequenceFormat, payload: &params.encode() }])?;
+        self.store.change(&mut [Step {
+            guard: &mut guard,
+            op: Op::SequenceFormat,
+            payload: &params.encode(),
+        }])?;
         Ok(())
     }
 
@@ -72,9 +87,19 @@ impl<S: Store> Sequence<S> {
             let limit = if ascending { params.max } else { params.min };
             return Err(Error::SequenceLimit { limit, ascending });
         };
-        let durable = self.store.change(&mut [Step { guard: &mut guard, op: Op::SequenceMark, payload: &mark_payload(next) }])?;
-        let mut rest = Cached { range, increment: params.increment, durable };
-        let draw = rest.take().ok_or_else(|| block::BlockError::corrupt("a sequence gave an empty range"))?;
+        let durable = self.store.change(&mut [Step {
+            guard: &mut guard,
+            op: Op::SequenceMark,
+            payload: &mark_payload(next),
+        }])?;
+        let mut rest = Cached {
+            range,
+            increment: params.increment,
+            durable,
+        };
+        let draw = rest
+            .take()
+            .ok_or_else(|| block::BlockError::corrupt("a sequence gave an empty range"))?;
         if rest.range.count > 0 {
             self.cached.lock().push_back(rest);
         }
@@ -96,10 +121,18 @@ impl<S: Store> Sequence<S> {
         let mut guard = self.store.write(self.dba)?;
         let (params, state) = read(&guard)?;
         if !(params.min..=params.max).contains(&value) {
-            return Err(Error::SequenceBounds { value, min: params.min, max: params.max });
+            return Err(Error::SequenceBounds {
+                value,
+                min: params.min,
+                max: params.max,
+            });
         }
         let payload = mark_payload(params.set(state, value, is_called));
-        let durable = self.store.change(&mut [Step { guard: &mut guard, op: Op::SequenceMark, payload: &payload }])?;
+        let durable = self.store.change(&mut [Step {
+            guard: &mut guard,
+            op: Op::SequenceMark,
+            payload: &payload,
+        }])?;
         self.cached.lock().clear();
         Ok(durable)
     }
@@ -116,7 +149,10 @@ impl Cached {
         let value = self.range.first;
         // Beyond the last value of a range this may wrap; that value is never given out.
         self.range.first = value.wrapping_add(self.increment);
-        Some(Draw { value, durable: self.durable })
+        Some(Draw {
+            value,
+            durable: self.durable,
+        })
     }
 }
 
@@ -138,7 +174,15 @@ mod tests {
     #[test]
     fn two_instances_draw_ranges_by_turns() {
         let store = Memory::new();
-        let one = create(&store, SequenceParams { start: 10, min: 10, cache: 20, ..Default::default() });
+        let one = create(
+            &store,
+            SequenceParams {
+                start: 10,
+                min: 10,
+                cache: 20,
+                ..Default::default()
+            },
+        );
         let two = Sequence::open(store.clone(), HEADER);
         assert_eq!(values(&one, 1), [10]);
         assert_eq!(values(&two, 2), [30, 31]);
@@ -151,9 +195,20 @@ mod tests {
     #[test]
     fn without_cache_instances_draw_in_order() {
         let store = Memory::new();
-        let one = create(&store, SequenceParams { start: 10, min: 10, cache: 1, ..Default::default() });
+        let one = create(
+            &store,
+            SequenceParams {
+                start: 10,
+                min: 10,
+                cache: 1,
+                ..Default::default()
+            },
+        );
         let two = Sequence::open(store.clone(), HEADER);
-        assert_eq!([values(&one, 1), values(&two, 1), values(&one, 1)].concat(), [10, 11, 12]);
+        assert_eq!(
+            [values(&one, 1), values(&two, 1), values(&one, 1)].concat(),
+            [10, 11, 12]
+        );
     }
 
     #[test]
@@ -167,14 +222,29 @@ mod tests {
     #[test]
     fn the_limit_is_an_error_and_stays_one() {
         let store = Memory::new();
-        let s = create(&store, SequenceParams { max: 25, ..Default::default() });
+        let s = create(
+            &store,
+            SequenceParams {
+                max: 25,
+                ..Default::default()
+            },
+        );
         assert_eq!(values(&s, 25).last(), Some(&25));
         for _ in 0..2 {
-            assert!(matches!(s.draw(), Err(Error::SequenceLimit { limit: 25, ascending: true })));
+            assert!(matches!(
+                s.draw(),
+                Err(Error::SequenceLimit {
+                    limit: 25,
+                    ascending: true
+                })
+            ));
         }
         s.set(24, true).unwrap();
         assert_eq!(values(&s, 1), [25]);
-        assert!(matches!(s.set(26, true), Err(Error::SequenceBounds { value: 26, .. })));
+        assert!(matches!(
+            s.set(26, true),
+            Err(Error::SequenceBounds { value: 26, .. })
+        ));
         s.set(7, false).unwrap();
         assert_eq!(values(&s, 2), [7, 8]);
     }
@@ -182,10 +252,19 @@ mod tests {
     #[test]
     fn threads_at_once_draw_every_value_once() {
         let store = Memory::new();
-        let s = create(&store, SequenceParams { cache: 7, ..Default::default() });
+        let s = create(
+            &store,
+            SequenceParams {
+                cache: 7,
+                ..Default::default()
+            },
+        );
         let mut all: Vec<i64> = std::thread::scope(|scope| {
             let drawers: Vec<_> = (0..4).map(|_| scope.spawn(|| values(&s, 2000))).collect();
-            drawers.into_iter().flat_map(|d| d.join().unwrap()).collect()
+            drawers
+                .into_iter()
+                .flat_map(|d| d.join().unwrap())
+                .collect()
         });
         all.sort();
         assert_eq!(all, (1..=8000).collect::<Vec<_>>());

@@ -36,9 +36,15 @@ pub struct Order {
 
 impl Order {
     /// `ASC`, which puts NULLs last.
-    pub const ASC: Order = Order { descending: false, nulls_first: false };
+    pub const ASC: Order = Order {
+        descending: false,
+        nulls_first: false,
+    };
     /// `DESC`, which puts NULLs first.
-    pub const DESC: Order = Order { descending: true, nulls_first: true };
+    pub const DESC: Order = Order {
+        descending: true,
+        nulls_first: true,
+    };
 }
 
 const NULL_FIRST: u8 = 0;
@@ -59,7 +65,11 @@ mod class {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Decimal {
     NegativeInfinity,
-    Finite { negative: bool, digits: Vec<u8>, scale: i64 },
+    Finite {
+        negative: bool,
+        digits: Vec<u8>,
+        scale: i64,
+    },
     Infinity,
     NaN,
 }
@@ -75,7 +85,11 @@ fn value(out: &mut Vec<u8>, order: Order, f: impl FnOnce(&mut Vec<u8>)) {
 }
 
 fn null(out: &mut Vec<u8>, order: Order) {
-    out.push(if order.nulls_first { NULL_FIRST } else { NULL_LAST });
+    out.push(if order.nulls_first {
+        NULL_FIRST
+    } else {
+        NULL_LAST
+    });
 }
 
 fn put_i16(out: &mut Vec<u8>, v: i16) {
@@ -90,13 +104,29 @@ fn put_i64(out: &mut Vec<u8>, v: i64) {
 
 fn put_f32(out: &mut Vec<u8>, v: f32) {
     // One zero and one NaN: values that compare equal must have one key.
-    let bits = if v.is_nan() { f32::NAN.to_bits() & !(1 << 31) } else { (v + 0.0).to_bits() };
-    let key = if bits >> 31 != 0 { !bits } else { bits | 1 << 31 };
+    let bits = if v.is_nan() {
+        f32::NAN.to_bits() & !(1 << 31)
+    } else {
+        (v + 0.0).to_bits()
+    };
+    let key = if bits >> 31 != 0 {
+        !bits
+    } else {
+        bits | 1 << 31
+    };
     out.extend_from_slice(&key.to_be_bytes());
 }
 fn put_f64(out: &mut Vec<u8>, v: f64) {
-    let bits = if v.is_nan() { f64::NAN.to_bits() & !(1 << 63) } else { (v + 0.0).to_bits() };
-    let key = if bits >> 63 != 0 { !bits } else { bits | 1 << 63 };
+    let bits = if v.is_nan() {
+        f64::NAN.to_bits() & !(1 << 63)
+    } else {
+        (v + 0.0).to_bits()
+    };
+    let key = if bits >> 63 != 0 {
+        !bits
+    } else {
+        bits | 1 << 63
+    };
     out.extend_from_slice(&key.to_be_bytes());
 }
 
@@ -116,9 +146,17 @@ fn put_decimal(out: &mut Vec<u8>, v: &Decimal) {
         Decimal::Infinity => return out.push(class::INFINITY),
         Decimal::NaN => return out.push(class::NAN),
         Decimal::Finite { digits, .. } if digits.is_empty() => return out.push(class::ZERO),
-        Decimal::Finite { negative, digits, scale } => (*negative, digits, *scale),
+        Decimal::Finite {
+            negative,
+            digits,
+            scale,
+        } => (*negative, digits, *scale),
     };
-    out.push(if negative { class::NEGATIVE } else { class::POSITIVE });
+    out.push(if negative {
+        class::NEGATIVE
+    } else {
+        class::POSITIVE
+    });
     let start = out.len();
     // The value is 0.d1d2.. * 10^point; pairs begin at an even power of ten, so that equal values have equal pairs.
     let point = digits.len() as i64 - scale;
@@ -126,7 +164,12 @@ fn put_decimal(out: &mut Vec<u8>, v: &Decimal) {
     let significant = digits.len() - digits.iter().rev().take_while(|&&d| d == 0).count();
     let lead = if point.rem_euclid(2) == 1 { 1 } else { 0 };
     put_i32(out, exponent.clamp(i32::MIN as i64, i32::MAX as i64) as i32);
-    let digit = |i: usize| i.checked_sub(lead).and_then(|i| digits[..significant].get(i)).copied().unwrap_or(0);
+    let digit = |i: usize| {
+        i.checked_sub(lead)
+            .and_then(|i| digits[..significant].get(i))
+            .copied()
+            .unwrap_or(0)
+    };
     for pair in 0..(significant + lead).div_ceil(2) {
         out.push(digit(pair * 2) * 10 + digit(pair * 2 + 1) + 1);
     }
@@ -168,11 +211,19 @@ impl Reader<'_> {
     }
     fn f32(&mut self) -> Result<f32> {
         let key = u32::from_be_bytes(self.array()?);
-        Ok(f32::from_bits(if key >> 31 != 0 { key & !(1 << 31) } else { !key }))
+        Ok(f32::from_bits(if key >> 31 != 0 {
+            key & !(1 << 31)
+        } else {
+            !key
+        }))
     }
     fn f64(&mut self) -> Result<f64> {
         let key = u64::from_be_bytes(self.array()?);
-        Ok(f64::from_bits(if key >> 63 != 0 { key & !(1 << 63) } else { !key }))
+        Ok(f64::from_bits(if key >> 63 != 0 {
+            key & !(1 << 63)
+        } else {
+            !key
+        }))
     }
     fn bytes(&mut self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
@@ -188,10 +239,20 @@ impl Reader<'_> {
             class::NEGATIVE_INFINITY => return Ok(Decimal::NegativeInfinity),
             class::INFINITY => return Ok(Decimal::Infinity),
             class::NAN => return Ok(Decimal::NaN),
-            class::ZERO => return Ok(Decimal::Finite { negative: false, digits: Vec::new(), scale: 0 }),
+            class::ZERO => {
+                return Ok(Decimal::Finite {
+                    negative: false,
+                    digits: Vec::new(),
+                    scale: 0,
+                });
+            }
             class::NEGATIVE => true,
             class::POSITIVE => false,
-            other => return Err(BlockError::corrupt(format!("an index key has a number of class {other}"))),
+            other => {
+                return Err(BlockError::corrupt(format!(
+                    "an index key has a number of class {other}"
+                )));
+            }
         };
         let flip = self.flip;
         self.flip ^= if negative { 0xff } else { 0 };
@@ -201,7 +262,11 @@ impl Reader<'_> {
             match self.byte()? {
                 0 => break,
                 pair @ 1..=100 => digits.extend([(pair - 1) / 10, (pair - 1) % 10]),
-                other => return Err(BlockError::corrupt(format!("an index key has a pair of digits {other}"))),
+                other => {
+                    return Err(BlockError::corrupt(format!(
+                        "an index key has a pair of digits {other}"
+                    )));
+                }
             }
         }
         self.flip = flip;
@@ -210,7 +275,11 @@ impl Reader<'_> {
         digits.truncate(digits.len() - trailing);
         let leading = digits.iter().take_while(|&&d| d == 0).count();
         digits.drain(..leading);
-        Ok(Decimal::Finite { negative, digits, scale: scale - trailing as i64 })
+        Ok(Decimal::Finite {
+            negative,
+            digits,
+            scale: scale - trailing as i64,
+        })
     }
 }
 
@@ -230,11 +299,15 @@ pub fn push_column(out: &mut Vec<u8>, ty: ColType, order: Order, v: DatumRef<'_>
         DatumRef::Bool(v) => value(out, order, |o| o.push(v as u8)),
         DatumRef::Int2(v) => value(out, order, |o| put_i16(o, v)),
         DatumRef::Int4(v) | DatumRef::Date(v) => value(out, order, |o| put_i32(o, v)),
-        DatumRef::Int8(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => value(out, order, |o| put_i64(o, v)),
+        DatumRef::Int8(v) | DatumRef::Timestamp(v) | DatumRef::TimestampTz(v) => {
+            value(out, order, |o| put_i64(o, v))
+        }
         DatumRef::Float4(v) => value(out, order, |o| put_f32(o, v)),
         DatumRef::Float8(v) => value(out, order, |o| put_f64(o, v)),
         DatumRef::Numeric(v) => value(out, order, |o| put_decimal(o, &Decimal::from_numeric(v))),
-        DatumRef::Text(v) if ty == ColType::Char => value(out, order, |o| put_bytes(o, v.trim_end_matches(' ').as_bytes())),
+        DatumRef::Text(v) if ty == ColType::Char => value(out, order, |o| {
+            put_bytes(o, v.trim_end_matches(' ').as_bytes())
+        }),
         DatumRef::Text(v) => value(out, order, |o| put_bytes(o, v.as_bytes())),
         DatumRef::Bytea(v) => value(out, order, |o| put_bytes(o, v)),
         DatumRef::Uuid(v) => value(out, order, |o| o.extend_from_slice(&v)),
@@ -244,17 +317,28 @@ pub fn push_column(out: &mut Vec<u8>, ty: ColType, order: Order, v: DatumRef<'_>
 /// Reads a key back into values. What the key does not hold is lost: the scale of a number (`1.50` comes back as `1.5`), the sign of
 /// zero and of NaN, trailing spaces of `char(n)`. Columns of those types must be read from the row if they are to be shown.
 pub fn decode(key: &[u8], columns: &[(ColType, Order)]) -> Result<Vec<Datum>> {
-    let mut r = Reader { bytes: key, flip: 0 };
-    let values = columns.iter().map(|&(ty, order)| r.column(ty, order)).collect::<Result<_>>()?;
+    let mut r = Reader {
+        bytes: key,
+        flip: 0,
+    };
+    let values = columns
+        .iter()
+        .map(|&(ty, order)| r.column(ty, order))
+        .collect::<Result<_>>()?;
     match r.bytes.is_empty() {
         true => Ok(values),
-        false => Err(BlockError::corrupt("bytes are left after the last column of an index key")),
+        false => Err(BlockError::corrupt(
+            "bytes are left after the last column of an index key",
+        )),
     }
 }
 
 /// Whether a value of this type comes back from a key exactly as it was.
 pub fn is_lossless(ty: ColType) -> bool {
-    !matches!(ty, ColType::Float4 | ColType::Float8 | ColType::Numeric | ColType::Char)
+    !matches!(
+        ty,
+        ColType::Float4 | ColType::Float8 | ColType::Numeric | ColType::Char
+    )
 }
 
 impl Reader<'_> {
@@ -263,7 +347,11 @@ impl Reader<'_> {
         match self.byte()? {
             VALUE => self.flip = if order.descending { 0xff } else { 0 },
             NULL_FIRST | NULL_LAST => return Ok(Datum::Null),
-            other => return Err(BlockError::corrupt(format!("an index key has a value with tag {other}"))),
+            other => {
+                return Err(BlockError::corrupt(format!(
+                    "an index key has a value with tag {other}"
+                )));
+            }
         }
         Ok(match ty {
             ColType::Bool => Datum::Bool(self.byte()? != 0),
@@ -274,7 +362,8 @@ impl Reader<'_> {
             ColType::Float8 => Datum::Float8(self.f64()?),
             ColType::Numeric => Datum::Numeric(self.decimal()?.to_numeric()?),
             ColType::Text | ColType::Varchar | ColType::Char => Datum::Text(
-                String::from_utf8(self.bytes()?).map_err(|_| BlockError::corrupt("an index key has text that is not UTF-8"))?,
+                String::from_utf8(self.bytes()?)
+                    .map_err(|_| BlockError::corrupt("an index key has text that is not UTF-8"))?,
             ),
             ColType::Bytea => Datum::Bytea(self.bytes()?),
             ColType::Date => Datum::Date(self.i32()?),
@@ -292,14 +381,22 @@ impl Decimal {
         }
         let Some(number) = v.to_bigdecimal() else {
             // Infinite: the sign is that of the comparison with any finite number.
-            return if v.to_numeric() > Numeric::from(0) { Decimal::Infinity } else { Decimal::NegativeInfinity };
+            return if v.to_numeric() > Numeric::from(0) {
+                Decimal::Infinity
+            } else {
+                Decimal::NegativeInfinity
+            };
         };
         let (int, scale) = number.into_bigint_and_exponent();
         let (sign, mut digits) = int.to_radix_be(10);
         if sign == Sign::NoSign {
             digits.clear();
         }
-        Decimal::Finite { negative: sign == Sign::Minus, digits, scale }
+        Decimal::Finite {
+            negative: sign == Sign::Minus,
+            digits,
+            scale,
+        }
     }
 
     fn to_numeric(&self) -> Result<Numeric> {
@@ -307,13 +404,22 @@ impl Decimal {
             Decimal::NaN => Numeric::nan(),
             Decimal::Infinity => Numeric::infinity(),
             Decimal::NegativeInfinity => Numeric::neg_infinity(),
-            Decimal::Finite { negative, digits, scale } => {
+            Decimal::Finite {
+                negative,
+                digits,
+                scale,
+            } => {
                 if *scale > i64::from(MAX_SCALE) || *scale < -(MAX_INTEGER_DIGITS as i64) {
-                    return Err(BlockError::corrupt("an index key has a number beyond all limits"));
+                    return Err(BlockError::corrupt(
+                        "an index key has a number beyond all limits",
+                    ));
                 }
                 let magnitude = BigUint::from_radix_be(digits, 10).unwrap_or_default();
                 let sign = if *negative { Sign::Minus } else { Sign::Plus };
-                Numeric::from_bigdecimal(BigDecimal::new(BigInt::from_biguint(sign, magnitude), *scale))
+                Numeric::from_bigdecimal(BigDecimal::new(
+                    BigInt::from_biguint(sign, magnitude),
+                    *scale,
+                ))
             }
         })
     }

@@ -21,7 +21,12 @@ struct Level {
 
 impl Level {
     fn new(dba: Dba, low: Vec<u8>) -> Level {
-        Level { dba, low, entries: Vec::new(), bytes: 0 }
+        Level {
+            dba,
+            low,
+            entries: Vec::new(),
+            bytes: 0,
+        }
     }
     /// Bytes that an entry takes at most.
     fn size(key: &[u8]) -> usize {
@@ -30,7 +35,9 @@ impl Level {
     fn contents(&self, level: u16, high: Option<&[u8]>, right: Dba) -> Vec<u8> {
         let last = self.entries.last().map(|(key, _)| &key[..]);
         let mut out = Builder::new(level, &self.low, high, right, last);
-        self.entries.iter().for_each(|(key, child)| out.push(key, *child));
+        self.entries
+            .iter()
+            .for_each(|(key, child)| out.push(key, *child));
         out.finish()
     }
 }
@@ -60,7 +67,11 @@ impl<S: Store> Tree<S> {
 
     /// Starts filling this tree, which is empty.
     pub fn build(&self) -> BulkBuilder<'_, S> {
-        BulkBuilder { tree: self, levels: Vec::new(), last: Vec::new() }
+        BulkBuilder {
+            tree: self,
+            levels: Vec::new(),
+            last: Vec::new(),
+        }
     }
 }
 
@@ -69,7 +80,9 @@ impl<S: Store> BulkBuilder<'_, S> {
     pub fn push(&mut self, full: &[u8]) -> Result<()> {
         self.tree.check_len(full)?;
         if full <= &self.last[..] && !self.levels.is_empty() {
-            return Err(self.tree.corrupt("entries to build an index from are not in order"));
+            return Err(self
+                .tree
+                .corrupt("entries to build an index from are not in order"));
         }
         let bound = match self.levels.is_empty() {
             true => Vec::new(),
@@ -82,7 +95,13 @@ impl<S: Store> BulkBuilder<'_, S> {
     }
 
     /// Adds an entry to a level. `bound` is a lower bound of it and above all before: the fence, if a new block begins here.
-    fn add(&mut self, level: usize, bound: Vec<u8>, key: Vec<u8>, child: Option<u64>) -> Result<()> {
+    fn add(
+        &mut self,
+        level: usize,
+        bound: Vec<u8>,
+        key: Vec<u8>,
+        child: Option<u64>,
+    ) -> Result<()> {
         if level == self.levels.len() {
             let dba = self.tree.alloc()?;
             self.levels.push(Level::new(dba, bound.clone()));
@@ -108,7 +127,8 @@ impl<S: Store> BulkBuilder<'_, S> {
         let mut level = 0;
         while level < self.levels.len() {
             let top = level + 1 == self.levels.len();
-            let done = std::mem::replace(&mut self.levels[level], Level::new(Dba::NONE, Vec::new()));
+            let done =
+                std::mem::replace(&mut self.levels[level], Level::new(Dba::NONE, Vec::new()));
             let contents = done.contents(level as u16, None, Dba::NONE);
             if top {
                 self.tree.store.reserve()?;

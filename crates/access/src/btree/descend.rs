@@ -62,14 +62,23 @@ impl<S: Store> Tree<S> {
     }
 
     pub(super) fn place(&self, b: &BlockBuf, level: u16, target: Target<'_>) -> Place {
-        let Some(v) = self.view(b, level) else { return Place::Stale };
+        let Some(v) = self.view(b, level) else {
+            return Place::Stale;
+        };
         match target.side(&v) {
             Side::Below => Place::Stale,
             _ if v.is_dead() => Place::Right(v.right(), None),
             Side::Here => Place::Here,
             Side::Right => {
                 let separator = v.high().unwrap_or(&[]).to_vec();
-                Place::Right(v.right(), Some(Pending { level, separator, child: v.right() }))
+                Place::Right(
+                    v.right(),
+                    Some(Pending {
+                        level,
+                        separator,
+                        child: v.right(),
+                    }),
+                )
             }
         }
     }
@@ -104,7 +113,9 @@ impl<S: Store> Tree<S> {
                         continue 'restart;
                     }
                 };
-                let Some(next) = next.filter(|n| !n.is_none()) else { continue 'restart };
+                let Some(next) = next.filter(|n| !n.is_none()) else {
+                    continue 'restart;
+                };
                 drop(guard);
                 dba = next;
                 if at == level {
@@ -157,7 +168,9 @@ impl<S: Store> Tree<S> {
     }
 
     pub(super) fn read_at(&self, target: Target<'_>, level: u16) -> Result<Option<S::Read<'_>>> {
-        Ok(self.latched(target, level, None, |s, dba| s.read(dba))?.map(|(guard, _)| guard))
+        Ok(self
+            .latched(target, level, None, |s, dba| s.read(dba))?
+            .map(|(guard, _)| guard))
     }
 
     /// As `read_at`, trying `hint` first.
@@ -169,7 +182,11 @@ impl<S: Store> Tree<S> {
     }
 
     /// The block at `level` for `target`, latched exclusively, and a split on the way there that was incomplete.
-    pub(super) fn write_at(&self, target: Target<'_>, level: u16) -> Result<Option<(S::Write<'_>, Option<Pending>)>> {
+    pub(super) fn write_at(
+        &self,
+        target: Target<'_>,
+        level: u16,
+    ) -> Result<Option<(S::Write<'_>, Option<Pending>)>> {
         self.latched(target, level, None, |s, dba| s.write(dba))
     }
 
@@ -192,6 +209,9 @@ impl<S: Store> Tree<S> {
     }
 
     pub(super) fn corrupt(&self, what: &str) -> Error {
-        Error::IndexCorrupt { object: self.object, what: what.to_string() }
+        Error::IndexCorrupt {
+            object: self.object,
+            what: what.to_string(),
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Changing entries: insert, with or without a check for uniqueness, and delete-mark.
 
-use block::index::{IndexBlock, InsertMany, MAX_KEY, ROW_ID_LEN, Room, Side, insert_payload, mark_payload, push_row_id, remove_payload, split_key, unmark_payload};
+use block::index::{
+    IndexBlock, InsertMany, MAX_KEY, ROW_ID_LEN, Room, Side, insert_payload, mark_payload,
+    push_row_id, remove_payload, split_key, unmark_payload,
+};
 use block::{BlockBuf, Dba, Op, RowId, Stamp};
 
 use super::undo::{MAX_UNDO, encode_undo, undo_len};
@@ -32,13 +35,22 @@ impl<S: Store> Tree<S> {
 
     /// As [`insert`](Self::insert) into a unique index: nothing is inserted while another entry of `key` may be alive.
     /// `vouched` is what an earlier call returned, if the caller found all those entries dead at their rows.
-    pub fn insert_unique(&self, txn: &mut S::Txn, key: &[u8], rid: RowId, vouched: Option<&Conflicts>) -> Result<IndexOutcome> {
+    pub fn insert_unique(
+        &self,
+        txn: &mut S::Txn,
+        key: &[u8],
+        rid: RowId,
+        vouched: Option<&Conflicts>,
+    ) -> Result<IndexOutcome> {
         let full = self.full_key(key, rid)?;
         loop {
             let mut slot = Some(self.store.prepare(txn, undo_len(full.len()))?);
             // The home: nobody inserts an entry of `key`, here or further right, without this latch.
             let mut home = self.write_leaf(key)?;
-            let mut found = Conflicts { entries: Vec::new(), seen: Vec::new() };
+            let mut found = Conflicts {
+                entries: Vec::new(),
+                seen: Vec::new(),
+            };
             self.collect(txn, &home, key, rid, &mut found);
             let target = match self.look_right(txn, &home, key, &full, rid, &mut found) {
                 Ok(target) => target,
@@ -65,18 +77,33 @@ impl<S: Store> Tree<S> {
     }
 
     /// Notes the entries of `key` in a leaf that are not provably dead, other than that of `rid`.
-    fn collect(&self, txn: &S::Txn, leaf: &BlockBuf, key: &[u8], rid: RowId, found: &mut Conflicts) {
+    fn collect(
+        &self,
+        txn: &S::Txn,
+        leaf: &BlockBuf,
+        key: &[u8],
+        rid: RowId,
+        found: &mut Conflicts,
+    ) {
         found.seen.push((leaf.dba(), leaf.scn()));
         let Some(v) = self.view(leaf, 0) else { return };
-        let start = if v.side(key) == Side::Below { 0 } else { v.search(key).0 };
+        let start = if v.side(key) == Side::Below {
+            0
+        } else {
+            v.search(key).0
+        };
         for i in start..v.count() {
             if !v.key_starts_with(i, key) {
                 return;
             }
             let marked = v.entry(i).marked();
-            let dead = marked.is_some_and(|stamp| self.store.fate(stamp, Some(txn)) != Fate::Undecided);
+            let dead =
+                marked.is_some_and(|stamp| self.store.fate(stamp, Some(txn)) != Fate::Undecided);
             if !dead && v.row_id(i) != rid {
-                found.entries.push(Conflict { rid: v.row_id(i), marked });
+                found.entries.push(Conflict {
+                    rid: v.row_id(i),
+                    marked,
+                });
             }
         }
     }
@@ -94,19 +121,26 @@ impl<S: Store> Tree<S> {
     ) -> std::result::Result<Option<S::Write<'s>>, Dba> {
         let more = |b: &BlockBuf| {
             let v = self.view(b, 0)?;
-            v.high().is_some_and(|high| high.starts_with(key)).then(|| v.right())
+            v.high()
+                .is_some_and(|high| high.starts_with(key))
+                .then(|| v.right())
         };
         let mut target = None;
         let mut next = more(home);
         while let Some(dba) = next {
             let leaf = self.store.try_write(dba).ok_or(dba)?;
             next = more(&leaf);
-            let Some(v) = self.view(&leaf, 0) else { return Err(dba) };
+            let Some(v) = self.view(&leaf, 0) else {
+                return Err(dba);
+            };
             if v.is_dead() {
                 next = Some(v.right());
                 continue;
             }
-            let is_target = v.side(full) == Side::Here && self.view(home, 0).is_some_and(|h| h.side(full) == Side::Right);
+            let is_target = v.side(full) == Side::Here
+                && self
+                    .view(home, 0)
+                    .is_some_and(|h| h.side(full) == Side::Right);
             self.collect(txn, &leaf, key, rid, found);
             if is_target {
                 target = Some(leaf);
@@ -116,15 +150,28 @@ impl<S: Store> Tree<S> {
     }
 
     /// Inserts or revives the entry in the leaf that covers it.
-    fn put(&self, txn: &mut S::Txn, slot: &mut Option<S::Slot>, leaf: &mut S::Write<'_>, full: &[u8]) -> Result<Put> {
-        let Some(v) = self.view(leaf, 0) else { return Err(self.corrupt("a latched leaf is none")) };
+    fn put(
+        &self,
+        txn: &mut S::Txn,
+        slot: &mut Option<S::Slot>,
+        leaf: &mut S::Write<'_>,
+        full: &[u8],
+    ) -> Result<Put> {
+        let Some(v) = self.view(leaf, 0) else {
+            return Err(self.corrupt("a latched leaf is none"));
+        };
         let (at, equal) = v.search(full);
         if equal {
             return match v.entry(at).marked() {
                 Some(old) => {
                     let undo = encode_undo(self.header, old, full);
-                    let step = Step { guard: leaf, op: Op::IndexMark, payload: &unmark_payload(at) };
-                    self.store.log(txn, take(slot), UndoKind::Revive, &undo, step)?;
+                    let step = Step {
+                        guard: leaf,
+                        op: Op::IndexMark,
+                        payload: &unmark_payload(at),
+                    };
+                    self.store
+                        .log(txn, take(slot), UndoKind::Revive, &undo, step)?;
                     Ok(Put::Done(IndexOutcome::Revived(old)))
                 }
                 None => {
@@ -138,7 +185,9 @@ impl<S: Store> Tree<S> {
             // Undo of entries needs no redo beyond what was reserved for the insertion itself.
             self.purge_marked(leaf)?;
         }
-        let Some(room) = self.view(leaf, 0).map(|v| v.room_for(full)) else { return Ok(Put::Full) };
+        let Some(room) = self.view(leaf, 0).map(|v| v.room_for(full)) else {
+            return Ok(Put::Full);
+        };
         if room == Room::Full {
             return Ok(Put::Full);
         }
@@ -148,7 +197,17 @@ impl<S: Store> Tree<S> {
             insert_payload(&mut payload, &v, v.search(full).0, full, None);
         }
         let undo = encode_undo(self.header, Stamp(0), full);
-        self.store.log(txn, take(slot), UndoKind::Insert, &undo, Step { guard: leaf, op: Op::IndexInsert, payload: &payload })?;
+        self.store.log(
+            txn,
+            take(slot),
+            UndoKind::Insert,
+            &undo,
+            Step {
+                guard: leaf,
+                op: Op::IndexInsert,
+                payload: &payload,
+            },
+        )?;
         Ok(Put::Done(IndexOutcome::Inserted))
     }
 
@@ -165,13 +224,18 @@ impl<S: Store> Tree<S> {
         let (mut many, mut undo) = (InsertMany::default(), Vec::new());
         while let Some(first) = keys.get(done).map(AsRef::as_ref) {
             self.check_len(first)?;
-            let (columns, rid) = split_key(first).ok_or_else(|| self.corrupt("a key has no row id"))?;
+            let (columns, rid) =
+                split_key(first).ok_or_else(|| self.corrupt("a key has no row id"))?;
             let mut undo_bytes = undo_len(0);
             let fits = |key: &&[u8]| {
                 undo_bytes += key.len() + 2;
                 undo_bytes <= MAX_UNDO && key.len() <= MAX_KEY
             };
-            let batch: Vec<&[u8]> = keys[done..].iter().map(AsRef::as_ref).take_while(fits).collect();
+            let batch: Vec<&[u8]> = keys[done..]
+                .iter()
+                .map(AsRef::as_ref)
+                .take_while(fits)
+                .collect();
             let slot = self.store.prepare(txn, MAX_UNDO.min(undo_bytes))?;
             let mut leaf = self.write_leaf(first)?;
             many.clear();
@@ -181,8 +245,13 @@ impl<S: Store> Tree<S> {
                 self.share_of_leaf(&v, &batch, unique, &mut many, &mut undo);
             }
             if many.count > 0 {
-                let step = Step { guard: &mut leaf, op: Op::IndexInsertMany, payload: &many.payload };
-                self.store.log(txn, slot, UndoKind::InsertMany, &undo, step)?;
+                let step = Step {
+                    guard: &mut leaf,
+                    op: Op::IndexInsertMany,
+                    payload: &many.payload,
+                };
+                self.store
+                    .log(txn, slot, UndoKind::InsertMany, &undo, step)?;
                 done += many.count;
                 continue;
             }
@@ -200,7 +269,14 @@ impl<S: Store> Tree<S> {
     }
 
     /// Gathers the entries at the head of `batch` that can go into leaf `v` without further ado.
-    fn share_of_leaf(&self, v: &IndexBlock<'_>, batch: &[&[u8]], unique: bool, many: &mut InsertMany, undo: &mut Vec<u8>) {
+    fn share_of_leaf(
+        &self,
+        v: &IndexBlock<'_>,
+        batch: &[&[u8]],
+        unique: bool,
+        many: &mut InsertMany,
+        undo: &mut Vec<u8>,
+    ) {
         let mut last: &[u8] = &[];
         for key in batch {
             let columns = &key[..key.len() - ROW_ID_LEN];
@@ -231,7 +307,9 @@ impl<S: Store> Tree<S> {
         loop {
             let slot = self.store.prepare(txn, undo_len(full.len()))?;
             let mut leaf = self.write_leaf(&full)?;
-            let Some(v) = self.view(&leaf, 0) else { continue };
+            let Some(v) = self.view(&leaf, 0) else {
+                continue;
+            };
             let (at, equal) = v.search(&full);
             if !equal {
                 return Err(self.corrupt(&format!("row {rid:?} has no entry to be marked")));
@@ -246,7 +324,11 @@ impl<S: Store> Tree<S> {
             }
             let payload = mark_payload(at, self.store.stamp(txn));
             let undo = encode_undo(self.header, Stamp(0), &full);
-            let step = Step { guard: &mut leaf, op: Op::IndexMark, payload: &payload };
+            let step = Step {
+                guard: &mut leaf,
+                op: Op::IndexMark,
+                payload: &payload,
+            };
             self.store.log(txn, slot, UndoKind::Mark, &undo, step)?;
             return Ok(true);
         }
@@ -270,8 +352,14 @@ impl<S: Store> Tree<S> {
 
     /// Removes the entries of a latched leaf whose marks are committed below the horizon. Returns how many.
     pub(super) fn purge_marked(&self, leaf: &mut S::Write<'_>) -> Result<usize> {
-        let Some(v) = self.view(leaf, 0) else { return Ok(0) };
-        let purgeable = |i: &usize| v.entry(*i).marked().is_some_and(|s| self.store.fate(s, None) == Fate::Purgeable);
+        let Some(v) = self.view(leaf, 0) else {
+            return Ok(0);
+        };
+        let purgeable = |i: &usize| {
+            v.entry(*i)
+                .marked()
+                .is_some_and(|s| self.store.fate(s, None) == Fate::Purgeable)
+        };
         let positions: Vec<usize> = (0..v.count()).rev().filter(purgeable).collect();
         if positions.is_empty() {
             return Ok(0);
@@ -292,7 +380,10 @@ impl<S: Store> Tree<S> {
     pub(super) fn check_len(&self, full: &[u8]) -> Result<()> {
         match full.len() <= MAX_KEY {
             true => Ok(()),
-            false => Err(Error::KeyTooLong { len: full.len() - ROW_ID_LEN, max: MAX_KEY - ROW_ID_LEN }),
+            false => Err(Error::KeyTooLong {
+                len: full.len() - ROW_ID_LEN,
+                max: MAX_KEY - ROW_ID_LEN,
+            }),
         }
     }
 }
@@ -301,5 +392,6 @@ impl<S: Store> Tree<S> {
 const STAMP_ROOM: usize = 8;
 
 fn take<T>(slot: &mut Option<T>) -> T {
-    slot.take().expect("invariant: one undo record is prepared for each try")
+    slot.take()
+        .expect("invariant: one undo record is prepared for each try")
 }

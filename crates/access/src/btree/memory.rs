@@ -54,7 +54,9 @@ impl Memory {
     }
     fn with_blocks(count: usize) -> Memory {
         Memory(Arc::new(Shared {
-            blocks: (0..count).map(|_| RwLock::new(BlockBuf([0; block::BLOCK_SIZE]))).collect(),
+            blocks: (0..count)
+                .map(|_| RwLock::new(BlockBuf([0; block::BLOCK_SIZE])))
+                .collect(),
             next: AtomicU32::new(3),
             clock: AtomicU64::new(100),
             horizon: AtomicU64::new(0),
@@ -72,7 +74,10 @@ impl Memory {
         tree
     }
     pub fn begin(&self) -> Txn {
-        Txn { id: TxnId::new(InstanceId(1), self.0.next_txn.fetch_add(1, SeqCst)), undo: Vec::new() }
+        Txn {
+            id: TxnId::new(InstanceId(1), self.0.next_txn.fetch_add(1, SeqCst)),
+            undo: Vec::new(),
+        }
     }
     pub fn commit(&self, txn: Txn) {
         let at = self.0.clock.fetch_add(1, SeqCst) + 1;
@@ -85,7 +90,9 @@ impl Memory {
     }
     /// Everything committed so far is below the horizon.
     pub fn raise_horizon(&self) {
-        self.0.horizon.store(self.0.clock.fetch_add(2, SeqCst) + 1, SeqCst);
+        self.0
+            .horizon
+            .store(self.0.clock.fetch_add(2, SeqCst) + 1, SeqCst);
     }
     /// What is left after a crash that loses all redo after the first `records`.
     pub fn replay(&self, records: &[Vec<Logged>]) -> Memory {
@@ -127,7 +134,12 @@ impl Memory {
             }
             apply(step.op, &mut step.guard.block, step.payload).unwrap();
             step.guard.block.set_scn(scn);
-            record.push(Logged { dba, op: step.op, payload: step.payload.to_vec(), scn });
+            record.push(Logged {
+                dba,
+                op: step.op,
+                payload: step.payload.to_vec(),
+                scn,
+            });
         }
         if let Some(redo) = &mut *self.0.redo.lock() {
             redo.push(record);
@@ -158,10 +170,17 @@ impl Store for Memory {
         Ok(self.cell(dba).read())
     }
     fn write(&self, dba: Dba) -> Result<Guard<'_>> {
-        Ok(Guard { dba, block: self.cell(dba).write() })
+        Ok(Guard {
+            dba,
+            block: self.cell(dba).write(),
+        })
     }
     fn try_read(&self, dba: Dba) -> Option<Self::Read<'_>> {
-        if self.refused() { None } else { self.cell(dba).try_read() }
+        if self.refused() {
+            None
+        } else {
+            self.cell(dba).try_read()
+        }
     }
     fn try_write(&self, dba: Dba) -> Option<Guard<'_>> {
         if self.refused() {
@@ -185,12 +204,25 @@ impl Store for Memory {
     fn prepare(&self, _: &mut Txn, _: usize) -> Result<()> {
         Ok(())
     }
-    fn log(&self, txn: &mut Txn, _: (), kind: UndoKind, undo: &[u8], step: Step<'_, Guard<'_>>) -> Result<()> {
+    fn log(
+        &self,
+        txn: &mut Txn,
+        _: (),
+        kind: UndoKind,
+        undo: &[u8],
+        step: Step<'_, Guard<'_>>,
+    ) -> Result<()> {
         txn.undo.push((kind, undo.to_vec()));
         self.apply_steps(&mut [step]);
         Ok(())
     }
-    fn compensate(&self, _: &mut Txn, _: &(), _: Progress, step: Step<'_, Guard<'_>>) -> Result<()> {
+    fn compensate(
+        &self,
+        _: &mut Txn,
+        _: &(),
+        _: Progress,
+        step: Step<'_, Guard<'_>>,
+    ) -> Result<()> {
         self.apply_steps(&mut [step]);
         Ok(())
     }
@@ -198,7 +230,9 @@ impl Store for Memory {
         Stamp::txn(txn.id)
     }
     fn fate(&self, stamp: Stamp, txn: Option<&Txn>) -> Fate {
-        let StampKind::Txn(id) = stamp.kind() else { return Fate::Dead };
+        let StampKind::Txn(id) = stamp.kind() else {
+            return Fate::Dead;
+        };
         match self.0.status.read().get(&id.0) {
             Some(at) if *at < self.0.horizon.load(SeqCst) => Fate::Purgeable,
             Some(_) => Fate::Dead,
@@ -208,7 +242,10 @@ impl Store for Memory {
     }
     fn alloc(&self) -> Result<Dba> {
         let n = self.0.next.fetch_add(1, SeqCst);
-        assert!((n as usize) < self.0.blocks.len(), "the test tree grows without end");
+        assert!(
+            (n as usize) < self.0.blocks.len(),
+            "the test tree grows without end"
+        );
         Ok(HEADER.plus(n))
     }
     fn now(&self) -> Scn {

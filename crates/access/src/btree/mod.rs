@@ -81,7 +81,11 @@ pub struct Tree<S> {
 impl<S: Store> Tree<S> {
     /// The tree of `object` in the segment at `header`.
     pub fn new(store: S, object: ObjectId, header: Dba) -> Tree<S> {
-        Tree { store, object, header }
+        Tree {
+            store,
+            object,
+            header,
+        }
     }
     pub fn object(&self) -> ObjectId {
         self.object
@@ -95,7 +99,9 @@ impl<S: Store> Tree<S> {
     }
     /// Logs and applies a structure change of one block.
     fn alter(&self, guard: &mut S::Write<'_>, op: Op, payload: &[u8]) -> Result<()> {
-        self.store.change(&mut [Step { guard, op, payload }]).map(|_| ())
+        self.store
+            .change(&mut [Step { guard, op, payload }])
+            .map(|_| ())
     }
     fn root(&self) -> Dba {
         self.header.plus(1)

@@ -53,9 +53,23 @@ impl Cursor {
     /// `low` is inclusive, `high` exclusive and `None` without bound. Keys of a prefix of the columns are fine as bounds;
     /// for an inclusive upper bound see [`block::key::after_prefix`].
     pub fn new(low: Vec<u8>, high: Option<Vec<u8>>, backward: bool) -> Cursor {
-        let next = Next::At(if backward { high.clone() } else { Some(low.clone()) });
+        let next = Next::At(if backward {
+            high.clone()
+        } else {
+            Some(low.clone())
+        });
         let (keys, entries) = (Vec::new(), Vec::new());
-        Cursor { low, high, backward, next, hint: None, batch_size: FIRST_BATCH, keys, entries, pos: 0 }
+        Cursor {
+            low,
+            high,
+            backward,
+            next,
+            hint: None,
+            batch_size: FIRST_BATCH,
+            keys,
+            entries,
+            pos: 0,
+        }
     }
 }
 
@@ -63,7 +77,9 @@ impl<S: Store> Tree<S> {
     /// The next entry of the scan, or `None` at its end. Called with no latch held; none is held after.
     pub fn next<'c>(&self, cursor: &'c mut Cursor) -> Result<Option<Found<'c>>> {
         while cursor.pos == cursor.entries.len() {
-            let Next::At(from) = std::mem::replace(&mut cursor.next, Next::Done) else { return Ok(None) };
+            let Next::At(from) = std::mem::replace(&mut cursor.next, Next::Done) else {
+                return Ok(None);
+            };
             cursor.keys.clear();
             cursor.entries.clear();
             cursor.pos = 0;
@@ -76,7 +92,8 @@ impl<S: Store> Tree<S> {
         let (start, end, marked) = cursor.entries[cursor.pos];
         cursor.pos += 1;
         let full = &cursor.keys[start as usize..end as usize];
-        let (key, rid) = block::index::split_key(full).ok_or_else(|| self.corrupt("a key has no row id"))?;
+        let (key, rid) =
+            block::index::split_key(full).ok_or_else(|| self.corrupt("a key has no row id"))?;
         Ok(Some(Found { key, rid, marked }))
     }
 
@@ -85,7 +102,9 @@ impl<S: Store> Tree<S> {
             return Ok(());
         }
         let leaf = self.read_leaf(Target::Key(&from), c.hint.take())?;
-        let Some(v) = self.view(&leaf, 0) else { return Err(self.corrupt("a latched leaf is none")) };
+        let Some(v) = self.view(&leaf, 0) else {
+            return Err(self.corrupt("a latched leaf is none"));
+        };
         let start = v.search(&from).0;
         let end = match &c.high {
             Some(high) if v.side(high) == Side::Here => v.search(high).0,
@@ -95,7 +114,8 @@ impl<S: Store> Tree<S> {
         for i in start..stop {
             let at = c.keys.len() as u32;
             v.copy_key(i, &mut c.keys);
-            c.entries.push((at, c.keys.len() as u32, v.entry(i).marked()));
+            c.entries
+                .push((at, c.keys.len() as u32, v.entry(i).marked()));
         }
         if stop < end {
             // The least key above the last one.
@@ -115,14 +135,27 @@ impl<S: Store> Tree<S> {
             return Ok(());
         }
         let leaf = self.read_leaf(Target::Before(below.as_deref()), c.hint.take())?;
-        let Some(v) = self.view(&leaf, 0) else { return Err(self.corrupt("a latched leaf is none")) };
-        let end = below.as_ref().map_or(v.count(), |key| if v.high() == Some(key) { v.count() } else { v.search(key).0 });
-        let start = if v.side(&c.low) == Side::Below { 0 } else { v.search(&c.low).0 };
+        let Some(v) = self.view(&leaf, 0) else {
+            return Err(self.corrupt("a latched leaf is none"));
+        };
+        let end = below.as_ref().map_or(v.count(), |key| {
+            if v.high() == Some(key) {
+                v.count()
+            } else {
+                v.search(key).0
+            }
+        });
+        let start = if v.side(&c.low) == Side::Below {
+            0
+        } else {
+            v.search(&c.low).0
+        };
         let stop = start.max(end.saturating_sub(c.batch_size));
         for i in (stop..end).rev() {
             let at = c.keys.len() as u32;
             v.copy_key(i, &mut c.keys);
-            c.entries.push((at, c.keys.len() as u32, v.entry(i).marked()));
+            c.entries
+                .push((at, c.keys.len() as u32, v.entry(i).marked()));
         }
         if stop > start {
             let last = c.keys[c.entries.last().map_or(0, |e| e.0 as usize)..].to_vec();
@@ -138,7 +171,9 @@ impl<S: Store> Tree<S> {
         let mut leaf = self.read_leaf(Target::Key(key), None)?;
         let mut from = std::borrow::Cow::Borrowed(key);
         loop {
-            let Some(v) = self.view(&leaf, 0) else { return Err(self.corrupt("a latched leaf is none")) };
+            let Some(v) = self.view(&leaf, 0) else {
+                return Err(self.corrupt("a latched leaf is none"));
+            };
             for i in v.search(&from).0..v.count() {
                 if !v.key_starts_with(i, key) {
                     return Ok(());
@@ -146,7 +181,9 @@ impl<S: Store> Tree<S> {
                 out.push((v.row_id(i), v.entry(i).marked()));
             }
             // Only where a key's entries span leaves does the fence begin with the key.
-            let Some(fence) = v.high().filter(|high| high.starts_with(key)) else { return Ok(()) };
+            let Some(fence) = v.high().filter(|high| high.starts_with(key)) else {
+                return Ok(());
+            };
             from = fence.to_vec().into();
             let hint = v.right();
             drop(leaf);
@@ -154,4 +191,3 @@ impl<S: Store> Tree<S> {
         }
     }
 }
-

@@ -1,6 +1,8 @@
 //! Splits: a full block's upper part moves into a fresh right sibling, then the separator goes into the parent.
 
-use block::index::{Builder, IndexBlock, Room, insert_payload, set_prefix_payload, truncate_payload};
+use block::index::{
+    Builder, IndexBlock, Room, insert_payload, set_prefix_payload, truncate_payload,
+};
 use block::{Dba, Op};
 
 use super::descend::{Pending, Target};
@@ -13,7 +15,12 @@ const SEPARATOR_TRIES: u32 = 8;
 impl<S: Store> Tree<S> {
     /// Splits the block at `level` that covers `key`, unless it is `enough` already, so that an entry of `key` fits (or comes
     /// closer to fitting: the caller tries again).
-    pub(super) fn split(&self, level: u16, key: &[u8], enough: impl Fn(&IndexBlock<'_>) -> bool) -> Result<()> {
+    pub(super) fn split(
+        &self,
+        level: u16,
+        key: &[u8],
+        enough: impl Fn(&IndexBlock<'_>) -> bool,
+    ) -> Result<()> {
         loop {
             let is_root = self.root_level()? == level;
             let mut spare = vec![self.alloc()?];
@@ -26,7 +33,9 @@ impl<S: Store> Tree<S> {
             };
             match used {
                 Used::Yes => return Ok(()),
-                Used::NotNeeded | Used::Changed => spare.into_iter().try_for_each(|dba| self.give_back(dba))?,
+                Used::NotNeeded | Used::Changed => {
+                    spare.into_iter().try_for_each(|dba| self.give_back(dba))?
+                }
             }
             if used == Used::NotNeeded {
                 return Ok(());
@@ -36,52 +45,105 @@ impl<S: Store> Tree<S> {
 
     fn root_level(&self) -> Result<u16> {
         let guard = self.store.read(self.root())?;
-        IndexBlock::new(&guard).map(|v| v.level()).ok_or_else(|| self.corrupt("the root is no index block"))
+        IndexBlock::new(&guard)
+            .map(|v| v.level())
+            .ok_or_else(|| self.corrupt("the root is no index block"))
     }
 
-    fn split_block(&self, level: u16, key: &[u8], enough: &impl Fn(&IndexBlock<'_>) -> bool, sibling: Dba) -> Result<Used> {
+    fn split_block(
+        &self,
+        level: u16,
+        key: &[u8],
+        enough: &impl Fn(&IndexBlock<'_>) -> bool,
+        sibling: Dba,
+    ) -> Result<Used> {
         let fresh = self.store.fresh(sibling)?;
         self.store.reserve()?;
-        let Some((mut left, _)) = self.write_at(Target::Key(key), level)? else { return Ok(Used::Changed) };
+        let Some((mut left, _)) = self.write_at(Target::Key(key), level)? else {
+            return Ok(Used::Changed);
+        };
         if left.dba() == self.root() {
             return Ok(Used::Changed);
         }
-        let Some(v) = self.view(&left, level) else { return Ok(Used::Changed) };
+        let Some(v) = self.view(&left, level) else {
+            return Ok(Used::Changed);
+        };
         if enough(&v) {
             return Ok(Used::NotNeeded);
         }
         let (split, separator) = v.split_point(v.search(key).0, key);
-        let (upper, lower) = (v.right_half(split, &separator), truncate_payload(split, sibling, &separator));
+        let (upper, lower) = (
+            v.right_half(split, &separator),
+            truncate_payload(split, sibling, &separator),
+        );
         let mut right = self.store.latch(fresh)?;
         self.store.change(&mut [
-            Step { guard: &mut left, op: Op::IndexTruncate, payload: &lower },
-            Step { guard: &mut right, op: Op::IndexFormat, payload: &upper },
+            Step {
+                guard: &mut left,
+                op: Op::IndexTruncate,
+                payload: &lower,
+            },
+            Step {
+                guard: &mut right,
+                op: Op::IndexFormat,
+                payload: &upper,
+            },
         ])?;
         drop((left, right));
-        self.complete(&Pending { level, separator, child: sibling })?;
+        self.complete(&Pending {
+            level,
+            separator,
+            child: sibling,
+        })?;
         Ok(Used::Yes)
     }
 
     /// The root keeps its address: its halves go into two fresh blocks below it.
-    fn split_root(&self, level: u16, key: &[u8], enough: &impl Fn(&IndexBlock<'_>) -> bool, at: [Dba; 2]) -> Result<Used> {
+    fn split_root(
+        &self,
+        level: u16,
+        key: &[u8],
+        enough: &impl Fn(&IndexBlock<'_>) -> bool,
+        at: [Dba; 2],
+    ) -> Result<Used> {
         let [lower_fresh, upper_fresh] = [self.store.fresh(at[0])?, self.store.fresh(at[1])?];
         self.store.reserve()?;
         let mut root = self.store.write(self.root())?;
-        let Some(v) = self.view(&root, level) else { return Ok(Used::Changed) };
+        let Some(v) = self.view(&root, level) else {
+            return Ok(Used::Changed);
+        };
         if enough(&v) {
             return Ok(Used::NotNeeded);
         }
         let (split, separator) = v.split_point(v.search(key).0, key);
-        let (lower, upper) = (v.left_half(split, &separator, at[1]), v.right_half(split, &separator));
+        let (lower, upper) = (
+            v.left_half(split, &separator, at[1]),
+            v.right_half(split, &separator),
+        );
         let mut top = Builder::new(level + 1, &[], None, Dba::NONE, None);
         top.push(&[], Some(at[0].0));
         top.push(&separator, Some(at[1].0));
         let top = top.finish();
-        let (mut left, mut right) = (self.store.latch(lower_fresh)?, self.store.latch(upper_fresh)?);
+        let (mut left, mut right) = (
+            self.store.latch(lower_fresh)?,
+            self.store.latch(upper_fresh)?,
+        );
         self.store.change(&mut [
-            Step { guard: &mut root, op: Op::IndexReplace, payload: &top },
-            Step { guard: &mut left, op: Op::IndexFormat, payload: &lower },
-            Step { guard: &mut right, op: Op::IndexFormat, payload: &upper },
+            Step {
+                guard: &mut root,
+                op: Op::IndexReplace,
+                payload: &top,
+            },
+            Step {
+                guard: &mut left,
+                op: Op::IndexFormat,
+                payload: &lower,
+            },
+            Step {
+                guard: &mut right,
+                op: Op::IndexFormat,
+                payload: &upper,
+            },
         ])?;
         Ok(Used::Yes)
     }
@@ -92,13 +154,19 @@ impl<S: Store> Tree<S> {
         let level = pending.level + 1;
         for _ in 0..SEPARATOR_TRIES {
             self.store.reserve()?;
-            let Some((mut parent, above)) = self.write_at(Target::Key(&pending.separator), level)? else { return Ok(()) };
+            let Some((mut parent, above)) =
+                self.write_at(Target::Key(&pending.separator), level)?
+            else {
+                return Ok(());
+            };
             if let Some(above) = above {
                 drop(parent);
                 self.complete(&above)?;
                 continue;
             }
-            let Some(v) = self.view(&parent, level) else { continue };
+            let Some(v) = self.view(&parent, level) else {
+                continue;
+            };
             let (at, equal) = v.search(&pending.separator);
             if equal {
                 return Ok(());
@@ -109,20 +177,30 @@ impl<S: Store> Tree<S> {
                 drop(self.store.read(pending.child)?);
                 continue;
             };
-            let valid = self.view(&child, pending.level).is_some_and(|c| !c.is_dead() && c.low() == pending.separator);
+            let valid = self
+                .view(&child, pending.level)
+                .is_some_and(|c| !c.is_dead() && c.low() == pending.separator);
             drop(child);
             if !valid {
                 return Ok(());
             }
             if v.room_for(&pending.separator) == Room::Full {
                 drop(parent);
-                self.split(level, &pending.separator, |v| v.room_for(&pending.separator) != Room::Full)?;
+                self.split(level, &pending.separator, |v| {
+                    v.room_for(&pending.separator) != Room::Full
+                })?;
                 continue;
             }
             self.shorten_prefix(&mut parent, level, &pending.separator)?;
             let mut payload = Vec::with_capacity(64);
             if let Some(v) = self.view(&parent, level) {
-                insert_payload(&mut payload, &v, at, &pending.separator, Some(pending.child));
+                insert_payload(
+                    &mut payload,
+                    &v,
+                    at,
+                    &pending.separator,
+                    Some(pending.child),
+                );
             }
             return self.alter(&mut parent, Op::IndexInsert, &payload);
         }
@@ -130,9 +208,16 @@ impl<S: Store> Tree<S> {
     }
 
     /// Makes the block's prefix one that `key` has. There is room for that: `room_for` said so.
-    pub(super) fn shorten_prefix(&self, guard: &mut S::Write<'_>, level: u16, key: &[u8]) -> Result<()> {
+    pub(super) fn shorten_prefix(
+        &self,
+        guard: &mut S::Write<'_>,
+        level: u16,
+        key: &[u8],
+    ) -> Result<()> {
         let room = self.view(guard, level).map(|v| v.room_for(key));
-        let Some(Room::AfterPrefix(len)) = room else { return Ok(()) };
+        let Some(Room::AfterPrefix(len)) = room else {
+            return Ok(());
+        };
         self.alter(guard, Op::IndexSetPrefix, &set_prefix_payload(len))
     }
 }

@@ -41,22 +41,44 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 impl<S: Store> Tree<S> {
     /// Undoes one undo record of this kind: finds the tree by the segment header in it. `at` is the record's place in the
     /// transaction's undo. Called with no latch held.
-    pub fn undo(store: S, object: ObjectId, txn: &mut S::Txn, at: &S::Undoing, kind: u16, payload: &[u8]) -> Result<()> {
-        let damaged = || Error::IndexCorrupt { object, what: format!("undo record of kind {kind} makes no sense") };
+    pub fn undo(
+        store: S,
+        object: ObjectId,
+        txn: &mut S::Txn,
+        at: &S::Undoing,
+        kind: u16,
+        payload: &[u8],
+    ) -> Result<()> {
+        let damaged = || Error::IndexCorrupt {
+            object,
+            what: format!("undo record of kind {kind} makes no sense"),
+        };
         let kind = UndoKind::from_u16(kind).ok_or_else(damaged)?;
         let header = Dba(u64_at(payload, 0).ok_or_else(damaged)?);
         let before = Stamp(u64_at(payload, 8).ok_or_else(damaged)?);
         let tree = Tree::new(store, object, header);
         let rest = &payload[HEADER..];
         match kind {
-            UndoKind::Insert => tree.undo_one(txn, at, rest, |at| (Op::IndexRemove, remove_payload([at]))),
-            UndoKind::Revive => tree.undo_one(txn, at, rest, |at| (Op::IndexMark, mark_payload(at, before).to_vec())),
-            UndoKind::Mark => tree.undo_one(txn, at, rest, |at| (Op::IndexMark, unmark_payload(at).to_vec())),
+            UndoKind::Insert => {
+                tree.undo_one(txn, at, rest, |at| (Op::IndexRemove, remove_payload([at])))
+            }
+            UndoKind::Revive => tree.undo_one(txn, at, rest, |at| {
+                (Op::IndexMark, mark_payload(at, before).to_vec())
+            }),
+            UndoKind::Mark => tree.undo_one(txn, at, rest, |at| {
+                (Op::IndexMark, unmark_payload(at).to_vec())
+            }),
             UndoKind::InsertMany => tree.undo_many(txn, at, &parse_many(rest).ok_or_else(damaged)?),
         }
     }
 
-    fn undo_one(&self, txn: &mut S::Txn, at: &S::Undoing, full: &[u8], op: impl Fn(usize) -> (Op, Vec<u8>)) -> Result<()> {
+    fn undo_one(
+        &self,
+        txn: &mut S::Txn,
+        at: &S::Undoing,
+        full: &[u8],
+        op: impl Fn(usize) -> (Op, Vec<u8>),
+    ) -> Result<()> {
         self.store.reserve()?;
         let mut leaf = self.write_leaf(full)?;
         let found = self.view(&leaf, 0).map(|v| v.search(full));
@@ -64,7 +86,16 @@ impl<S: Store> Tree<S> {
             return Err(self.corrupt("an entry whose change is to be undone does not exist"));
         };
         let (op, payload) = op(position);
-        self.store.compensate(txn, at, Progress::Last, Step { guard: &mut leaf, op, payload: &payload })
+        self.store.compensate(
+            txn,
+            at,
+            Progress::Last,
+            Step {
+                guard: &mut leaf,
+                op,
+                payload: &payload,
+            },
+        )
     }
 
     /// Removes entries leaf by leaf. A crash in between does this again: entries that are gone already are passed over.
@@ -73,15 +104,35 @@ impl<S: Store> Tree<S> {
         while done < keys.len() {
             self.store.reserve()?;
             let mut leaf = self.write_leaf(keys[done])?;
-            let Some(v) = self.view(&leaf, 0) else { return Err(self.corrupt("a latched leaf is none")) };
+            let Some(v) = self.view(&leaf, 0) else {
+                return Err(self.corrupt("a latched leaf is none"));
+            };
             let here = |key: &&&[u8]| v.side(key) == block::index::Side::Here;
             let share: Vec<&[u8]> = keys[done..].iter().take_while(here).copied().collect();
-            let mut positions: Vec<usize> = share.iter().map(|k| v.search(k)).filter(|f| f.1).map(|f| f.0).collect();
+            let mut positions: Vec<usize> = share
+                .iter()
+                .map(|k| v.search(k))
+                .filter(|f| f.1)
+                .map(|f| f.0)
+                .collect();
             positions.reverse();
             done += share.len();
-            let progress = if done == keys.len() { Progress::Last } else { Progress::More };
+            let progress = if done == keys.len() {
+                Progress::Last
+            } else {
+                Progress::More
+            };
             let payload = remove_payload(positions);
-            self.store.compensate(txn, at, progress, Step { guard: &mut leaf, op: Op::IndexRemove, payload: &payload })?;
+            self.store.compensate(
+                txn,
+                at,
+                progress,
+                Step {
+                    guard: &mut leaf,
+                    op: Op::IndexRemove,
+                    payload: &payload,
+                },
+            )?;
         }
         Ok(())
     }

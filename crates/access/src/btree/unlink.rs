@@ -16,7 +16,10 @@
 //! sibling takes over the entry with the range. A last child of several stays: one empty leaf for each inner block at most. So does a leaf whose sibling has
 //! no room for a longer key prefix; it is tried again when the sibling empties.
 
-use block::index::{FreeBlock, IndexBlock, MetaBlock, meta_pop_payload, meta_push_payload, set_child_payload, set_low_payload, set_right_payload};
+use block::index::{
+    FreeBlock, IndexBlock, MetaBlock, meta_pop_payload, meta_push_payload, set_child_payload,
+    set_low_payload, set_right_payload,
+};
 use block::{Dba, Op};
 
 use super::descend::Target;
@@ -41,7 +44,9 @@ impl<S: Store> Tree<S> {
         self.store.reserve()?;
         let mut leaf = self.write_leaf(key)?;
         let entries = self.purge_marked(&mut leaf)?;
-        let Some(v) = self.view(&leaf, 0) else { return Ok(Purged { entries, blocks: 0 }) };
+        let Some(v) = self.view(&leaf, 0) else {
+            return Ok(Purged { entries, blocks: 0 });
+        };
         let (empty, low) = (v.count() == 0, v.low().to_vec());
         drop(leaf);
         let mut blocks = 0;
@@ -50,7 +55,10 @@ impl<S: Store> Tree<S> {
         } else if empty && !low.is_empty() {
             // It may have been in the way of its left neighbour, which then had more entries than fit.
             let left = self.read_leaf(Target::Before(Some(&low)), None)?;
-            let left_low = self.view(&left, 0).filter(|v| v.count() == 0).map(|v| v.low().to_vec());
+            let left_low = self
+                .view(&left, 0)
+                .filter(|v| v.count() == 0)
+                .map(|v| v.low().to_vec());
             drop(left);
             if let Some(left_low) = left_low {
                 blocks += usize::from(self.unlink(0, &left_low)?);
@@ -65,23 +73,47 @@ impl<S: Store> Tree<S> {
             return Ok(false);
         }
         self.store.reserve()?;
-        let Some((mut parent, _)) = self.write_at(Target::Key(low), level + 1)? else { return Ok(false) };
-        let Some(p) = self.view(&parent, level + 1) else { return Ok(false) };
+        let Some((mut parent, _)) = self.write_at(Target::Key(low), level + 1)? else {
+            return Ok(false);
+        };
+        let Some(p) = self.view(&parent, level + 1) else {
+            return Ok(false);
+        };
         if p.count() == 1 && !p.right().is_none() {
             let parent_low = p.low().to_vec();
             drop(parent);
             return Ok(self.unlink(level + 1, &parent_low)? && self.unlink(level, low)?);
         }
-        let Some((at, dba)) = p.child_for(low) else { return Ok(false) };
-        let Some(mut block) = self.store.try_write(dba) else { return Ok(false) };
-        let removable = |v: &IndexBlock<'_>| !v.is_dead() && v.low() == low && v.count() == usize::from(level > 0);
-        let Some(v) = self.view(&block, level).filter(removable) else { return Ok(false) };
-        let (right, child) = (v.right(), if level > 0 { v.entry(0).child() } else { Dba::NONE });
+        let Some((at, dba)) = p.child_for(low) else {
+            return Ok(false);
+        };
+        let Some(mut block) = self.store.try_write(dba) else {
+            return Ok(false);
+        };
+        let removable = |v: &IndexBlock<'_>| {
+            !v.is_dead() && v.low() == low && v.count() == usize::from(level > 0)
+        };
+        let Some(v) = self.view(&block, level).filter(removable) else {
+            return Ok(false);
+        };
+        let (right, child) = (
+            v.right(),
+            if level > 0 {
+                v.entry(0).child()
+            } else {
+                Dba::NONE
+            },
+        );
         if at + 1 >= p.count() || p.entry(at + 1).child() != right {
             return Ok(false);
         }
-        let Some(mut sibling) = self.store.try_write(right) else { return Ok(false) };
-        if !self.view(&sibling, level).is_some_and(|r| !r.is_dead() && r.fits_with_low(low)) {
+        let Some(mut sibling) = self.store.try_write(right) else {
+            return Ok(false);
+        };
+        if !self
+            .view(&sibling, level)
+            .is_some_and(|r| !r.is_dead() && r.fits_with_low(low))
+        {
             return Ok(false);
         }
         self.alter(&mut block, Op::IndexDead, &[])?;
@@ -102,18 +134,30 @@ impl<S: Store> Tree<S> {
     fn sweep(&self, level: u16, low: &[u8]) -> Result<()> {
         loop {
             self.store.reserve()?;
-            let Some(left) = self.read_at(Target::Before(Some(low)), level)? else { return Ok(()) };
-            let Some(right) = self.view(&left, level).map(|v| v.right()).filter(|r| !r.is_none()) else { return Ok(()) };
+            let Some(left) = self.read_at(Target::Before(Some(low)), level)? else {
+                return Ok(());
+            };
+            let Some(right) = self
+                .view(&left, level)
+                .map(|v| v.right())
+                .filter(|r| !r.is_none())
+            else {
+                return Ok(());
+            };
             drop(left);
             let dead = self.store.read(right)?;
-            let Some(v) = self.view(&dead, level).filter(|v| v.is_dead()) else { return Ok(()) };
+            let Some(v) = self.view(&dead, level).filter(|v| v.is_dead()) else {
+                return Ok(());
+            };
             let (next, dead_low) = (v.right(), v.low().to_vec());
             drop(dead);
             if !self.forget(level, right, next, &dead_low)? || self.free_list_is_full()? {
                 return Ok(());
             }
             self.store.reserve()?;
-            let Some((mut left, _)) = self.write_at(Target::Before(Some(low)), level)? else { return Ok(()) };
+            let Some((mut left, _)) = self.write_at(Target::Before(Some(low)), level)? else {
+                return Ok(());
+            };
             if self.view(&left, level).is_none_or(|v| v.right() != right) {
                 continue;
             }
@@ -126,9 +170,15 @@ impl<S: Store> Tree<S> {
     /// Steps 2 and 3 for a dead block, where a crash left them out. False if they cannot be done now.
     fn forget(&self, level: u16, dead: Dba, right: Dba, low: &[u8]) -> Result<bool> {
         self.store.reserve()?;
-        let Some((mut parent, _)) = self.write_at(Target::Key(low), level + 1)? else { return Ok(false) };
-        let Some(mut sibling) = self.store.try_write(right) else { return Ok(false) };
-        let Some(r) = self.view(&sibling, level) else { return Ok(false) };
+        let Some((mut parent, _)) = self.write_at(Target::Key(low), level + 1)? else {
+            return Ok(false);
+        };
+        let Some(mut sibling) = self.store.try_write(right) else {
+            return Ok(false);
+        };
+        let Some(r) = self.view(&sibling, level) else {
+            return Ok(false);
+        };
         if r.low() > low {
             if !r.fits_with_low(low) {
                 let key = r.low().to_vec();
@@ -137,8 +187,12 @@ impl<S: Store> Tree<S> {
                 return Ok(false);
             }
             let child = {
-                let Some(d) = self.store.try_read(dead) else { return Ok(false) };
-                self.view(&d, level).filter(|_| level > 0).map_or(Dba::NONE, |v| v.entry(0).child())
+                let Some(d) = self.store.try_read(dead) else {
+                    return Ok(false);
+                };
+                self.view(&d, level)
+                    .filter(|_| level > 0)
+                    .map_or(Dba::NONE, |v| v.entry(0).child())
             };
             let payload = set_low_payload(low, child);
             self.alter(&mut sibling, Op::IndexSetLow, &payload)?;
@@ -156,7 +210,9 @@ impl<S: Store> Tree<S> {
     pub(super) fn repair_if(&self, from: Option<Dba>, level: u16) -> Result<()> {
         let Some(dead) = from else { return Ok(()) };
         let block = self.store.read(dead)?;
-        let Some(v) = self.view(&block, level).filter(|v| v.is_dead()) else { return Ok(()) };
+        let Some(v) = self.view(&block, level).filter(|v| v.is_dead()) else {
+            return Ok(());
+        };
         let (right, low) = (v.right(), v.low().to_vec());
         drop(block);
         self.forget(level, dead, right, &low).map(|_| ())
@@ -174,7 +230,10 @@ impl<S: Store> Tree<S> {
         if MetaBlock(&list).is_full() {
             return Ok(());
         }
-        let payload = meta_push_payload(FreeBlock { dba, at: self.store.now() });
+        let payload = meta_push_payload(FreeBlock {
+            dba,
+            at: self.store.now(),
+        });
         self.alter(&mut list, Op::IndexMetaPush, &payload)
     }
 
@@ -183,7 +242,10 @@ impl<S: Store> Tree<S> {
         let horizon = self.store.horizon();
         let reusable = |b: &block::BlockBuf| {
             let list = MetaBlock(b);
-            (list.count() > 0).then(|| list.get(0)).filter(|f| f.at < horizon).map(|f| f.dba)
+            (list.count() > 0)
+                .then(|| list.get(0))
+                .filter(|f| f.at < horizon)
+                .map(|f| f.dba)
         };
         let candidate = reusable(&*self.store.read(self.free_list())?);
         if candidate.is_some() {

@@ -34,7 +34,10 @@ type Expected = HashMap<Dba, Vec<u8>>;
 impl<S: Store> Tree<S> {
     /// Checks everything that does not need the table. Reports; an `Err` is a block that cannot be read.
     /// Meant for a tree at rest: concurrent changes may be reported as problems.
-    pub fn verify(&self, mut each_entry: impl FnMut(&[u8], block::RowId, Option<block::Stamp>)) -> Result<TreeReport> {
+    pub fn verify(
+        &self,
+        mut each_entry: impl FnMut(&[u8], block::RowId, Option<block::Stamp>),
+    ) -> Result<TreeReport> {
         let mut report = TreeReport::default();
         let mut leftmost = self.root();
         let mut expected = Expected::from([(self.root(), Vec::new())]);
@@ -43,19 +46,24 @@ impl<S: Store> Tree<S> {
             match IndexBlock::new(&root) {
                 Some(v) => v.level(),
                 None => {
-                    report.problems.push(format!("root {} is no index block", self.root()));
+                    report
+                        .problems
+                        .push(format!("root {} is no index block", self.root()));
                     return Ok(report);
                 }
             }
         };
         report.height = level + 1;
         loop {
-            let (first_child, children) = self.verify_level(leftmost, level, expected, &mut report, &mut each_entry)?;
+            let (first_child, children) =
+                self.verify_level(leftmost, level, expected, &mut report, &mut each_entry)?;
             if level == 0 {
                 break;
             }
             let Some(child) = first_child else {
-                report.problems.push(format!("level {level} has no children"));
+                report
+                    .problems
+                    .push(format!("level {level} has no children"));
                 break;
             };
             (leftmost, expected, level) = (child, children, level - 1);
@@ -81,14 +89,19 @@ impl<S: Store> Tree<S> {
             report.blocks += 1;
             let guard = self.store.read(dba)?;
             let Some(v) = self.view(&guard, level) else {
-                report.problems.push(format!("block {dba} is no block of level {level} of object {}", self.object.0));
+                report.problems.push(format!(
+                    "block {dba} is no block of level {level} of object {}",
+                    self.object.0
+                ));
                 break;
             };
             if let Err(e) = v.check() {
                 report.problems.push(e.to_string());
             }
             if v.is_dead() {
-                report.notes.push(format!("dead block {dba} is still linked on level {level}"));
+                report
+                    .notes
+                    .push(format!("dead block {dba} is still linked on level {level}"));
                 expected.remove(&dba);
                 (dba, after_dead) = (v.right(), true);
                 continue;
@@ -96,17 +109,27 @@ impl<S: Store> Tree<S> {
             match &fence {
                 Some(fence) if v.low() == fence => {}
                 Some(fence) if v.low() > &fence[..] && after_dead => {
-                    report.notes.push(format!("block {dba} has not taken over the range of its dead neighbour"));
+                    report.notes.push(format!(
+                        "block {dba} has not taken over the range of its dead neighbour"
+                    ));
                 }
-                _ => report.problems.push(format!("block {dba}: low fence is not the high fence of its left neighbour")),
+                _ => report.problems.push(format!(
+                    "block {dba}: low fence is not the high fence of its left neighbour"
+                )),
             }
             match expected.remove(&dba) {
                 Some(separator) if separator == v.low() => {}
                 Some(separator) if &separator[..] > v.low() && after_dead => {
-                    report.notes.push(format!("the parent of block {dba} still leads to its dead neighbour"));
+                    report.notes.push(format!(
+                        "the parent of block {dba} still leads to its dead neighbour"
+                    ));
                 }
-                Some(_) => report.problems.push(format!("block {dba}: low fence is not the separator in its parent")),
-                None => report.notes.push(format!("block {dba} of level {level} is in no parent: its split is incomplete")),
+                Some(_) => report.problems.push(format!(
+                    "block {dba}: low fence is not the separator in its parent"
+                )),
+                None => report.notes.push(format!(
+                    "block {dba} of level {level} is in no parent: its split is incomplete"
+                )),
             }
             if level == 0 {
                 report.leaves += 1;
@@ -123,7 +146,10 @@ impl<S: Store> Tree<S> {
                 } else {
                     first_child = first_child.or(Some(e.child()));
                     if children.insert(e.child(), v.key(i)).is_some() {
-                        report.problems.push(format!("block {dba}: child {} stands in its level twice", e.child()));
+                        report.problems.push(format!(
+                            "block {dba}: child {} stands in its level twice",
+                            e.child()
+                        ));
                     }
                 }
             }
@@ -132,10 +158,14 @@ impl<S: Store> Tree<S> {
             dba = v.right();
         }
         if fence.is_some() && report.problems.is_empty() {
-            report.problems.push(format!("level {level} ends before the greatest key"));
+            report
+                .problems
+                .push(format!("level {level} ends before the greatest key"));
         }
         for child in expected.keys() {
-            report.problems.push(format!("block {child} is in a parent but not linked on level {level}"));
+            report.problems.push(format!(
+                "block {child} is in a parent but not linked on level {level}"
+            ));
         }
         Ok((first_child, children))
     }

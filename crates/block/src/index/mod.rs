@@ -189,15 +189,14 @@ impl<'a> IndexBlock<'a> {
     }
     #[inline]
     pub fn low(&self) -> &'a [u8] {
-        self.bytes(FENCES_AT,
-            self.b.u16_at(LOW_LEN_AT) as usize,
-        )
+        self.bytes(FENCES_AT, self.b.u16_at(LOW_LEN_AT) as usize)
     }
     /// `None`: the range has no upper bound.
     #[inline]
     pub fn high(&self) -> Option<&'a [u8]> {
         let len = self.b.u16_at(HIGH_LEN_AT);
-        (len != NO_HIGH).then(|| self.bytes(FENCES_AT + self.b.u16_at(LOW_LEN_AT) as usize, len as usize))
+        (len != NO_HIGH)
+            .then(|| self.bytes(FENCES_AT + self.b.u16_at(LOW_LEN_AT) as usize, len as usize))
     }
     #[inline]
     pub fn prefix(&self) -> &'a [u8] {
@@ -310,7 +309,9 @@ impl<'a> IndexBlock<'a> {
             let mid = (lo + hi) / 2;
             if below(mid) { lo = mid + 1 } else { hi = mid }
         }
-        let equal = lo < self.count() && self.slot_head(lo) == head && self.compare_rest(lo, suffix).is_eq();
+        let equal = lo < self.count()
+            && self.slot_head(lo) == head
+            && self.compare_rest(lo, suffix).is_eq();
         (lo, equal)
     }
 

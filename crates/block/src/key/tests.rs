@@ -9,8 +9,14 @@ use super::*;
 const ORDERS: [Order; 4] = [
     Order::ASC,
     Order::DESC,
-    Order { descending: true, nulls_first: false },
-    Order { descending: false, nulls_first: true },
+    Order {
+        descending: true,
+        nulls_first: false,
+    },
+    Order {
+        descending: false,
+        nulls_first: true,
+    },
 ];
 
 /// Order of two values of one type as SQL has it; NULL is above everything.
@@ -25,11 +31,14 @@ fn compare(ty: ColType, a: &Datum, b: &Datum) -> Ordering {
         (Datum::Int2(a), Datum::Int2(b)) => a.cmp(b),
         (Datum::Int4(a), Datum::Int4(b)) | (Datum::Date(a), Datum::Date(b)) => a.cmp(b),
         (Datum::Int8(a), Datum::Int8(b)) => a.cmp(b),
-        (Datum::Timestamp(a), Datum::Timestamp(b)) | (Datum::TimestampTz(a), Datum::TimestampTz(b)) => a.cmp(b),
+        (Datum::Timestamp(a), Datum::Timestamp(b))
+        | (Datum::TimestampTz(a), Datum::TimestampTz(b)) => a.cmp(b),
         (Datum::Float4(a), Datum::Float4(b)) => float(*a as f64, *b as f64),
         (Datum::Float8(a), Datum::Float8(b)) => float(*a, *b),
         (Datum::Numeric(a), Datum::Numeric(b)) => a.cmp(b),
-        (Datum::Text(a), Datum::Text(b)) if ty == ColType::Char => a.trim_end_matches(' ').cmp(b.trim_end_matches(' ')),
+        (Datum::Text(a), Datum::Text(b)) if ty == ColType::Char => {
+            a.trim_end_matches(' ').cmp(b.trim_end_matches(' '))
+        }
         (Datum::Text(a), Datum::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
         (Datum::Bytea(a), Datum::Bytea(b)) => a.cmp(b),
         (Datum::Uuid(a), Datum::Uuid(b)) => a.cmp(b),
@@ -49,7 +58,10 @@ fn compare_in(ty: ColType, order: Order, a: &Datum, b: &Datum) -> Ordering {
 fn numeric() -> impl Strategy<Value = Numeric> {
     let digits = proptest::collection::vec(0u8..10, 1..30);
     let finite = (any::<bool>(), digits, -25i64..40).prop_map(|(negative, digits, scale)| {
-        let int = BigInt::from_biguint(if negative { Sign::Minus } else { Sign::Plus }, BigUint::from_radix_be(&digits, 10).unwrap());
+        let int = BigInt::from_biguint(
+            if negative { Sign::Minus } else { Sign::Plus },
+            BigUint::from_radix_be(&digits, 10).unwrap(),
+        );
         Numeric::from_bigdecimal(BigDecimal::new(int, scale))
     });
     prop_oneof![
@@ -62,16 +74,29 @@ fn numeric() -> impl Strategy<Value = Numeric> {
 }
 
 fn datum(ty: ColType) -> BoxedStrategy<Datum> {
-    let few_bytes = proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255), any::<u8>()], 0..6);
+    let few_bytes = proptest::collection::vec(
+        prop_oneof![Just(0u8), Just(1), Just(255), any::<u8>()],
+        0..6,
+    );
     let some = match ty {
         ColType::Bool => any::<bool>().prop_map(Datum::Bool).boxed(),
         ColType::Int2 => any::<i16>().prop_map(Datum::Int2).boxed(),
         ColType::Int4 => any::<i32>().prop_map(Datum::Int4).boxed(),
-        ColType::Int8 => prop_oneof![any::<i64>(), -3..3i64].prop_map(Datum::Int8).boxed(),
-        ColType::Float4 => any::<u32>().prop_map(|b| Datum::Float4(f32::from_bits(b))).boxed(),
-        ColType::Float8 => prop_oneof![any::<u64>().prop_map(f64::from_bits), Just(0.0), Just(-0.0), Just(f64::NAN), -2.0..2.0f64]
-            .prop_map(Datum::Float8)
+        ColType::Int8 => prop_oneof![any::<i64>(), -3..3i64]
+            .prop_map(Datum::Int8)
             .boxed(),
+        ColType::Float4 => any::<u32>()
+            .prop_map(|b| Datum::Float4(f32::from_bits(b)))
+            .boxed(),
+        ColType::Float8 => prop_oneof![
+            any::<u64>().prop_map(f64::from_bits),
+            Just(0.0),
+            Just(-0.0),
+            Just(f64::NAN),
+            -2.0..2.0f64
+        ]
+        .prop_map(Datum::Float8)
+        .boxed(),
         ColType::Numeric => numeric().prop_map(Datum::Numeric).boxed(),
         ColType::Text | ColType::Varchar => "[a-c\u{e4}]{0,4}".prop_map(Datum::Text).boxed(),
         ColType::Char => "[ab !]{0,3} {0,2}".prop_map(Datum::Text).boxed(),
@@ -84,10 +109,12 @@ fn datum(ty: ColType) -> BoxedStrategy<Datum> {
     prop_oneof![1 => Just(Datum::Null), 9 => some].boxed()
 }
 
-
 fn key(columns: &[(ColType, Order)], values: &[Datum]) -> Vec<u8> {
     let mut out = Vec::new();
-    columns.iter().zip(values).for_each(|(&(ty, order), v)| push_column(&mut out, ty, order, v.borrow()));
+    columns
+        .iter()
+        .zip(values)
+        .for_each(|(&(ty, order), v)| push_column(&mut out, ty, order, v.borrow()));
     out
 }
 
@@ -96,10 +123,12 @@ fn rows() -> impl Strategy<Value = (Vec<(ColType, Order)>, Vec<Datum>, Vec<Datum
     let column = (1u8..=15, 0usize..4).prop_map(|(t, o)| (ColType::from_u8(t).unwrap(), ORDERS[o]));
     proptest::collection::vec(column, 1..4).prop_flat_map(|columns| {
         let row = || columns.iter().map(|c| datum(c.0)).collect::<Vec<_>>();
-        (Just(columns.clone()), row(), row(), 0..columns.len()).prop_map(|(columns, a, mut b, same)| {
-            b[..same].clone_from_slice(&a[..same]);
-            (columns, a, b)
-        })
+        (Just(columns.clone()), row(), row(), 0..columns.len()).prop_map(
+            |(columns, a, mut b, same)| {
+                b[..same].clone_from_slice(&a[..same]);
+                (columns, a, b)
+            },
+        )
     })
 }
 
@@ -145,9 +174,21 @@ proptest! {
 #[test]
 fn the_format_is_pinned() {
     let asc = |ty, v: Datum| key(&[(ty, Order::ASC)], &[v]);
-    assert_eq!(asc(ColType::Int8, Datum::Int8(1)), [1, 0x80, 0, 0, 0, 0, 0, 0, 1]);
-    assert_eq!(asc(ColType::Text, Datum::Text("a\0".into())), [1, b'a', 0, 0xff, 0, 0]);
-    assert_eq!(asc(ColType::Numeric, Datum::Numeric(Numeric::from(1205))), [1, 0x30, 0x80, 0, 0, 2, 13, 6, 0]);
+    assert_eq!(
+        asc(ColType::Int8, Datum::Int8(1)),
+        [1, 0x80, 0, 0, 0, 0, 0, 0, 1]
+    );
+    assert_eq!(
+        asc(ColType::Text, Datum::Text("a\0".into())),
+        [1, b'a', 0, 0xff, 0, 0]
+    );
+    assert_eq!(
+        asc(ColType::Numeric, Datum::Numeric(Numeric::from(1205))),
+        [1, 0x30, 0x80, 0, 0, 2, 13, 6, 0]
+    );
     assert_eq!(asc(ColType::Bool, Datum::Null), [2]);
-    assert_eq!(key(&[(ColType::Int2, Order::DESC)], &[Datum::Int2(-1)]), [1, 0x80, 0]);
+    assert_eq!(
+        key(&[(ColType::Int2, Order::DESC)], &[Datum::Int2(-1)]),
+        [1, 0x80, 0]
+    );
 }
