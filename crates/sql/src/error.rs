@@ -48,6 +48,11 @@ impl Error {
         self.0.detail = Some(detail.into());
         self
     }
+    /// Where it happened, unless the detail says something more precise already.
+    pub fn detail_if_none(mut self, detail: impl Into<String>) -> Error {
+        self.0.detail.get_or_insert_with(|| detail.into());
+        self
+    }
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.0.hint = Some(hint.into());
         self

@@ -10,9 +10,22 @@
 //! - Definitions changed by a transaction are seen by that session alone until its commit is published.
 
 pub mod api;
-pub mod copy;
+mod bind;
+mod copy;
 mod database;
+mod ddl;
+pub mod dict;
 mod error;
+mod exec;
+mod explain;
+mod expr;
+mod olap;
+pub mod params;
+mod parse;
+pub mod pgtype;
+mod plan;
+mod plan_cache;
+pub mod prepared;
 mod session;
 pub mod types;
 

@@ -165,7 +165,25 @@ pub fn numeric_typmod(typmod: i32) -> (i32, i32) {
 }
 
 /// How a column of the type is stored.
-pub fn storage_type(ty: SqlType, typmod: i32) -> Result<ColType> {
-    let _ = typmod;
-    Err(Error::unsupported(format!("a column of type {}", ty.name())))
+pub fn storage_type(ty: SqlType) -> Result<ColType> {
+    Ok(match ty {
+        SqlType::Bool => ColType::Bool,
+        SqlType::Int2 => ColType::Int2,
+        SqlType::Int4 => ColType::Int4,
+        SqlType::Int8 | SqlType::Oid => ColType::Int8,
+        SqlType::Float4 => ColType::Float4,
+        SqlType::Float8 => ColType::Float8,
+        SqlType::Numeric => ColType::Numeric,
+        SqlType::Text | SqlType::Name => ColType::Text,
+        SqlType::Varchar => ColType::Varchar,
+        SqlType::Char => ColType::Char,
+        SqlType::Bytea => ColType::Bytea,
+        SqlType::Date => ColType::Date,
+        SqlType::Timestamp => ColType::Timestamp,
+        SqlType::TimestampTz => ColType::TimestampTz,
+        SqlType::Uuid => ColType::Uuid,
+        SqlType::Unknown | SqlType::Void => {
+            return Err(Error::new("42P16", format!("a column cannot have pseudo-type {}", ty.name())));
+        }
+    })
 }

@@ -1,0 +1,123 @@
+//! Choosing a function among its overloads.
+
+use datafusion::sql::sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
+
+use super::coerce::fold;
+use super::{Binder, Typed, common_type, names};
+use crate::error::{Error, Result};
+use crate::expr::cast::{CastContext, castable};
+use crate::expr::func::{PureFunc, Signature, overloads};
+use crate::expr::{Expr, Func};
+use crate::types::SqlType;
+
+/// Names that are aggregates: met where none is allowed, they are not "unknown functions".
+pub const AGGREGATES: [&str; 5] = ["count", "sum", "min", "max", "avg"];
+
+impl Binder<'_> {
+    pub(super) fn function(&self, f: &ast::Function) -> Result<Typed> {
+        if f.over.is_some() || f.filter.is_some() || !f.within_group.is_empty() || f.null_treatment.is_some() {
+            return Err(Error::unsupported(format!("{f}")));
+        }
+        let name = names::Qualified::new(&f.name)?;
+        if name.schema.as_deref().is_some_and(|s| s != "pg_catalog" && s != "public") {
+            return Err(Error::new("3F000", format!("schema \"{}\" does not exist", name.schema.unwrap_or_default())));
+        }
+        if AGGREGATES.contains(&name.name.as_str()) {
+            return Err(Error::new("42803", format!("aggregate functions are not allowed in {}", self.clause)));
+        }
+        let args = self.arguments(f)?;
+        self.call(&name.name, args)
+    }
+
+    fn arguments(&self, f: &ast::Function) -> Result<Vec<Typed>> {
+        match &f.args {
+            FunctionArguments::None => Ok(Vec::new()),
+            FunctionArguments::List(list) if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
+                list.args.iter().map(|a| self.argument(f, a)).collect()
+            }
+            _ => Err(Error::unsupported(format!("{f}"))),
+        }
+    }
+
+    fn argument(&self, f: &ast::Function, arg: &FunctionArg) -> Result<Typed> {
+        match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => self.expr(e),
+            _ => Err(Error::unsupported(format!("{f}"))),
+        }
+    }
+
+    /// A call by name, its arguments converted to what the chosen overload takes.
+    pub fn call(&self, name: &str, args: Vec<Typed>) -> Result<Typed> {
+        match name {
+            "coalesce" => return self.coalesce(args),
+            "nullif" if args.len() == 2 => return self.null_if(args),
+            "greatest" if !args.is_empty() => return self.extreme(PureFunc::Greatest, args),
+            "least" if !args.is_empty() => return self.extreme(PureFunc::Least, args),
+            "concat" => return self.concat_all(PureFunc::Concat, args),
+            "concat_ws" if !args.is_empty() => return self.concat_all(PureFunc::ConcatWs, args),
+            _ => {}
+        }
+        let candidates = overloads(name);
+        let chosen = choose(&candidates, &args).ok_or_else(|| {
+            let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();
+            Error::new("42883", format!("function {name}({}) does not exist", types.join(", ")))
+                .hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+        })?;
+        let (func, result) = (chosen.func, chosen.result);
+        let wanted = chosen.args;
+        let args = args.into_iter().zip(wanted).map(|(a, ty)| Ok(self.coerce(a, *ty, -1, CastContext::Implicit)?.expr)).collect::<Result<_>>()?;
+        Ok(Typed::new(fold(Expr::Call(func, args))?, result))
+    }
+
+    fn coalesce(&self, args: Vec<Typed>) -> Result<Typed> {
+        let ty = common_type(&args.iter().map(|a| a.ty).collect::<Vec<_>>(), "COALESCE")?;
+        let args = args.into_iter().map(|a| Ok(self.coerce(a, ty, -1, CastContext::Implicit)?.expr)).collect::<Result<_>>()?;
+        Ok(Typed::new(Expr::Coalesce(args), ty))
+    }
+
+    fn null_if(&self, mut args: Vec<Typed>) -> Result<Typed> {
+        let (Some(right), Some(left)) = (args.pop(), args.pop()) else {
+            return Err(Error::internal("NULLIF without two arguments"));
+        };
+        let (left, right) = self.unify(left, right, "NULLIF")?;
+        Ok(Typed::new(Expr::NullIf(Box::new(left.expr), Box::new(right.expr)), left.ty))
+    }
+
+    fn concat_all(&self, func: PureFunc, args: Vec<Typed>) -> Result<Typed> {
+        let args = args.into_iter().map(|a| Ok(self.coerce(a, SqlType::Text, -1, CastContext::Assignment)?.expr)).collect::<Result<_>>()?;
+        Ok(Typed::new(Expr::Call(Func::Pure(func), args), SqlType::Text))
+    }
+}
+
+/// The overload that takes the arguments with the fewest conversions; among equals the first.
+fn choose<'s>(candidates: &'s [Signature], args: &[Typed]) -> Option<&'s Signature> {
+    let cost = |s: &Signature| -> Option<usize> {
+        if s.args.len() != args.len() {
+            return None;
+        }
+        let mut cost = 0;
+        for (arg, &wanted) in args.iter().zip(s.args) {
+            cost += conversion_cost(arg.ty, wanted)?;
+        }
+        Some(cost)
+    };
+    candidates.iter().filter_map(|s| Some((cost(s)?, s))).min_by_key(|(cost, _)| *cost).map(|(_, s)| s)
+}
+
+fn conversion_cost(from: SqlType, to: SqlType) -> Option<usize> {
+    if from == to {
+        return Some(0);
+    }
+    if from == SqlType::Unknown {
+        return Some(1);
+    }
+    if castable(from, to) != Some(CastContext::Implicit) {
+        return None;
+    }
+    // Among numbers a near promotion is better than a far one, and double is preferred to numeric.
+    Some(match (from.number_rank(), to.number_rank()) {
+        (Some(f), Some(t)) if to != SqlType::Numeric => usize::from(t.abs_diff(f)) + 1,
+        (Some(_), Some(_)) => 8,
+        _ => 1,
+    })
+}

@@ -1,0 +1,136 @@
+//! Making types meet: literals and parameters take the type of their context, numbers are promoted, the rest is cast.
+
+use block::value::Datum;
+
+use super::{Binder, Typed};
+use crate::error::{Error, Result};
+use crate::expr::cast::{CastContext, castable};
+use crate::expr::func::NoCalls;
+use crate::expr::{Cast, Env, Expr};
+use crate::types::SqlType;
+
+impl Binder<'_> {
+    /// Converts to a type, as far as the context allows it.
+    pub fn coerce(&self, value: Typed, to: SqlType, typmod: i32, context: CastContext) -> Result<Typed> {
+        let value = self.settle_parameter(value, to)?;
+        if value.ty == to && (typmod < 0 || typmod == value.typmod) {
+            return Ok(value);
+        }
+        let explicit = context == CastContext::Explicit;
+        match castable(value.ty, to) {
+            Some(weakest) if weakest <= context => {}
+            _ => return Err(cannot_cast(value.ty, to, explicit)),
+        }
+        let cast = Cast { from: value.ty, to, typmod, explicit };
+        let expr = fold(Expr::Cast(cast, Box::new(value.expr)))?;
+        Ok(Typed { expr, ty: to, typmod })
+    }
+
+    /// To the type of a column, or 42804 in PostgreSQL's words.
+    pub fn assign(&self, value: Typed, to: SqlType, typmod: i32, column: &str) -> Result<Typed> {
+        let from = value.ty;
+        self.coerce(value, to, typmod, CastContext::Assignment).map_err(|e| match e.sqlstate() {
+            "42846" => Error::new(
+                "42804",
+                format!("column \"{column}\" is of type {} but expression is of type {}", to.name(), from.name()),
+            )
+            .hint("You will need to rewrite or cast the expression."),
+            _ => e,
+        })
+    }
+
+    /// A parameter that has no type yet takes the wanted one; one that got a type from another use has that.
+    fn settle_parameter(&self, value: Typed, wanted: SqlType) -> Result<Typed> {
+        let (Expr::Param(i), SqlType::Unknown) = (&value.expr, value.ty) else { return Ok(value) };
+        let i = *i;
+        let ty = match self.params.get(i)? {
+            Some(ty) => ty,
+            None => {
+                let ty = if wanted == SqlType::Unknown { SqlType::Text } else { wanted };
+                self.params.set(i, ty);
+                ty
+            }
+        };
+        Ok(Typed::new(value.expr, ty))
+    }
+
+    /// Both sides as one type; literals and parameters follow the other side.
+    pub fn unify(&self, left: Typed, right: Typed, what: &str) -> Result<(Typed, Typed)> {
+        let ty = common_type(&[left.ty, right.ty], what)?;
+        Ok((self.coerce(left, ty, -1, CastContext::Implicit)?, self.coerce(right, ty, -1, CastContext::Implicit)?))
+    }
+
+    /// A literal that nothing gave a type is text.
+    pub fn settle(&self, value: Typed) -> Result<Typed> {
+        if value.ty == SqlType::Unknown { self.coerce(value, SqlType::Text, -1, CastContext::Implicit) } else { Ok(value) }
+    }
+
+    pub fn boolean(&self, value: Typed, what: &str) -> Result<Expr> {
+        let from = value.ty;
+        if from != SqlType::Bool && from != SqlType::Unknown {
+            return Err(Error::new("42804", format!("argument of {what} must be type boolean, not type {}", from.name())));
+        }
+        Ok(self.coerce(value, SqlType::Bool, -1, CastContext::Implicit)?.expr)
+    }
+}
+
+/// The type that CASE, COALESCE, VALUES and the like give to expressions of several types.
+pub fn common_type(types: &[SqlType], what: &str) -> Result<SqlType> {
+    let mut common = SqlType::Unknown;
+    for &ty in types {
+        common = match (common, ty) {
+            (SqlType::Unknown, t) | (t, SqlType::Unknown) => t,
+            (a, b) if a == b => a,
+            (a, b) => wider(a, b)
+                .ok_or_else(|| Error::new("42804", format!("{what} types {} and {} cannot be matched", a.name(), b.name())))?,
+        };
+    }
+    Ok(if common == SqlType::Unknown { SqlType::Text } else { common })
+}
+
+fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {
+    if a.is_number() && b.is_number() {
+        return Some(promote(a, b));
+    }
+    if a.is_string() && b.is_string() {
+        return Some(SqlType::Text);
+    }
+    if castable(a, b) == Some(CastContext::Implicit) {
+        return Some(b);
+    }
+    (castable(b, a) == Some(CastContext::Implicit)).then_some(a)
+}
+
+/// The type in which two numbers meet: the higher in rank, but `real` meets only itself without becoming double.
+pub fn promote(a: SqlType, b: SqlType) -> SqlType {
+    if a == b {
+        return a;
+    }
+    let higher = if a.number_rank() >= b.number_rank() { a } else { b };
+    match higher {
+        SqlType::Float4 => SqlType::Float8,
+        SqlType::Oid => SqlType::Int8,
+        other => other,
+    }
+}
+
+/// Computes what needs no row, no parameter and no session. An error is left for the execution to meet: the row that
+/// would raise it may never come.
+pub fn fold(expr: Expr) -> Result<Expr> {
+    if matches!(expr, Expr::Const(_)) || !expr.is_constant() {
+        return Ok(expr);
+    }
+    let literal = matches!(&expr, Expr::Cast(c, inner) if c.from == SqlType::Unknown && matches!(**inner, Expr::Const(_)));
+    let value: Result<Datum> = expr.eval(&Env::EMPTY, &mut NoCalls::default()).map(|v| v.into_datum());
+    match value {
+        Ok(value) => Ok(Expr::Const(value)),
+        // A malformed literal is the statement's error, as in PostgreSQL.
+        Err(e) if literal => Err(e),
+        Err(_) => Ok(expr),
+    }
+}
+
+fn cannot_cast(from: SqlType, to: SqlType, explicit: bool) -> Error {
+    let how = if explicit { "cannot cast type" } else { "cannot convert type" };
+    Error::new("42846", format!("{how} {} to {}", from.name(), to.name()))
+}

@@ -1,0 +1,175 @@
+//! From syntax to bound expressions: names become columns, literals and parameters get types, conversions become
+//! explicit, functions are chosen among their overloads. PostgreSQL's rules and messages.
+
+mod call;
+mod coerce;
+mod expr;
+pub mod names;
+pub mod parts;
+
+use std::cell::RefCell;
+
+use block::value::Datum;
+use datafusion::sql::sqlparser::ast;
+
+use crate::dict::Table;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::types::SqlType;
+
+pub use coerce::common_type;
+
+/// An expression with the type the binder found for it.
+#[derive(Clone, Debug)]
+pub struct Typed {
+    pub expr: Expr,
+    pub ty: SqlType,
+    pub typmod: i32,
+}
+
+impl Typed {
+    pub fn new(expr: Expr, ty: SqlType) -> Typed {
+        Typed { expr, ty, typmod: -1 }
+    }
+    pub fn literal(value: Datum, ty: SqlType) -> Typed {
+        Typed::new(Expr::Const(value), ty)
+    }
+}
+
+/// A column that expressions may name.
+#[derive(Clone, Debug)]
+pub struct ScopeColumn {
+    /// Name or alias of its table in the query.
+    pub table: String,
+    pub name: String,
+    pub ty: SqlType,
+    pub typmod: i32,
+    /// Its place in the rows the expressions are evaluated over.
+    pub slot: usize,
+    /// Where it comes from, for RowDescription; zeros if computed.
+    pub table_oid: u32,
+    pub attnum: i16,
+    /// Not part of `*`: `ctid`-like columns, and the second copy of a column merged by USING.
+    pub hidden: bool,
+}
+
+/// The columns in sight.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    pub columns: Vec<ScopeColumn>,
+}
+
+impl Scope {
+    /// Adds a table's columns, whose rows start at `offset` of the combined row.
+    pub fn add_table(&mut self, table: &Table, alias: &str, offset: usize) {
+        for (i, c) in table.live_columns() {
+            self.columns.push(ScopeColumn {
+                table: alias.to_string(),
+                name: c.name.clone(),
+                ty: c.ty(),
+                typmod: c.typmod,
+                slot: offset + i,
+                table_oid: table.oid,
+                attnum: i as i16 + 1,
+                hidden: false,
+            });
+        }
+    }
+
+    pub fn of_table(table: &Table, alias: &str) -> Scope {
+        let mut scope = Scope::default();
+        scope.add_table(table, alias, 0);
+        scope
+    }
+
+    pub fn has_table(&self, alias: &str) -> bool {
+        self.columns.iter().any(|c| c.table == alias)
+    }
+
+    pub fn resolve(&self, table: Option<&str>, name: &str) -> Result<&ScopeColumn> {
+        let mut found = None;
+        for c in &self.columns {
+            if c.name == name && table.is_none_or(|t| t == c.table) && !(c.hidden && table.is_none()) {
+                if found.is_some() {
+                    return Err(Error::new("42702", format!("column reference \"{name}\" is ambiguous")));
+                }
+                found = Some(c);
+            }
+        }
+        found.ok_or_else(|| match table {
+            Some(t) if !self.has_table(t) => Error::new("42P01", format!("missing FROM-clause entry for table \"{t}\"")),
+            Some(t) => Error::new("42703", format!("column {t}.{name} does not exist")),
+            None => Error::new("42703", format!("column \"{name}\" does not exist")),
+        })
+    }
+}
+
+/// Types of the statement's parameters, filled in as their uses are met.
+#[derive(Debug, Default)]
+pub struct ParamTypes(RefCell<Vec<Option<SqlType>>>);
+
+/// The highest parameter number, PostgreSQL's limit of the wire protocol.
+const MAX_PARAMS: usize = 65_535;
+
+impl ParamTypes {
+    /// From the client's OIDs; zero leaves the type to inference.
+    pub fn declared(oids: &[u32]) -> Result<ParamTypes> {
+        let mut types = Vec::with_capacity(oids.len());
+        for &oid in oids {
+            types.push(match oid {
+                0 | 705 => None,
+                _ => Some(SqlType::from_oid(oid).ok_or_else(|| Error::unsupported(format!("a parameter of type OID {oid}")))?),
+            });
+        }
+        Ok(ParamTypes(RefCell::new(types)))
+    }
+
+    /// The type of a parameter (from 0), making room for it.
+    fn get(&self, i: usize) -> Result<Option<SqlType>> {
+        if i >= MAX_PARAMS {
+            return Err(Error::new("42P02", format!("there is no parameter ${}", i + 1)));
+        }
+        let mut types = self.0.borrow_mut();
+        if types.len() <= i {
+            types.resize(i + 1, None);
+        }
+        Ok(types[i])
+    }
+
+    fn set(&self, i: usize, ty: SqlType) {
+        self.0.borrow_mut()[i] = Some(ty);
+    }
+
+    /// The final types; a parameter whose uses told nothing is text.
+    pub fn finish(self) -> Vec<SqlType> {
+        self.0.into_inner().into_iter().map(|t| t.unwrap_or(SqlType::Text)).collect()
+    }
+}
+
+/// Binds the expressions of one clause.
+pub struct Binder<'b> {
+    pub scope: &'b Scope,
+    pub params: &'b ParamTypes,
+    /// What the clause is called in messages: `WHERE`, `VALUES`.
+    pub clause: &'static str,
+    /// Set where expressions are over groups: what stands for a group's key or an aggregate becomes a column of the
+    /// grouped row.
+    pub groups: Option<&'b dyn Groups>,
+}
+
+impl<'b> Binder<'b> {
+    pub fn new(scope: &'b Scope, params: &'b ParamTypes, clause: &'static str) -> Binder<'b> {
+        Binder { scope, params, clause, groups: None }
+    }
+}
+
+/// The grouped row, seen from expressions over it.
+pub trait Groups {
+    /// The column that stands for a whole expression, if one does.
+    fn lookup(&self, e: &ast::Expr) -> Result<Option<Typed>>;
+}
+
+/// Whether a function of this name works on groups.
+pub fn is_aggregate(name: &str) -> bool {
+    call::AGGREGATES.contains(&name)
+}

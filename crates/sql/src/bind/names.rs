@@ -1,0 +1,74 @@
+//! Names: folded to lower case unless quoted, with the schemas there are.
+
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+
+use crate::error::{Error, Result};
+
+/// PostgreSQL's limit of an identifier; longer ones are cut.
+pub const MAX_NAME_BYTES: usize = 63;
+
+pub fn ident(i: &Ident) -> String {
+    let mut name = if i.quote_style.is_some() { i.value.clone() } else { i.value.to_lowercase() };
+    if name.len() > MAX_NAME_BYTES {
+        let cut = (0..=MAX_NAME_BYTES).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+        name.truncate(cut);
+    }
+    name
+}
+
+pub fn parts(name: &ObjectName) -> Result<Vec<String>> {
+    name.0
+        .iter()
+        .map(|p| match p {
+            ObjectNamePart::Identifier(i) => Ok(ident(i)),
+            ObjectNamePart::Function(f) => Err(Error::new("42601", format!("syntax error at or near \"{f}\""))),
+        })
+        .collect()
+}
+
+/// A possibly qualified name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Qualified {
+    pub schema: Option<String>,
+    pub name: String,
+}
+
+impl Qualified {
+    pub fn new(name: &ObjectName) -> Result<Qualified> {
+        let mut parts = parts(name)?;
+        let last = parts.pop().ok_or_else(|| Error::new("42601", "empty name"))?;
+        let schema = parts.pop();
+        if parts.len() > 1 {
+            return Err(Error::new("42601", format!("improper qualified name (too many dotted names): {name}")));
+        }
+        Ok(Qualified { schema, name: last })
+    }
+
+    /// Whether the name may be a relation of schema public.
+    pub fn in_public(&self) -> bool {
+        self.schema.as_deref().is_none_or(|s| s == "public")
+    }
+}
+
+/// The name of a user relation: of schema public, the only one there is for now.
+pub fn public(name: &ObjectName) -> Result<String> {
+    let q = Qualified::new(name)?;
+    match q.schema.as_deref() {
+        None | Some("public") => Ok(q.name),
+        Some("pg_catalog" | "information_schema") => {
+            Err(Error::new("42501", format!("permission denied: \"{}\" is a system catalog", q.name)))
+        }
+        Some(schema) => Err(Error::new("3F000", format!("schema \"{schema}\" does not exist"))),
+    }
+}
+
+/// As it must be written in SQL: quoted unless it is a plain lower-case word.
+pub fn quote(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+pub fn no_relation(name: &str) -> Error {
+    Error::new("42P01", format!("relation \"{name}\" does not exist"))
+}

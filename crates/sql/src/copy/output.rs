@@ -1,0 +1,181 @@
+//! COPY TO STDOUT.
+
+use std::sync::Arc;
+
+use block::value::{Datum, DatumRef};
+
+use crate::api::RowSink;
+use crate::bind::names;
+use crate::dict::Table;
+use crate::error::{Error, Result};
+use crate::parse::{CopyFormat, CopyOptions, CopySpec, CopyWhat};
+use crate::pgtype::{self, IoSettings};
+use crate::plan::dml::no_column;
+use crate::session::{Portal, SqlSession};
+use crate::types::SqlType;
+
+/// Bytes gathered before they go to the client.
+const CHUNK_BYTES: usize = 32 << 10;
+
+/// The columns COPY names, or all.
+pub fn chosen_columns(table: &Table, given: &[String]) -> Result<Vec<usize>> {
+    if given.is_empty() {
+        return Ok(table.live_columns().map(|(i, _)| i).collect());
+    }
+    let mut columns = Vec::with_capacity(given.len());
+    for name in given {
+        let at = table.column(name).ok_or_else(|| no_column(name, &table.name))?;
+        if columns.contains(&at) {
+            return Err(Error::new("42701", format!("column \"{name}\" specified more than once")));
+        }
+        columns.push(at);
+    }
+    Ok(columns)
+}
+
+/// The query whose rows a COPY TO sends.
+pub fn query(session: &SqlSession, spec: &CopySpec) -> Result<String> {
+    match &spec.what {
+        CopyWhat::Query(text) => Ok(text.clone()),
+        CopyWhat::Table { name, columns } => {
+            let table: Arc<Table> = session.core.dict().table(name).cloned().ok_or_else(|| names::no_relation(name))?;
+            let columns = chosen_columns(&table, columns)?;
+            let list: Vec<String> = columns.iter().map(|c| names::quote(&table.columns[*c].name)).collect();
+            Ok(format!("SELECT {} FROM {}", list.join(", "), names::quote(name)))
+        }
+    }
+}
+
+/// Runs the query and sends its rows as lines. Returns how many.
+pub fn run(session: &mut SqlSession, spec: &CopySpec, sink: &mut dyn RowSink) -> Result<u64> {
+    let text = query(session, spec)?;
+    let statement = session.parse(&text, &[])?;
+    let Some(columns) = statement.columns() else { return Err(Error::new("42601", "COPY query must have a RETURNING clause")) };
+    let mut writer = Writer {
+        types: columns.iter().map(|c| c.ty).collect(),
+        options: &spec.options,
+        io: session.io_settings(),
+        buffer: Vec::with_capacity(CHUNK_BYTES + 4096),
+        field: Vec::new(),
+        rows: 0,
+        sink,
+    };
+    writer.sink.copy_out_begin(&vec![0; columns.len()])?;
+    if spec.options.header {
+        writer.header(&columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>())?;
+    }
+    let mut portal = Portal::new(&statement, Vec::<Datum>::new());
+    session.execute(&mut portal, 0, &mut writer)?;
+    writer.flush()?;
+    Ok(writer.rows)
+}
+
+/// A sink that makes lines of rows.
+struct Writer<'w> {
+    types: Vec<SqlType>,
+    options: &'w CopyOptions,
+    io: IoSettings,
+    buffer: Vec<u8>,
+    field: Vec<u8>,
+    rows: u64,
+    sink: &'w mut dyn RowSink,
+}
+
+impl Writer<'_> {
+    fn header(&mut self, names: &[&str]) -> Result<()> {
+        for (i, name) in names.iter().enumerate() {
+            self.separate(i);
+            self.field.clear();
+            self.field.extend_from_slice(name.as_bytes());
+            self.put_field();
+        }
+        self.end_line()
+    }
+
+    fn separate(&mut self, i: usize) {
+        if i > 0 {
+            self.buffer.push(self.options.delimiter);
+        }
+    }
+
+    fn put_field(&mut self) {
+        match self.options.format {
+            CopyFormat::Text => self.put_text(),
+            CopyFormat::Csv => self.put_csv(),
+        }
+    }
+
+    fn put_text(&mut self) {
+        for &b in &self.field {
+            let escape = match b {
+                8 => b'b',
+                9 => b't',
+                10 => b'n',
+                11 => b'v',
+                12 => b'f',
+                13 => b'r',
+                b'\\' => b'\\',
+                b if b == self.options.delimiter => b,
+                plain => {
+                    self.buffer.push(plain);
+                    continue;
+                }
+            };
+            self.buffer.extend([b'\\', escape]);
+        }
+    }
+
+    fn put_csv(&mut self) {
+        let o = self.options;
+        let special = |b: &u8| *b == o.delimiter || *b == o.quote || *b == b'\n' || *b == b'\r';
+        let quoted = self.field == o.null.as_bytes() || self.field.iter().any(special) || self.field == b"\\.";
+        if !quoted {
+            self.buffer.extend_from_slice(&self.field);
+            return;
+        }
+        self.buffer.push(o.quote);
+        for &b in &self.field {
+            if b == o.quote || b == o.escape {
+                self.buffer.push(o.escape);
+            }
+            self.buffer.push(b);
+        }
+        self.buffer.push(o.quote);
+    }
+
+    fn end_line(&mut self) -> Result<()> {
+        self.buffer.push(b'\n');
+        if self.buffer.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if !self.buffer.is_empty() {
+            self.sink.copy_data(&self.buffer)?;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+}
+
+impl RowSink for Writer<'_> {
+    fn row(&mut self, row: &[DatumRef<'_>]) -> Result<()> {
+        self.rows += 1;
+        for (i, value) in row.iter().enumerate() {
+            self.separate(i);
+            if value.is_null() {
+                self.buffer.extend_from_slice(self.options.null.as_bytes());
+                continue;
+            }
+            self.field.clear();
+            pgtype::text_out(self.types[i], *value, &self.io, &mut self.field);
+            self.put_field();
+        }
+        self.end_line()
+    }
+    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
+        Err(Error::internal("COPY inside COPY"))
+    }
+    fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
+        Err(Error::internal("COPY inside COPY"))
+    }
+}

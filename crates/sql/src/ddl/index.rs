@@ -1,0 +1,178 @@
+//! CREATE INDEX, DROP INDEX, and the indexes of keys.
+
+use std::sync::Arc;
+
+use block::{Dba, ObjectId};
+use datafusion::sql::sqlparser::ast::{self, CreateIndex, IndexType};
+
+use super::{Core, already_exists, missing, name_of, skipping, wrong_kind};
+use crate::api::Tag;
+use crate::bind::names;
+use crate::dict::{Index, IndexKey, Object, Relation, Table};
+use crate::error::{Error, Result};
+use crate::parse::utility::TableLock;
+
+/// PostgreSQL's limit.
+const MAX_KEYS: usize = 32;
+
+/// An index to be made.
+pub struct NewIndex {
+    pub name: Option<String>,
+    pub keys: Vec<IndexKey>,
+    pub unique: bool,
+    pub primary: bool,
+    pub constraint: bool,
+}
+
+impl NewIndex {
+    /// The index of a PRIMARY KEY or UNIQUE constraint.
+    pub fn key(name: Option<String>, columns: Vec<usize>, primary: bool) -> NewIndex {
+        let keys = columns.into_iter().map(|column| IndexKey { column, descending: false, nulls_first: false }).collect();
+        NewIndex { name, keys, unique: true, primary, constraint: true }
+    }
+
+    /// `t_pkey`, `t_a_b_key`, `t_a_b_idx`.
+    fn default_name(&self, table: &Table) -> String {
+        if self.primary {
+            return format!("{}_pkey", table.name);
+        }
+        let columns: Vec<&str> = self.keys.iter().map(|k| table.columns[k.column].name.as_str()).collect();
+        let suffix = if self.constraint { "key" } else { "idx" };
+        format!("{}_{}_{suffix}", table.name, columns.join("_"))
+    }
+}
+
+pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
+    let tag = Tag::Plain("CREATE INDEX");
+    if c.predicate.is_some() || !c.include.is_empty() || c.nulls_distinct == Some(false) || !c.alter_options.is_empty() {
+        return Err(Error::unsupported("this form of CREATE INDEX"));
+    }
+    if !matches!(c.using, None | Some(IndexType::BTree)) {
+        return Err(Error::unsupported("index methods other than btree"));
+    }
+    let name = c.name.as_ref().map(name_of).transpose()?;
+    if let Some(name) = &name {
+        core.claim_name(name)?;
+        if core.dict().relation(name).is_some() {
+            if !c.if_not_exists {
+                return Err(already_exists(name));
+            }
+            core.notice("NOTICE", "42P07", format!("relation \"{name}\" already exists, skipping"));
+            return Ok(tag);
+        }
+    }
+    let table_name = name_of(&c.table_name)?;
+    // Writers wait until the index is whole; readers do not.
+    let table = core.locked_table(&table_name, TableLock::Share)?.ok_or_else(|| names::no_relation(&table_name))?;
+    let keys = c.columns.iter().map(|k| key(&table, k)).collect::<Result<Vec<_>>>()?;
+    let mut next = Table::clone(&table);
+    let new = NewIndex { name, keys, unique: c.unique, primary: false, constraint: false };
+    add_built(core, &mut next, new)?;
+    core.define(Object::Table(Arc::new(next.finish()?)))?;
+    Ok(tag)
+}
+
+/// One column of an index, with its order.
+fn key(table: &Table, k: &ast::IndexColumn) -> Result<IndexKey> {
+    let ast::Expr::Identifier(name) = &k.column.expr else { return Err(Error::unsupported("indexes on expressions")) };
+    let name = names::ident(name);
+    let column = table.column(&name).ok_or_else(|| Error::new("42703", format!("column \"{name}\" does not exist")))?;
+    let descending = k.column.options.asc == Some(false);
+    Ok(IndexKey { column, descending, nulls_first: k.column.options.nulls_first.unwrap_or(descending) })
+}
+
+/// The columns of a key constraint, which have no order.
+pub fn plain_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<usize>> {
+    let mut found: Vec<usize> = Vec::with_capacity(columns.len());
+    for c in columns {
+        let ast::Expr::Identifier(name) = &c.column.expr else { return Err(Error::unsupported("a key on an expression")) };
+        let name = names::ident(name);
+        let at = table.column(&name).ok_or_else(|| Error::new("42703", format!("column \"{name}\" named in key does not exist")))?;
+        if found.contains(&at) {
+            return Err(Error::new("42701", format!("column \"{name}\" appears twice in a key")));
+        }
+        found.push(at);
+    }
+    Ok(found)
+}
+
+/// Adds an index with an empty segment: for a table that has no rows yet.
+pub fn add(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()> {
+    let mut index = name_index(core, table, new)?;
+    index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
+    table.indexes.push(index);
+    Ok(())
+}
+
+/// Adds an index and fills it with the table's rows.
+pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()> {
+    let mut index = name_index(core, table, new)?;
+    index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
+    let def = Arc::clone(table.engine());
+    let created = core.engine.build_index(&def, &index.engine()).map_err(|e| duplicate_in_build(e, table, &index))?;
+    index.created = created.0;
+    table.indexes.push(index);
+    Ok(())
+}
+
+fn duplicate_in_build(e: engine::Error, table: &Table, index: &Index) -> Error {
+    match e {
+        engine::Error::UniqueViolation { .. } => {
+            Error::new("23505", format!("could not create unique index \"{}\"", index.name)).table(&table.name).constraint(&index.name)
+        }
+        other => other.into(),
+    }
+}
+
+fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
+    if new.keys.is_empty() || new.keys.len() > MAX_KEYS {
+        return Err(Error::new("54011", format!("cannot use more than {MAX_KEYS} columns in an index")));
+    }
+    let name = match &new.name {
+        Some(name) => name.clone(),
+        None => {
+            let own = |n: &str| n == table.name || table.indexes.iter().any(|i| i.name == n);
+            core.dict().free_name(&new.default_name(table), &own)
+        }
+    };
+    core.claim_name(&name)?;
+    if core.dict().relation(&name).is_some() || table.indexes.iter().any(|i| i.name == name) || name == table.name {
+        return Err(already_exists(&name));
+    }
+    let engine = core.database.engine().clone();
+    let object = engine.allocate_object_id()?;
+    let constraint = if new.constraint { engine.allocate_object_id()?.0 } else { 0 };
+    let created = engine.current_scn().0;
+    Ok(Index { oid: object.0, name, keys: new.keys, unique: new.unique, primary: new.primary, constraint, segment: object.0, header: 0, created })
+}
+
+pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool) -> Result<Tag> {
+    for name in names {
+        let name = name_of(name)?;
+        let owner = match core.dict().relation(&name) {
+            Some(Relation::Index(table, _)) => table.name.clone(),
+            Some(other) => return Err(wrong_kind(&name, &other, "an index")),
+            None if if_exists => {
+                skipping(core, "index", &name);
+                continue;
+            }
+            None => return Err(missing("index", &name)),
+        };
+        let table = core.locked_table(&owner, TableLock::AccessExclusive)?.ok_or_else(|| missing("index", &name))?;
+        let Some(at) = table.indexes.iter().position(|i| i.name == name) else { return Err(missing("index", &name)) };
+        if table.indexes[at].constraint != 0 {
+            let message = format!("cannot drop index {name} because constraint {name} on table {} requires it", table.name);
+            return Err(Error::new("2BP01", message).hint(format!("You can drop constraint {name} on table {} instead.", table.name)));
+        }
+        remove(core, &table, at)?;
+    }
+    Ok(Tag::Plain("DROP INDEX"))
+}
+
+/// Takes an index out of its table, which is locked.
+pub fn remove(core: &mut Core, table: &Table, at: usize) -> Result<()> {
+    let mut next = Table::clone(table);
+    let gone = next.indexes.remove(at);
+    core.engine.drop_segment_at_commit(ObjectId(gone.segment), Dba(gone.header))?;
+    core.define(Object::Table(Arc::new(next.finish()?)))
+}

@@ -1,0 +1,100 @@
+//! Definition of tables, indexes and sequences: transactional, as PostgreSQL's is.
+//!
+//! **Invariants.**
+//! - A new name is protected by its name's enqueue from its first look-up to the end of the transaction.
+//! - A table is changed under its exclusive lock, and looked up again once that is held.
+//! - Segments that a transaction drops are freed after its commit; those it makes are freed by its rollback.
+
+pub mod alter;
+pub mod analyze;
+mod index;
+pub mod sequence;
+mod table;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{self, ObjectType};
+
+use crate::api::Tag;
+use crate::bind::names;
+use crate::dict::{Relation, Table};
+use crate::error::{Error, Result};
+use crate::parse::utility::TableLock;
+use crate::session::{Core, SqlSession};
+
+impl SqlSession {
+    /// Runs a statement of the data definition language.
+    pub(crate) fn run_ddl(&mut self, statement: &ast::Statement) -> Result<Tag> {
+        let core = &mut self.core;
+        match statement {
+            ast::Statement::CreateTable(c) => table::create(core, c),
+            ast::Statement::CreateIndex(c) => index::create(core, c),
+            ast::Statement::CreateSequence { temporary: false, if_not_exists, name, data_type, sequence_options, owned_by } => {
+                sequence::create(core, name, *if_not_exists, data_type.as_ref(), sequence_options, owned_by.as_ref())
+            }
+            ast::Statement::AlterTable(a) => alter::table(core, a),
+            ast::Statement::Truncate(t) => table::truncate(core, t),
+            ast::Statement::Drop { object_type, if_exists, names, cascade, .. } => match object_type {
+                ObjectType::Table => table::drop(core, names, *if_exists, *cascade),
+                ObjectType::Index => index::drop(core, names, *if_exists),
+                ObjectType::Sequence => sequence::drop(core, names, *if_exists, *cascade),
+                other => Err(Error::unsupported(format!("DROP {other}"))),
+            },
+            other => {
+                let text = other.to_string();
+                let words: Vec<&str> = text.split_whitespace().take(2).collect();
+                Err(Error::unsupported(words.join(" ").to_uppercase()))
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Keeps others from making a relation of this name until the transaction ends.
+    fn claim_name(&mut self, name: &str) -> Result<()> {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        self.engine.lock_name(hasher.finish())?;
+        Ok(())
+    }
+
+    /// A table by name, locked, as it is once the lock is held.
+    fn locked_table(&mut self, name: &str, lock: TableLock) -> Result<Option<Arc<Table>>> {
+        loop {
+            let Some(before) = self.dict().table(name).cloned() else { return Ok(None) };
+            self.lock_table(before.oid, lock, false)?;
+            if let Some(now) = self.dict().table(name)
+                && now.oid == before.oid
+            {
+                return Ok(Some(now.clone()));
+            }
+        }
+    }
+}
+
+fn already_exists(name: &str) -> Error {
+    Error::new("42P07", format!("relation \"{name}\" already exists"))
+}
+
+/// A look-up that found another kind of thing.
+fn wrong_kind(name: &str, found: &Relation, wanted: &str) -> Error {
+    let hint = match found {
+        Relation::Table(_) => "Use DROP TABLE to remove a table.",
+        Relation::Sequence(_) => "Use DROP SEQUENCE to remove a sequence.",
+        Relation::Index(..) => "Use DROP INDEX to remove an index.",
+    };
+    Error::new("42809", format!("\"{name}\" is not {wanted}")).hint(hint)
+}
+
+fn missing(kind: &str, name: &str) -> Error {
+    Error::new(if kind == "table" { "42P01" } else { "42704" }, format!("{kind} \"{name}\" does not exist"))
+}
+
+fn skipping(core: &mut Core, kind: &str, name: &str) {
+    core.notice("NOTICE", "00000", format!("{kind} \"{name}\" does not exist, skipping"));
+}
+
+fn name_of(name: &ast::ObjectName) -> Result<String> {
+    names::public(name)
+}

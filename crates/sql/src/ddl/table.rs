@@ -1,0 +1,331 @@
+//! CREATE TABLE, DROP TABLE, TRUNCATE.
+
+use std::sync::Arc;
+
+use block::{Dba, ObjectId};
+use datafusion::sql::sqlparser::ast::{
+    self, ColumnOption, CreateTable, CreateTableOptions, GeneratedAs, SqlOption, TableConstraint, Truncate, TruncateIdentityOption,
+};
+
+use super::index::{self, NewIndex};
+use super::{Core, already_exists, missing, name_of, sequence, skipping, wrong_kind};
+use crate::api::Tag;
+use crate::bind::{Binder, ParamTypes, Scope, names, parts};
+use crate::dict::{Check, Column, Identity, Object, Relation, Sequence, Table};
+use crate::error::{Error, Result};
+use crate::parse::utility::TableLock;
+use crate::types::{SqlType, storage_type};
+
+/// PostgreSQL's limit.
+const MAX_COLUMNS: usize = 1600;
+
+/// A table while its statement is read.
+struct Draft {
+    table: Table,
+    indexes: Vec<NewIndex>,
+    sequences: Vec<Sequence>,
+}
+
+pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
+    refuse_unknown(c)?;
+    let name = name_of(&c.name)?;
+    core.claim_name(&name)?;
+    if core.dict().relation(&name).is_some() {
+        if !c.if_not_exists {
+            return Err(already_exists(&name));
+        }
+        core.notice("NOTICE", "42P07", format!("relation \"{name}\" already exists, skipping"));
+        return Ok(Tag::Plain("CREATE TABLE"));
+    }
+    let object = core.database.engine().allocate_object_id()?;
+    let table = Table {
+        oid: object.0,
+        name,
+        columns: Vec::new(),
+        checks: Vec::new(),
+        indexes: Vec::new(),
+        segment: object.0,
+        header: 0,
+        options: storage_options(&c.table_options)?,
+        def: None,
+    };
+    let mut draft = Draft { table, indexes: Vec::new(), sequences: Vec::new() };
+    for column in &c.columns {
+        draft.add_column(core, column)?;
+    }
+    for constraint in &c.constraints {
+        draft.add_constraint(core, constraint)?;
+    }
+    draft.check_expressions()?;
+    core.lock_table(object.0, TableLock::AccessExclusive, false)?;
+    draft.build(core)?;
+    Ok(Tag::Plain("CREATE TABLE"))
+}
+
+fn refuse_unknown(c: &CreateTable) -> Result<()> {
+    if c.temporary {
+        return Err(Error::unsupported("temporary tables"));
+    }
+    if c.query.is_some() || c.like.is_some() || c.inherits.is_some() || c.partition_by.is_some() || c.partition_of.is_some() || c.external || c.or_replace {
+        return Err(Error::unsupported("this form of CREATE TABLE"));
+    }
+    if c.columns.len() > MAX_COLUMNS {
+        return Err(Error::new("54011", format!("tables can have at most {MAX_COLUMNS} columns")));
+    }
+    Ok(())
+}
+
+/// WITH (...): fillfactor and what else PostgreSQL has there only tune its storage; they are kept to be shown.
+fn storage_options(options: &CreateTableOptions) -> Result<Vec<(String, String)>> {
+    let CreateTableOptions::With(list) = options else { return Ok(Vec::new()) };
+    list.iter()
+        .map(|o| match o {
+            SqlOption::KeyValue { key, value } => Ok((names::ident(key), value.to_string())),
+            other => Err(Error::new("22023", format!("unrecognized parameter \"{other}\""))),
+        })
+        .collect()
+}
+
+impl Draft {
+    fn add_column(&mut self, core: &mut Core, def: &ast::ColumnDef) -> Result<()> {
+        let name = names::ident(&def.name);
+        if self.table.column(&name).is_some() {
+            return Err(Error::new("42701", format!("column \"{name}\" specified more than once")));
+        }
+        if matches!(name.as_str(), "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid") {
+            return Err(Error::new("42701", format!("column name \"{name}\" conflicts with a system column name")));
+        }
+        let at = self.table.columns.len();
+        let (column, sequence) = column(core, &self.table, at, name, def)?;
+        self.table.columns.push(column);
+        self.sequences.extend(sequence);
+        for option in &def.options {
+            let given = option.name.as_ref().map(names::ident);
+            match &option.option {
+                ColumnOption::PrimaryKey(_) => self.add_key(given, vec![at], true)?,
+                ColumnOption::Unique(_) => self.add_key(given, vec![at], false)?,
+                ColumnOption::Check(c) => self.add_check(given, &c.expr, Some(at)),
+                ColumnOption::ForeignKey(_) => return Err(Error::unsupported("FOREIGN KEY")),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn add_constraint(&mut self, core: &mut Core, constraint: &TableConstraint) -> Result<()> {
+        let _ = core;
+        match constraint {
+            TableConstraint::PrimaryKey(p) => {
+                let columns = index::plain_columns(&self.table, &p.columns)?;
+                self.add_key(p.name.as_ref().map(names::ident), columns, true)
+            }
+            TableConstraint::Unique(u) => {
+                let columns = index::plain_columns(&self.table, &u.columns)?;
+                self.add_key(u.name.as_ref().map(names::ident), columns, false)
+            }
+            TableConstraint::Check(c) => {
+                self.add_check(c.name.as_ref().map(names::ident), &c.expr, None);
+                Ok(())
+            }
+            TableConstraint::ForeignKey(_) => Err(Error::unsupported("FOREIGN KEY")),
+            other => Err(Error::unsupported(format!("constraint {other}"))),
+        }
+    }
+
+    fn add_key(&mut self, name: Option<String>, columns: Vec<usize>, primary: bool) -> Result<()> {
+        if primary {
+            if self.indexes.iter().any(|i| i.primary) {
+                return Err(Error::new("42P16", format!("multiple primary keys for table \"{}\" are not allowed", self.table.name)));
+            }
+            for &c in &columns {
+                self.table.columns[c].not_null = true;
+            }
+        }
+        self.indexes.push(NewIndex::key(name, columns, primary));
+        Ok(())
+    }
+
+    fn add_check(&mut self, name: Option<String>, e: &ast::Expr, column: Option<usize>) {
+        let base = match column {
+            Some(at) => format!("{}_{}_check", self.table.name, self.table.columns[at].name),
+            None => format!("{}_check", self.table.name),
+        };
+        let taken = |n: &str| self.table.checks.iter().any(|c| c.name == n);
+        let free = std::iter::once(base.clone()).chain((1..).map(|n: u64| format!("{base}{n}"))).find(|n| !taken(n)).unwrap_or(base);
+        self.table.checks.push(Check { name: name.unwrap_or(free), text: e.to_string() });
+    }
+
+    /// Binds checks and defaults once, so that a wrong one fails here and not at the first insert.
+    fn check_expressions(&self) -> Result<()> {
+        let params = ParamTypes::default();
+        let scope = Scope::of_table(&self.table, &self.table.name);
+        let binder = Binder::new(&scope, &params, "CHECK");
+        for check in &self.table.checks {
+            binder.condition(&crate::parse::expression(&check.text)?)?;
+        }
+        check_defaults(&self.table.columns)?;
+        if params.finish().is_empty() { Ok(()) } else { Err(Error::new("42P02", "there is no parameter $1")) }
+    }
+
+    fn build(mut self, core: &mut Core) -> Result<()> {
+        let object = ObjectId(self.table.oid);
+        self.table.header = core.engine.create_heap(object)?.0;
+        for s in self.sequences {
+            core.claim_name(&s.name)?;
+            core.define(Object::Sequence(Arc::new(s)))?;
+        }
+        for new in self.indexes {
+            index::add(core, &mut self.table, new)?;
+        }
+        core.define(Object::Table(Arc::new(self.table.finish()?)))
+    }
+}
+
+/// Binds each default to its column.
+pub fn check_defaults(columns: &[Column]) -> Result<()> {
+    let params = ParamTypes::default();
+    let scope = Scope::default();
+    let binder = Binder::new(&scope, &params, "DEFAULT");
+    for c in columns {
+        if let Some(text) = &c.default {
+            binder.assign(binder.expr(&crate::parse::expression(text)?)?, c.ty(), c.typmod, &c.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// A column from its syntax, and the sequence of a serial or identity one.
+pub fn column(core: &mut Core, table: &Table, at: usize, name: String, def: &ast::ColumnDef) -> Result<(Column, Option<Sequence>)> {
+    let serial = serial_type(&def.data_type)?;
+    let (ty, typmod) = match serial {
+        Some(ty) => (ty, -1),
+        None => parts::data_type(&def.data_type)?,
+    };
+    storage_type(ty)?;
+    let mut column = Column { name, type_oid: ty.oid(), typmod, not_null: false, default: None, identity: None, sequence: None, dropped: false };
+    let mut sequence = None;
+    if serial.is_some() {
+        let s = owned_sequence(core, table, at, &column, ty, &[])?;
+        column.default = Some(format!("nextval('{}')", names::quote(&s.name).replace('\'', "''")));
+        column.sequence = Some(s.oid);
+        column.not_null = true;
+        sequence = Some(s);
+    }
+    for option in &def.options {
+        match &option.option {
+            ColumnOption::Null => {}
+            ColumnOption::NotNull => column.not_null = true,
+            ColumnOption::Default(e) => column.default = Some(e.to_string()),
+            ColumnOption::PrimaryKey(_) | ColumnOption::Unique(_) | ColumnOption::Check(_) | ColumnOption::ForeignKey(_) => {}
+            ColumnOption::Generated { generated_as: kind @ (GeneratedAs::Always | GeneratedAs::ByDefault), sequence_options, generation_expr: None, .. } => {
+                let options = sequence::convert(sequence_options.as_deref().unwrap_or(&[]))?;
+                let s = owned_sequence(core, table, at, &column, ty, &options)?;
+                column.identity = Some(if matches!(kind, GeneratedAs::Always) { Identity::Always } else { Identity::ByDefault });
+                column.sequence = Some(s.oid);
+                column.not_null = true;
+                sequence = Some(s);
+            }
+            ColumnOption::Collation(name) => {
+                let known = names::Qualified::new(name)?.name;
+                if !matches!(known.as_str(), "default" | "C" | "POSIX" | "ucs_basic") {
+                    return Err(Error::unsupported(format!("collation {name}")));
+                }
+            }
+            other => return Err(Error::unsupported(format!("column option {other}"))),
+        }
+    }
+    Ok((column, sequence))
+}
+
+fn serial_type(ty: &ast::DataType) -> Result<Option<SqlType>> {
+    let ast::DataType::Custom(name, modifiers) = ty else { return Ok(None) };
+    if !modifiers.is_empty() {
+        return Ok(None);
+    }
+    Ok(match names::Qualified::new(name)?.name.as_str() {
+        "serial" | "serial4" => Some(SqlType::Int4),
+        "bigserial" | "serial8" => Some(SqlType::Int8),
+        "smallserial" | "serial2" => Some(SqlType::Int2),
+        _ => None,
+    })
+}
+
+fn owned_sequence(core: &mut Core, table: &Table, at: usize, column: &Column, ty: SqlType, options: &[crate::parse::utility::SequenceOption]) -> Result<Sequence> {
+    let base = format!("{}_{}_seq", table.name, column.name);
+    let name = core.dict().free_name(&base, &|n| n == table.name);
+    core.claim_name(&name)?;
+    let mut s = sequence::define(core, name, ty, options)?;
+    s.owner = Some((table.oid, at));
+    Ok(s)
+}
+
+pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool, cascade: bool) -> Result<Tag> {
+    // Nothing depends on a table but what goes with it, so that CASCADE and RESTRICT come to the same.
+    let _ = cascade;
+    for name in names {
+        let name = name_of(name)?;
+        match core.dict().relation(&name) {
+            None if if_exists => {
+                skipping(core, "table", &name);
+                continue;
+            }
+            None => return Err(missing("table", &name)),
+            Some(Relation::Table(_)) => {}
+            Some(other) => return Err(wrong_kind(&name, &other, "a table")),
+        }
+        let Some(table) = core.locked_table(&name, TableLock::AccessExclusive)? else {
+            return Err(missing("table", &name));
+        };
+        drop_one(core, &table)?;
+    }
+    Ok(Tag::Plain("DROP TABLE"))
+}
+
+fn drop_one(core: &mut Core, table: &Table) -> Result<()> {
+    for s in core.dict().owned_sequences(table.oid) {
+        sequence::drop_one(core, &s)?;
+    }
+    drop_segments(core, table)?;
+    core.undefine(crate::dict::stats_key(table.oid))?;
+    core.undefine(table.oid.into())
+}
+
+fn drop_segments(core: &mut Core, table: &Table) -> Result<()> {
+    for i in &table.indexes {
+        core.engine.drop_segment_at_commit(ObjectId(i.segment), Dba(i.header))?;
+    }
+    core.engine.drop_segment_at_commit(ObjectId(table.segment), Dba(table.header))?;
+    Ok(())
+}
+
+/// Gives the tables new, empty segments; the old ones go at commit.
+pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
+    for target in &t.table_names {
+        let name = name_of(&target.name)?;
+        let table = match core.locked_table(&name, TableLock::AccessExclusive)? {
+            Some(table) => table,
+            None if t.if_exists => continue,
+            None => return Err(names::no_relation(&name)),
+        };
+        let mut next = Table::clone(&table);
+        let engine = core.database.engine().clone();
+        let object = engine.allocate_object_id()?;
+        next.segment = object.0;
+        next.header = core.engine.create_heap(object)?.0;
+        let created = engine.current_scn().0;
+        for i in &mut next.indexes {
+            let object = engine.allocate_object_id()?;
+            i.segment = object.0;
+            i.header = core.engine.create_index_segment(object)?.0;
+            i.created = created;
+        }
+        drop_segments(core, &table)?;
+        core.define(Object::Table(Arc::new(next.finish()?)))?;
+        if t.identity == Some(TruncateIdentityOption::Restart) {
+            for s in core.dict().owned_sequences(table.oid) {
+                core.engine.sequence_set(&s.engine(), s.start, false)?;
+            }
+        }
+    }
+    Ok(Tag::Plain("TRUNCATE TABLE"))
+}

@@ -1,0 +1,160 @@
+//! The dictionary: what tables, indexes and sequences there are, and how that changes.
+//!
+//! Definitions are rows of one engine table (`engine::Engine::dictionary`), so that they are transactional and
+//! recovered like everything else. A [`Dict`] is an immutable picture of all committed ones, shared by all sessions; a
+//! session with uncommitted changes works on a picture of its own, made from theirs by [`Dict::with`].
+//!
+//! **Invariants.**
+//! - A definition is changed only by a transaction that holds the table's exclusive lock, or, for a new name, the
+//!   name's enqueue; so two transactions never change the same entry at once.
+//! - A picture is published before the locks of its transaction are released: who gets the lock sees the change.
+//! - Object ids are never reused.
+
+mod object;
+pub mod store;
+
+pub use object::{Check, Column, ColumnStats, Identity, Index, IndexKey, Object, Sequence, Stats, Table};
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use block::RowId;
+
+/// An entry and where the dictionary table has it.
+#[derive(Clone)]
+pub struct Entry {
+    pub row: RowId,
+    pub object: Object,
+}
+
+/// One change of a transaction: the new state of an entry, or none.
+#[derive(Clone)]
+pub struct Change {
+    pub key: i64,
+    pub entry: Option<Entry>,
+}
+
+/// What a relation name stands for.
+#[derive(Clone)]
+pub enum Relation {
+    Table(Arc<Table>),
+    Sequence(Arc<Sequence>),
+    /// The table and the position of the index in it.
+    Index(Arc<Table>, usize),
+}
+
+#[derive(Clone, Default)]
+pub struct Dict {
+    entries: HashMap<i64, Entry>,
+    /// Relation name to key of the entry that has it: tables, sequences, and indexes by their table's key.
+    names: HashMap<String, i64>,
+}
+
+/// Statistics of a table are an entry beside the table's, so that ANALYZE makes no plan stale.
+pub fn stats_key(table: u32) -> i64 {
+    -i64::from(table)
+}
+
+impl Dict {
+    pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
+        match &self.entries.get(self.names.get(name)?)?.object {
+            Object::Table(t) if t.name == name => Some(t),
+            _ => None,
+        }
+    }
+
+    pub fn table_by_oid(&self, oid: u32) -> Option<&Arc<Table>> {
+        match &self.entries.get(&i64::from(oid))?.object {
+            Object::Table(t) => Some(t),
+            _ => None,
+        }
+    }
+
+    pub fn sequence(&self, name: &str) -> Option<&Arc<Sequence>> {
+        match &self.entries.get(self.names.get(name)?)?.object {
+            Object::Sequence(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    pub fn sequence_by_oid(&self, oid: u32) -> Option<&Arc<Sequence>> {
+        match &self.entries.get(&i64::from(oid))?.object {
+            Object::Sequence(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    pub fn relation(&self, name: &str) -> Option<Relation> {
+        match &self.entries.get(self.names.get(name)?)?.object {
+            Object::Table(t) if t.name == name => Some(Relation::Table(t.clone())),
+            Object::Table(t) => {
+                let at = t.indexes.iter().position(|i| i.name == name)?;
+                Some(Relation::Index(t.clone(), at))
+            }
+            Object::Sequence(s) => Some(Relation::Sequence(s.clone())),
+            Object::Stats(_) => None,
+        }
+    }
+
+    pub fn stats(&self, table: u32) -> Option<&Arc<Stats>> {
+        match &self.entries.get(&stats_key(table))?.object {
+            Object::Stats(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    pub fn entry(&self, key: i64) -> Option<&Entry> {
+        self.entries.get(&key)
+    }
+
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.entries.values().filter_map(|e| match &e.object {
+            Object::Table(t) => Some(t),
+            _ => None,
+        })
+    }
+
+    pub fn sequences(&self) -> impl Iterator<Item = &Arc<Sequence>> {
+        self.entries.values().filter_map(|e| match &e.object {
+            Object::Sequence(s) => Some(s),
+            _ => None,
+        })
+    }
+
+    /// Sequences that live and die with a table.
+    pub fn owned_sequences(&self, table: u32) -> Vec<Arc<Sequence>> {
+        self.sequences().filter(|s| s.owner.is_some_and(|(t, _)| t == table)).cloned().collect()
+    }
+
+    /// The picture after the given changes.
+    pub fn with(&self, changes: &[Change]) -> Dict {
+        let mut next = self.clone();
+        for change in changes {
+            next.apply(change);
+        }
+        next
+    }
+
+    fn apply(&mut self, change: &Change) {
+        if let Some(old) = self.entries.remove(&change.key) {
+            for name in old.object.names() {
+                self.names.remove(name);
+            }
+        }
+        if let Some(entry) = &change.entry {
+            for name in entry.object.names() {
+                self.names.insert(name.to_string(), change.key);
+            }
+            self.entries.insert(change.key, entry.clone());
+        }
+    }
+
+    /// A name for an object that was not given one, `table_column_suffix` as PostgreSQL makes it, not taken yet.
+    pub fn free_name(&self, base: &str, taken: &dyn Fn(&str) -> bool) -> String {
+        let is_free = |name: &str| !self.names.contains_key(name) && !taken(name);
+        if is_free(base) {
+            return base.to_string();
+        }
+        (1..).map(|n: u64| format!("{base}{n}")).find(|name| is_free(name)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,245 @@
+//! Definitions of single objects, as stored (JSON, so that fields can be added) and as used.
+
+use std::sync::Arc;
+
+use block::{Dba, ObjectId, Scn};
+use engine::{IndexColumn, IndexDef, TableDef};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::types::{SqlType, storage_type};
+
+#[derive(Clone)]
+pub enum Object {
+    Table(Arc<Table>),
+    Sequence(Arc<Sequence>),
+    Stats(Arc<Stats>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Stored {
+    Table(Table),
+    Sequence(Sequence),
+    Stats(Stats),
+}
+
+/// A table, with everything that names and rules about its rows need.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Table {
+    pub oid: u32,
+    pub name: String,
+    pub columns: Vec<Column>,
+    #[serde(default)]
+    pub checks: Vec<Check>,
+    #[serde(default)]
+    pub indexes: Vec<Index>,
+    /// Object id of the heap's segment; another than `oid` after TRUNCATE.
+    pub segment: u32,
+    /// Block address of the heap's segment header.
+    pub header: u64,
+    /// WITH (fillfactor = ..) and other storage parameters, kept to be shown.
+    #[serde(default)]
+    pub options: Vec<(String, String)>,
+    /// The engine's view, derived from the rest by [`Table::finish`].
+    #[serde(skip)]
+    pub def: Option<Arc<TableDef>>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Column {
+    pub name: String,
+    pub type_oid: u32,
+    pub typmod: i32,
+    #[serde(default)]
+    pub not_null: bool,
+    /// SQL text of the default.
+    #[serde(default)]
+    pub default: Option<String>,
+    #[serde(default)]
+    pub identity: Option<Identity>,
+    /// Object id of the sequence that serial or identity draws from.
+    #[serde(default)]
+    pub sequence: Option<u32>,
+    /// Dropped columns keep their place in rows.
+    #[serde(default)]
+    pub dropped: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Identity {
+    Always,
+    ByDefault,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Check {
+    pub name: String,
+    /// SQL text of the condition.
+    pub text: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Index {
+    pub oid: u32,
+    pub name: String,
+    pub keys: Vec<IndexKey>,
+    pub unique: bool,
+    #[serde(default)]
+    pub primary: bool,
+    /// Object id of the constraint it serves; zero if it is an index only.
+    #[serde(default)]
+    pub constraint: u32,
+    pub segment: u32,
+    pub header: u64,
+    /// Snapshots below this SCN must not use it.
+    pub created: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct IndexKey {
+    pub column: usize,
+    pub descending: bool,
+    pub nulls_first: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sequence {
+    pub oid: u32,
+    pub name: String,
+    /// Block address of the sequence's block.
+    pub header: u64,
+    pub type_oid: u32,
+    pub start: i64,
+    pub increment: i64,
+    pub min: i64,
+    pub max: i64,
+    pub cache: i64,
+    pub cycle: bool,
+    /// Table and column (from 0) it is dropped with.
+    #[serde(default)]
+    pub owner: Option<(u32, usize)>,
+}
+
+/// What ANALYZE found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Stats {
+    pub table: u32,
+    pub rows: f64,
+    pub blocks: u64,
+    pub columns: Vec<ColumnStats>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ColumnStats {
+    /// Distinct values, estimated.
+    pub distinct: f64,
+    pub null_fraction: f64,
+    /// Least and greatest value as text.
+    pub min: Option<String>,
+    pub max: Option<String>,
+}
+
+impl Column {
+    pub fn ty(&self) -> SqlType {
+        SqlType::from_oid(self.type_oid).unwrap_or(SqlType::Text)
+    }
+}
+
+impl Table {
+    /// Position of a column that is not dropped.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|c| !c.dropped && c.name == name)
+    }
+
+    pub fn live_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.columns.iter().enumerate().filter(|(_, c)| !c.dropped)
+    }
+
+    pub fn primary_key(&self) -> Option<&Index> {
+        self.indexes.iter().find(|i| i.primary)
+    }
+
+    /// The engine's view. Every table that left [`Table::finish`] has one.
+    pub fn engine(&self) -> &Arc<TableDef> {
+        self.def.as_ref().expect("a table without its engine definition was put into the dictionary")
+    }
+
+    /// Derives the engine's view.
+    pub fn finish(mut self) -> Result<Table> {
+        let columns = self.columns.iter().map(|c| storage_type(c.ty())).collect::<Result<Vec<_>>>()?;
+        let indexes = self.indexes.iter().map(Index::engine).collect();
+        self.def = Some(Arc::new(TableDef {
+            object: ObjectId(self.segment),
+            header: Dba(self.header),
+            columns,
+            indexes,
+        }));
+        Ok(self)
+    }
+}
+
+impl Index {
+    pub fn engine(&self) -> IndexDef {
+        let column = |k: &IndexKey| IndexColumn { column: k.column, descending: k.descending, nulls_first: k.nulls_first };
+        IndexDef {
+            object: ObjectId(self.segment),
+            header: Dba(self.header),
+            columns: self.keys.iter().map(column).collect(),
+            unique: self.unique,
+            name: self.name.clone(),
+            created: Scn(self.created),
+        }
+    }
+}
+
+impl Sequence {
+    pub fn engine(&self) -> engine::SequenceDef {
+        engine::SequenceDef {
+            object: ObjectId(self.oid),
+            header: Dba(self.header),
+            increment: self.increment,
+            min: self.min,
+            max: self.max,
+            cache: self.cache,
+            cycle: self.cycle,
+        }
+    }
+}
+
+impl Object {
+    pub fn key(&self) -> i64 {
+        match self {
+            Object::Table(t) => t.oid.into(),
+            Object::Sequence(s) => s.oid.into(),
+            Object::Stats(s) => super::stats_key(s.table),
+        }
+    }
+
+    /// The relation names the object takes.
+    pub fn names(&self) -> Vec<&str> {
+        match self {
+            Object::Table(t) => std::iter::once(t.name.as_str()).chain(t.indexes.iter().map(|i| i.name.as_str())).collect(),
+            Object::Sequence(s) => vec![&s.name],
+            Object::Stats(_) => Vec::new(),
+        }
+    }
+
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let stored = match self {
+            Object::Table(t) => Stored::Table(Table::clone(t)),
+            Object::Sequence(s) => Stored::Sequence(Sequence::clone(s)),
+            Object::Stats(s) => Stored::Stats(Stats::clone(s)),
+        };
+        serde_json::to_vec(&stored).map_err(|e| Error::internal(format!("encoding a definition: {e}")))
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Object> {
+        let stored = serde_json::from_slice(bytes).map_err(|e| Error::new("XX001", format!("damaged definition in the dictionary: {e}")))?;
+        Ok(match stored {
+            Stored::Table(t) => Object::Table(Arc::new(t.finish()?)),
+            Stored::Sequence(s) => Object::Sequence(Arc::new(s)),
+            Stored::Stats(s) => Object::Stats(Arc::new(s)),
+        })
+    }
+}

@@ -1,0 +1,92 @@
+//! The dictionary's table: loading it at the start, writing definitions as rows of the session's transaction.
+
+use std::sync::Arc;
+
+use block::value::{Datum, DatumRef};
+use engine::{Engine, TableDef};
+
+use super::{Change, Dict, Entry, Object};
+use crate::error::{Error, Result};
+use crate::exec::row::decode;
+use crate::session::Core;
+
+/// Columns of the dictionary's table: id int4, kind int2, name text, definition bytea.
+const COLUMNS: usize = 4;
+
+/// Reads all committed definitions.
+pub fn load(engine: &Arc<Engine>) -> Result<Dict> {
+    let table = engine.dictionary();
+    let mut session = engine.session()?;
+    session.begin(engine::Isolation::ReadCommitted)?;
+    let snapshot = session.snapshot()?;
+    let mut scan = session.scan(&table);
+    let mut rows = Vec::new();
+    while scan.next_block(&mut session, &snapshot, &mut |rid, bytes| rows.push((rid, bytes.to_vec())))? {}
+    session.end_statement();
+    session.commit()?;
+    let mut changes = Vec::with_capacity(rows.len());
+    for (row, bytes) in rows {
+        let mut values = Vec::with_capacity(COLUMNS);
+        decode(&bytes, &table.columns, COLUMNS, &mut values)?;
+        let Some(DatumRef::Bytea(definition)) = values.get(3) else {
+            return Err(Error::new("XX001", "a row of the dictionary has no definition"));
+        };
+        let object = Object::decode(definition)?;
+        changes.push(Change { key: object.key(), entry: Some(Entry { row, object }) });
+    }
+    Ok(Dict::default().with(&changes))
+}
+
+/// The row of a definition.
+fn encode(object: &Object) -> Result<[Datum; COLUMNS]> {
+    let key = i32::try_from(object.key()).map_err(|_| Error::internal("object id beyond the dictionary's key"))?;
+    let kind = match object {
+        Object::Table(_) => 1,
+        Object::Sequence(_) => 2,
+        Object::Stats(_) => 3,
+    };
+    let name = object.names().first().map_or(String::new(), |n| n.to_string());
+    Ok([Datum::Int4(key), Datum::Int2(kind), Datum::Text(name), Datum::Bytea(object.encode()?)])
+}
+
+fn table(core: &Core) -> Arc<TableDef> {
+    core.database.engine().dictionary()
+}
+
+impl Core {
+    /// Adds or replaces a definition, in this transaction.
+    pub fn define(&mut self, object: Object) -> Result<()> {
+        let def = table(self);
+        let values = encode(&object)?;
+        let row = values.each_ref().map(Datum::borrow);
+        let key = object.key();
+        let rid = match self.dict().entry(key) {
+            None => self.engine.insert(&def, &row)?,
+            Some(entry) => {
+                let rid = entry.row;
+                self.written(|engine, snapshot| engine.update(&def, rid, &row, Some(snapshot)))?;
+                rid
+            }
+        };
+        self.changed(Change { key, entry: Some(Entry { row: rid, object }) });
+        Ok(())
+    }
+
+    /// Removes a definition, in this transaction.
+    pub fn undefine(&mut self, key: i64) -> Result<()> {
+        let def = table(self);
+        let Some(rid) = self.dict().entry(key).map(|e| e.row) else { return Ok(()) };
+        self.written(|engine, snapshot| engine.delete(&def, rid, Some(snapshot)))?;
+        self.changed(Change { key, entry: None });
+        Ok(())
+    }
+
+    /// A write to a row that the table's lock protects from everybody else.
+    fn written(&mut self, write: impl FnOnce(&mut engine::Session, &engine::Snapshot) -> engine::Result<engine::WriteOutcome>) -> Result<()> {
+        let snapshot = self.engine.snapshot()?;
+        match write(&mut self.engine, &snapshot)? {
+            engine::WriteOutcome::Done => Ok(()),
+            _ => Err(Error::new("40001", "could not serialize access due to concurrent change of the dictionary")),
+        }
+    }
+}

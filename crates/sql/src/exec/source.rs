@@ -1,0 +1,193 @@
+//! Cursors over one table: a scan, or entries of an index. They hold no latch and no pin between rows, so a client may
+//! take its time.
+
+use std::ops::Bound;
+
+use block::RowId;
+use block::value::{Datum, DatumRef};
+use engine::{HeapScan, IndexScan, Snapshot};
+
+use crate::dict::Table;
+use crate::error::Result;
+use crate::expr::{Env, Expr, cast};
+use crate::plan::{KeyBound, Path, TableAccess};
+use crate::session::Core;
+use crate::types::SqlType;
+
+/// Where a cursor stands. `row` is the current row as stored.
+pub struct TableCursor {
+    state: State,
+    row: Vec<u8>,
+}
+
+enum State {
+    /// The rows of one block at a time, copied out of it.
+    Scan { scan: HeapScan, rows: Vec<(RowId, usize, usize)>, at: usize },
+    Index(IndexScan),
+    /// A unique key: its row is fetched already, if there is one.
+    One(Option<RowId>),
+    Done,
+}
+
+/// A key value as the column can hold it.
+enum Fit {
+    Key(Datum),
+    /// Below or above every value of the column's type.
+    Below,
+    Above,
+    Null,
+}
+
+impl TableCursor {
+    pub fn empty() -> TableCursor {
+        TableCursor { state: State::Done, row: Vec::new() }
+    }
+
+    /// Places the cursor before its first row. `env` gives parameters and, on the inner side of a loop, the outer row.
+    pub fn open(&mut self, access: &TableAccess, core: &mut Core, snapshot: &Snapshot, env: &Env<'_>) -> Result<()> {
+        self.state = match &access.path {
+            Path::Nothing => State::Done,
+            Path::Full => State::Scan { scan: core.engine.scan(access.table.engine()), rows: Vec::new(), at: 0 },
+            Path::Index { index, equal, low, high, backward, unique } => {
+                let Some(key) = equal_key(access, *index, equal, core, env)? else {
+                    self.state = State::Done;
+                    return Ok(());
+                };
+                if *unique {
+                    State::One(core.engine.get_unique(access.table.engine(), *index, &key, snapshot, &mut self.row)?)
+                } else {
+                    match range(access, *index, key, low.as_ref(), high.as_ref(), core, env)? {
+                        None => State::Done,
+                        Some((low, high)) => {
+                            let (low, high) = (as_slice(&low), as_slice(&high));
+                            State::Index(core.engine.index_range(access.table.engine(), *index, low, high, *backward)?)
+                        }
+                    }
+                }
+            }
+        };
+        Ok(())
+    }
+
+    /// Steps to the next row.
+    pub fn next(&mut self, core: &mut Core, snapshot: &Snapshot) -> Result<Option<RowId>> {
+        match &mut self.state {
+            State::Done => Ok(None),
+            State::One(found) => {
+                let found = found.take();
+                self.state = State::Done;
+                Ok(found)
+            }
+            State::Index(scan) => Ok(scan.next(&mut core.engine, snapshot, &mut self.row)?),
+            State::Scan { scan, rows, at } => loop {
+                if let Some((rid, ..)) = rows.get(*at) {
+                    *at += 1;
+                    return Ok(Some(*rid));
+                }
+                wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+                rows.clear();
+                self.row.clear();
+                *at = 0;
+                let buffer = &mut self.row;
+                let more = scan.next_block(&mut core.engine, snapshot, &mut |rid, bytes| {
+                    let from = buffer.len();
+                    buffer.extend_from_slice(bytes);
+                    rows.push((rid, from, buffer.len()));
+                })?;
+                if !more {
+                    self.state = State::Done;
+                    return Ok(None);
+                }
+            },
+        }
+    }
+
+    /// The current row as stored.
+    pub fn row(&self) -> &[u8] {
+        match &self.state {
+            State::Scan { rows, at, .. } => match at.checked_sub(1).and_then(|i| rows.get(i)) {
+                Some((_, from, to)) => &self.row[*from..*to],
+                None => &[],
+            },
+            _ => &self.row,
+        }
+    }
+}
+
+/// The values of the key's equal columns; `None` if one of them can equal nothing.
+fn equal_key(access: &TableAccess, index: usize, equal: &[Expr], core: &mut Core, env: &Env<'_>) -> Result<Option<Vec<Datum>>> {
+    let mut key = Vec::with_capacity(equal.len() + 1);
+    for (i, e) in equal.iter().enumerate() {
+        match fit(&access.table, index, i, e.eval(env, core)?.get())? {
+            Fit::Key(value) => key.push(value),
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(key))
+}
+
+fn fit(table: &Table, index: usize, position: usize, value: DatumRef<'_>) -> Result<Fit> {
+    let column = &table.columns[table.indexes[index].keys[position].column];
+    let narrow = |value: i64, low: i64, high: i64, make: fn(i64) -> Datum| match value {
+        v if v < low => Fit::Below,
+        v if v > high => Fit::Above,
+        v => Fit::Key(make(v)),
+    };
+    Ok(match (value, column.ty()) {
+        (DatumRef::Null, _) => Fit::Null,
+        (d, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Oid) => {
+            let value = cast::integer(d).ok_or_else(|| crate::Error::internal(format!("{d:?} as key of an integer column")))?;
+            match column.ty() {
+                SqlType::Int2 => narrow(value, i16::MIN.into(), i16::MAX.into(), |v| Datum::Int2(v as i16)),
+                SqlType::Int4 => narrow(value, i32::MIN.into(), i32::MAX.into(), |v| Datum::Int4(v as i32)),
+                _ => Fit::Key(Datum::Int8(value)),
+            }
+        }
+        (d, _) => Fit::Key(d.to_datum()),
+    })
+}
+
+type KeyRange = (Bound<Vec<Datum>>, Bound<Vec<Datum>>);
+
+/// The range of an index, in its own order: the equal prefix, then the bounds of the next column. NULLs meet no bound
+/// but may lie inside the range at its open end; the filter refuses them.
+fn range(
+    access: &TableAccess,
+    index: usize,
+    key: Vec<Datum>,
+    low: Option<&KeyBound>,
+    high: Option<&KeyBound>,
+    core: &mut Core,
+    env: &Env<'_>,
+) -> Result<Option<KeyRange>> {
+    let next = key.len();
+    let whole = || if key.is_empty() { Bound::Unbounded } else { Bound::Included(key.clone()) };
+    let mut ends = [whole(), whole()];
+    for (side, bound) in [(0, low), (1, high)] {
+        let Some(bound) = bound else { continue };
+        let value = bound.value.eval(env, core)?;
+        let end = match fit(&access.table, index, next, value.get())? {
+            Fit::Null => return Ok(None),
+            Fit::Below if side == 1 => return Ok(None),
+            Fit::Above if side == 0 => return Ok(None),
+            Fit::Below | Fit::Above => continue,
+            Fit::Key(value) => {
+                let mut full = key.clone();
+                full.push(value);
+                if bound.inclusive { Bound::Included(full) } else { Bound::Excluded(full) }
+            }
+        };
+        ends[side] = end;
+    }
+    let [low, high] = ends;
+    let descending = access.table.indexes[index].keys.get(next).is_some_and(|k| k.descending);
+    Ok(Some(if descending { (high, low) } else { (low, high) }))
+}
+
+fn as_slice(bound: &Bound<Vec<Datum>>) -> Bound<&[Datum]> {
+    match bound {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(k) => Bound::Included(k),
+        Bound::Excluded(k) => Bound::Excluded(k),
+    }
+}

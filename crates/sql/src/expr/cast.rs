@@ -1,0 +1,205 @@
+//! Conversions between types, explicit in the expression tree, and the rules for which may happen on their own.
+
+use block::value::{Datum, DatumRef};
+
+use super::{Val, arith, number};
+pub use super::arith::integer;
+use crate::error::{Error, Result};
+use crate::pgtype;
+use crate::pgtype::IoSettings;
+use crate::types::SqlType;
+
+/// One conversion: from a type to a type with its modifier.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cast {
+    pub from: SqlType,
+    pub to: SqlType,
+    pub typmod: i32,
+    /// Explicit casts cut strings that are too long; assignments refuse them.
+    pub explicit: bool,
+}
+
+/// How a conversion came to be wanted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum CastContext {
+    Implicit,
+    Assignment,
+    Explicit,
+}
+
+/// The weakest context in which PostgreSQL converts between two types, `None` if never.
+pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
+    use CastContext::*;
+    use SqlType::*;
+    if from == to || from == Unknown {
+        return Some(Implicit);
+    }
+    if let (Some(f), Some(t)) = (from.number_rank(), to.number_rank()) {
+        return Some(match (from, to) {
+            (Oid, Int8) | (Int2 | Int4 | Int8, Oid) => Implicit,
+            (Oid, Int4) => Assignment,
+            (Oid, _) | (_, Oid) => return None,
+            _ if f < t => Implicit,
+            _ => Assignment,
+        });
+    }
+    Some(match (from, to) {
+        (Text | Varchar | Char | Name, Text | Varchar | Char) => Implicit,
+        (Text | Varchar | Char, Name) => Implicit,
+        (_, Text | Varchar | Char | Name) if from != Void => Assignment,
+        (Text | Varchar | Char | Name, _) if to != Void => Explicit,
+        (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) => Implicit,
+        (Timestamp | TimestampTz, Date) | (TimestampTz, Timestamp) => Assignment,
+        (Bool, Int4) | (Int4, Bool) => Explicit,
+        _ => return None,
+    })
+}
+
+const DAY_US: i64 = 86_400_000_000;
+
+impl Cast {
+    /// Whether the result depends on the argument alone, and not on the session's time zone or the time of day.
+    pub fn is_immutable(&self) -> bool {
+        use SqlType::*;
+        let zoned = |t: SqlType| matches!(t, TimestampTz | Timestamp | Date);
+        !(self.from == TimestampTz || self.to == TimestampTz) && !(self.from.is_string() && zoned(self.to))
+    }
+
+    pub fn apply<'a>(&self, value: Val<'a>, io: &IoSettings) -> Result<Val<'a>> {
+        if value.is_null() {
+            return Ok(Val::NULL);
+        }
+        let converted = if self.from == self.to { value } else { self.convert(value, io)? };
+        if self.typmod < 0 {
+            return Ok(converted);
+        }
+        apply_typmod(self.to, self.typmod, converted, self.explicit)
+    }
+
+    fn convert<'a>(&self, value: Val<'a>, io: &IoSettings) -> Result<Val<'a>> {
+        use SqlType::*;
+        if self.from.is_string() && self.to.is_string() {
+            return Ok(if self.from == Char { trim_blanks(value) } else { value });
+        }
+        if self.from.is_string() {
+            return match value.get() {
+                DatumRef::Text(text) => Ok(Val::Own(pgtype::text_in(self.to, text, io)?)),
+                other => Err(Error::internal(format!("{other:?} as a string"))),
+            };
+        }
+        if self.to.is_string() {
+            let mut out = Vec::new();
+            pgtype::text_out(self.from, value.get(), io, &mut out);
+            let text = String::from_utf8(out).map_err(|_| Error::internal("text output is not UTF-8"))?;
+            // A boolean's cast to text is its full word, unlike its output.
+            return Ok(match value.get() {
+                DatumRef::Bool(b) => Val::text(if b { "true" } else { "false" }.to_string()),
+                _ => Val::text(text),
+            });
+        }
+        self.convert_scalar(value.get(), io)
+    }
+
+    fn convert_scalar(&self, value: DatumRef<'_>, io: &IoSettings) -> Result<Val<'static>> {
+        use SqlType::*;
+        Ok(match (value, self.to) {
+            (DatumRef::Date(d), Timestamp) => Val::Ref(DatumRef::Timestamp(i64::from(d) * DAY_US)),
+            (DatumRef::Date(d), TimestampTz) => Val::Ref(DatumRef::TimestampTz(to_utc(i64::from(d) * DAY_US, io))),
+            (DatumRef::Timestamp(t), TimestampTz) => Val::Ref(DatumRef::TimestampTz(to_utc(t, io))),
+            (DatumRef::TimestampTz(t), Timestamp) => Val::Ref(DatumRef::Timestamp(to_local(t, io))),
+            (DatumRef::Timestamp(t), Date) => Val::Ref(DatumRef::Date(t.div_euclid(DAY_US) as i32)),
+            (DatumRef::TimestampTz(t), Date) => Val::Ref(DatumRef::Date(to_local(t, io).div_euclid(DAY_US) as i32)),
+            (DatumRef::Bool(b), Int4) => Val::int4(b.into()),
+            (DatumRef::Int4(i), Bool) => Val::bool(i != 0),
+            (v, to) if to.is_number() => number_to(v, to)?,
+            (v, to) => return Err(Error::internal(format!("no conversion of {v:?} to {}", to.name()))),
+        })
+    }
+}
+
+/// A local time of the session's zone in UTC, and back. Infinities stay.
+fn to_utc(t: i64, io: &IoSettings) -> i64 {
+    if is_infinite(t) { t } else { t - i64::from(io.time_zone.offset_at_local(t)) * 1_000_000 }
+}
+
+fn to_local(t: i64, io: &IoSettings) -> i64 {
+    if is_infinite(t) { t } else { t + i64::from(io.time_zone.offset_at(t)) * 1_000_000 }
+}
+
+fn is_infinite(t: i64) -> bool {
+    t == i64::MAX || t == i64::MIN
+}
+
+fn trim_blanks(value: Val<'_>) -> Val<'_> {
+    match value {
+        Val::Ref(DatumRef::Text(t)) => Val::Ref(DatumRef::Text(t.trim_end_matches(' '))),
+        Val::Own(Datum::Text(mut t)) => {
+            t.truncate(t.trim_end_matches(' ').len());
+            Val::Own(Datum::Text(t))
+        }
+        other => other,
+    }
+}
+
+fn number_to(value: DatumRef<'_>, to: SqlType) -> Result<Val<'static>> {
+    if let Some(i) = arith::integer(value) {
+        return Ok(match to {
+            SqlType::Float4 => Val::Ref(DatumRef::Float4(i as f32)),
+            SqlType::Float8 => Val::Ref(DatumRef::Float8(i as f64)),
+            SqlType::Numeric => Val::Own(Datum::Numeric(number::from_i64(i))),
+            _ => arith::narrow(to, i)?,
+        });
+    }
+    Ok(match value {
+        DatumRef::Float4(f) if to == SqlType::Float8 => Val::Ref(DatumRef::Float8(f.into())),
+        DatumRef::Float4(f) if to == SqlType::Numeric => Val::Own(Datum::Numeric(number::from_f32(f)?)),
+        DatumRef::Float4(f) => float_to(f.into(), to)?,
+        DatumRef::Float8(f) => float_to(f, to)?,
+        DatumRef::Numeric(n) => match to {
+            SqlType::Float4 => Val::Ref(DatumRef::Float4(number::to_f64(n) as f32)),
+            SqlType::Float8 => Val::Ref(DatumRef::Float8(number::to_f64(n))),
+            _ => arith::narrow(to, number::to_i64(n).ok_or_else(|| arith::out_of_range(to))?)?,
+        },
+        other => return Err(Error::internal(format!("{other:?} is no number"))),
+    })
+}
+
+fn float_to(f: f64, to: SqlType) -> Result<Val<'static>> {
+    match to {
+        SqlType::Float4 => {
+            let narrow = f as f32;
+            if narrow.is_infinite() && f.is_finite() {
+                return Err(arith::out_of_range(to));
+            }
+            Ok(Val::Ref(DatumRef::Float4(narrow)))
+        }
+        SqlType::Numeric => Ok(Val::Own(Datum::Numeric(number::from_f64(f)?))),
+        _ => {
+            let rounded = f.round_ties_even();
+            // 2^63 is the first float beyond bigint; its negation is bigint's lowest value.
+            if !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
+                return Err(arith::out_of_range(to));
+            }
+            arith::narrow(to, rounded as i64)
+        }
+    }
+}
+
+/// Fits a value to its column's modifier: length of strings, precision and scale of numerics. A string that fits as it
+/// is, the usual case, is not copied.
+pub fn apply_typmod(ty: SqlType, typmod: i32, value: Val<'_>, explicit: bool) -> Result<Val<'_>> {
+    if typmod < 4 {
+        return Ok(value);
+    }
+    let limit = (typmod - 4) as usize;
+    let fits = match (ty, value.get()) {
+        (SqlType::Varchar, DatumRef::Text(t)) => t.len() <= limit,
+        (SqlType::Char, DatumRef::Text(t)) => t.len() == limit && t.is_ascii(),
+        (SqlType::Varchar | SqlType::Char | SqlType::Numeric, d) => matches!(d, DatumRef::Null),
+        _ => true,
+    };
+    if fits {
+        return Ok(value);
+    }
+    Ok(Val::Own(pgtype::apply_typmod(ty, typmod, value.into_datum(), explicit)?))
+}

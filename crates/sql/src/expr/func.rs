@@ -1,0 +1,362 @@
+//! Built-in scalar functions: names, signatures, and which part of the system answers them.
+
+use block::value::{Datum, DatumRef};
+
+use super::{Env, Expr, Val, arith, number, text};
+use crate::error::{Error, Result};
+use crate::pgtype::IoSettings;
+use crate::types::SqlType;
+
+/// Answers functions whose value is not a matter of their arguments alone.
+pub trait Calls {
+    fn call(&mut self, func: SessionFunc, args: &[Val<'_>]) -> Result<Val<'static>>;
+    /// What text forms of values depend on.
+    fn io(&self) -> &IoSettings;
+}
+
+/// Where there is no session: folding constants.
+#[derive(Default)]
+pub struct NoCalls(IoSettings);
+
+impl Calls for NoCalls {
+    fn io(&self) -> &IoSettings {
+        &self.0
+    }
+
+    fn call(&mut self, func: SessionFunc, _: &[Val<'_>]) -> Result<Val<'static>> {
+        Err(Error::internal(format!("{func:?} without a session")))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Func {
+    Pure(PureFunc),
+    Session(SessionFunc),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PureFunc {
+    Lower,
+    Upper,
+    Initcap,
+    Length,
+    OctetLength,
+    ByteaLength,
+    Substr,
+    Trim,
+    LTrim,
+    RTrim,
+    Left,
+    Right,
+    Repeat,
+    Replace,
+    Reverse,
+    Position,
+    SplitPart,
+    LPad,
+    RPad,
+    Ascii,
+    Chr,
+    StartsWith,
+    /// NULLs count as empty; every argument is text by then.
+    Concat,
+    ConcatWs,
+    Abs,
+    Sign,
+    Round,
+    RoundTo,
+    Trunc,
+    TruncTo,
+    Ceil,
+    Floor,
+    Sqrt,
+    Exp,
+    Ln,
+    Log10,
+    Pi,
+    Mod,
+    Power,
+    Greatest,
+    Least,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SessionFunc {
+    Now,
+    StatementTimestamp,
+    ClockTimestamp,
+    CurrentDate,
+    LocalTimestamp,
+    Random,
+    GenRandomUuid,
+    NextVal,
+    CurrVal,
+    LastVal,
+    SetVal,
+    Version,
+    CurrentUser,
+    CurrentDatabase,
+    CurrentSchema,
+    BackendPid,
+    AdvisoryLock { shared: bool, transaction: bool, try_only: bool },
+    AdvisoryUnlock { shared: bool },
+    AdvisoryUnlockAll,
+    TxidCurrent,
+    IsInRecovery,
+    CurrentSetting,
+    SetConfig,
+    Sleep,
+    PostmasterStart,
+}
+
+impl Func {
+    pub fn is_immutable(self) -> bool {
+        matches!(self, Func::Pure(_))
+    }
+
+    /// Whether two evaluations in one statement may differ or act.
+    pub fn is_volatile(self) -> bool {
+        use SessionFunc::*;
+        match self {
+            Func::Pure(_) => false,
+            Func::Session(f) => !matches!(
+                f,
+                Now | StatementTimestamp | CurrentDate | LocalTimestamp | Version | CurrentUser | CurrentDatabase | CurrentSchema | BackendPid | CurrentSetting | IsInRecovery | PostmasterStart
+            ),
+        }
+    }
+
+    pub fn call<'a>(self, args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
+        match self {
+            Func::Pure(f) => f.call(args, env, calls),
+            Func::Session(f) => {
+                let mut values = Vec::with_capacity(args.len());
+                for a in args {
+                    values.push(a.eval(env, calls)?);
+                }
+                let strict = !matches!(f, SessionFunc::SetConfig);
+                if strict && values.iter().any(Val::is_null) {
+                    return Ok(Val::NULL);
+                }
+                calls.call(f, &values)
+            }
+        }
+    }
+}
+
+impl PureFunc {
+    fn call<'a>(self, args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
+        match self {
+            PureFunc::Greatest | PureFunc::Least => return self.extreme(args, env, calls),
+            PureFunc::Concat => return text::concat(args, env, calls),
+            PureFunc::ConcatWs => return text::concat_ws(args, env, calls),
+            _ => {}
+        }
+        let mut values: [Val<'a>; 3] = [Val::NULL, Val::NULL, Val::NULL];
+        for (slot, a) in values.iter_mut().zip(args) {
+            *slot = a.eval(env, calls)?;
+            if slot.is_null() {
+                return Ok(Val::NULL);
+            }
+        }
+        let values = &values[..args.len()];
+        match values {
+            [] => Ok(Val::Ref(DatumRef::Float8(std::f64::consts::PI))),
+            [first, ..] => match first.get() {
+                DatumRef::Text(_) | DatumRef::Bytea(_) => text::call(self, values),
+                _ if matches!(self, PureFunc::Chr) => text::call(self, values),
+                _ => self.numeric(values),
+            },
+        }
+    }
+
+    fn extreme<'a>(self, args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
+        let mut best = Val::NULL;
+        for a in args {
+            let v = a.eval(env, calls)?;
+            if v.is_null() {
+                continue;
+            }
+            let better = best.is_null() || {
+                let order = super::compare(v.get(), best.get())?;
+                if self == PureFunc::Greatest { order.is_gt() } else { order.is_lt() }
+            };
+            if better {
+                best = v;
+            }
+        }
+        Ok(best)
+    }
+
+    fn numeric(self, values: &[Val<'_>]) -> Result<Val<'static>> {
+        let first = values[0].get();
+        let second = values.get(1).map(Val::get);
+        match (self, second) {
+            (PureFunc::Mod, Some(r)) => return arith::apply(arith::ArithOp::Mod, type_of(first), first, r),
+            (PureFunc::Power, Some(r)) => return arith::apply(arith::ArithOp::Pow, type_of(first), first, r),
+            _ => {}
+        }
+        match first {
+            DatumRef::Float8(f) => Ok(Val::Ref(DatumRef::Float8(self.float(f)?))),
+            DatumRef::Float4(f) => Ok(Val::Ref(DatumRef::Float4(self.float(f.into())? as f32))),
+            DatumRef::Numeric(n) => {
+                let places = second.and_then(arith::integer).unwrap_or(0);
+                Ok(Val::Own(Datum::Numeric(number::function(self, n, places)?)))
+            }
+            _ => {
+                let i = arith::integer(first).ok_or_else(|| Error::internal(format!("{self:?} of {first:?}")))?;
+                let ty = type_of(first);
+                match self {
+                    PureFunc::Abs => arith::narrow(ty, i.checked_abs().ok_or_else(|| arith::out_of_range(ty))?),
+                    _ => Err(Error::internal(format!("{self:?} of an integer"))),
+                }
+            }
+        }
+    }
+
+    pub(super) fn float(self, f: f64) -> Result<f64> {
+        Ok(match self {
+            PureFunc::Abs => f.abs(),
+            PureFunc::Sign if f == 0.0 || f.is_nan() => f,
+            PureFunc::Sign => f.signum(),
+            PureFunc::Round => f.round_ties_even(),
+            PureFunc::Trunc => f.trunc(),
+            PureFunc::Ceil => f.ceil(),
+            PureFunc::Floor => f.floor(),
+            PureFunc::Sqrt if f < 0.0 => return Err(Error::new("2201F", "cannot take square root of a negative number")),
+            PureFunc::Sqrt => f.sqrt(),
+            PureFunc::Exp => f.exp(),
+            PureFunc::Ln | PureFunc::Log10 if f == 0.0 => return Err(Error::new("2201E", "cannot take logarithm of zero")),
+            PureFunc::Ln | PureFunc::Log10 if f < 0.0 => {
+                return Err(Error::new("2201E", "cannot take logarithm of a negative number"));
+            }
+            PureFunc::Ln => f.ln(),
+            PureFunc::Log10 => f.log10(),
+            other => return Err(Error::internal(format!("{other:?} of a float"))),
+        })
+    }
+}
+
+fn type_of(d: DatumRef<'_>) -> SqlType {
+    match d {
+        DatumRef::Int2(_) => SqlType::Int2,
+        DatumRef::Int4(_) => SqlType::Int4,
+        DatumRef::Int8(_) => SqlType::Int8,
+        DatumRef::Float4(_) => SqlType::Float4,
+        DatumRef::Float8(_) => SqlType::Float8,
+        _ => SqlType::Numeric,
+    }
+}
+
+/// One overload: what the arguments must be (or become), and the result.
+pub struct Signature {
+    pub func: Func,
+    pub args: &'static [SqlType],
+    pub result: SqlType,
+}
+
+/// The overloads of a function by name, in the order in which they are tried. Variadic functions are the binder's.
+pub fn overloads(name: &str) -> Vec<Signature> {
+    use PureFunc::*;
+    use SqlType::{Bool, Bytea, Date, Float4, Float8, Int2, Int4, Int8, Name, Numeric, Text, Timestamp, TimestampTz, Uuid, Void};
+    let pure = |f: PureFunc, args: &'static [SqlType], result: SqlType| Signature { func: Func::Pure(f), args, result };
+    let session = |f: SessionFunc, args: &'static [SqlType], result: SqlType| Signature { func: Func::Session(f), args, result };
+    let float_and_numeric = |f: PureFunc| vec![pure(f, &[Float8], Float8), pure(f, &[Numeric], Numeric)];
+    match name {
+        "lower" => vec![pure(Lower, &[Text], Text)],
+        "upper" => vec![pure(Upper, &[Text], Text)],
+        "initcap" => vec![pure(Initcap, &[Text], Text)],
+        "length" => vec![pure(Length, &[Text], Int4), pure(ByteaLength, &[Bytea], Int4)],
+        "char_length" | "character_length" => vec![pure(Length, &[Text], Int4)],
+        "octet_length" => vec![pure(OctetLength, &[Text], Int4), pure(ByteaLength, &[Bytea], Int4)],
+        "substr" | "substring" => vec![pure(Substr, &[Text, Int4], Text), pure(Substr, &[Text, Int4, Int4], Text)],
+        "btrim" | "trim" => vec![pure(Trim, &[Text], Text), pure(Trim, &[Text, Text], Text)],
+        "ltrim" => vec![pure(LTrim, &[Text], Text), pure(LTrim, &[Text, Text], Text)],
+        "rtrim" => vec![pure(RTrim, &[Text], Text), pure(RTrim, &[Text, Text], Text)],
+        "left" => vec![pure(Left, &[Text, Int4], Text)],
+        "right" => vec![pure(Right, &[Text, Int4], Text)],
+        "repeat" => vec![pure(Repeat, &[Text, Int4], Text)],
+        "replace" => vec![pure(Replace, &[Text, Text, Text], Text)],
+        "reverse" => vec![pure(Reverse, &[Text], Text)],
+        "strpos" | "position" => vec![pure(Position, &[Text, Text], Int4)],
+        "split_part" => vec![pure(SplitPart, &[Text, Text, Int4], Text)],
+        "lpad" => vec![pure(LPad, &[Text, Int4], Text), pure(LPad, &[Text, Int4, Text], Text)],
+        "rpad" => vec![pure(RPad, &[Text, Int4], Text), pure(RPad, &[Text, Int4, Text], Text)],
+        "ascii" => vec![pure(Ascii, &[Text], Int4)],
+        "chr" => vec![pure(Chr, &[Int4], Text)],
+        "starts_with" => vec![pure(StartsWith, &[Text, Text], Bool)],
+        "abs" => vec![
+            pure(Abs, &[Int4], Int4),
+            pure(Abs, &[Int2], Int2),
+            pure(Abs, &[Int8], Int8),
+            pure(Abs, &[Float8], Float8),
+            pure(Abs, &[Float4], Float4),
+            pure(Abs, &[Numeric], Numeric),
+        ],
+        "sign" => float_and_numeric(Sign),
+        "round" => vec![pure(Round, &[Float8], Float8), pure(Round, &[Numeric], Numeric), pure(RoundTo, &[Numeric, Int4], Numeric)],
+        "trunc" => vec![pure(Trunc, &[Float8], Float8), pure(Trunc, &[Numeric], Numeric), pure(TruncTo, &[Numeric, Int4], Numeric)],
+        "ceil" | "ceiling" => float_and_numeric(Ceil),
+        "floor" => float_and_numeric(Floor),
+        "sqrt" => float_and_numeric(Sqrt),
+        "exp" => float_and_numeric(Exp),
+        "ln" => float_and_numeric(Ln),
+        "log" | "log10" => float_and_numeric(Log10),
+        "pi" => vec![pure(Pi, &[], Float8)],
+        "mod" => vec![pure(Mod, &[Int4, Int4], Int4), pure(Mod, &[Int2, Int2], Int2), pure(Mod, &[Int8, Int8], Int8), pure(Mod, &[Numeric, Numeric], Numeric)],
+        "power" | "pow" => vec![pure(Power, &[Float8, Float8], Float8), pure(Power, &[Numeric, Numeric], Numeric)],
+        "now" | "current_timestamp" | "transaction_timestamp" => vec![session(SessionFunc::Now, &[], TimestampTz)],
+        "statement_timestamp" => vec![session(SessionFunc::StatementTimestamp, &[], TimestampTz)],
+        "clock_timestamp" => vec![session(SessionFunc::ClockTimestamp, &[], TimestampTz)],
+        "localtimestamp" => vec![session(SessionFunc::LocalTimestamp, &[], Timestamp)],
+        "current_date" => vec![session(SessionFunc::CurrentDate, &[], Date)],
+        "random" => vec![session(SessionFunc::Random, &[], Float8)],
+        "gen_random_uuid" => vec![session(SessionFunc::GenRandomUuid, &[], Uuid)],
+        "nextval" => vec![session(SessionFunc::NextVal, &[Text], Int8)],
+        "currval" => vec![session(SessionFunc::CurrVal, &[Text], Int8)],
+        "lastval" => vec![session(SessionFunc::LastVal, &[], Int8)],
+        "setval" => vec![session(SessionFunc::SetVal, &[Text, Int8], Int8), session(SessionFunc::SetVal, &[Text, Int8, Bool], Int8)],
+        "version" => vec![session(SessionFunc::Version, &[], Text)],
+        "current_user" | "session_user" | "user" | "current_role" => vec![session(SessionFunc::CurrentUser, &[], Name)],
+        "current_database" | "current_catalog" => vec![session(SessionFunc::CurrentDatabase, &[], Name)],
+        "current_schema" => vec![session(SessionFunc::CurrentSchema, &[], Name)],
+        "pg_backend_pid" => vec![session(SessionFunc::BackendPid, &[], Int4)],
+        "pg_is_in_recovery" => vec![session(SessionFunc::IsInRecovery, &[], Bool)],
+        "pg_postmaster_start_time" => vec![session(SessionFunc::PostmasterStart, &[], TimestampTz)],
+        "txid_current" | "pg_current_xact_id" => vec![session(SessionFunc::TxidCurrent, &[], Int8)],
+        "current_setting" => vec![session(SessionFunc::CurrentSetting, &[Text], Text), session(SessionFunc::CurrentSetting, &[Text, Bool], Text)],
+        "set_config" => vec![session(SessionFunc::SetConfig, &[Text, Text, Bool], Text)],
+        "pg_sleep" => vec![session(SessionFunc::Sleep, &[Float8], Void)],
+        "pg_advisory_unlock_all" => vec![session(SessionFunc::AdvisoryUnlockAll, &[], Void)],
+        _ => advisory(name),
+    }
+}
+
+fn advisory(name: &str) -> Vec<Signature> {
+    use SqlType::{Bool, Int4, Int8, Void};
+    let (func, result) = match name {
+        "pg_advisory_unlock" => (SessionFunc::AdvisoryUnlock { shared: false }, Bool),
+        "pg_advisory_unlock_shared" => (SessionFunc::AdvisoryUnlock { shared: true }, Bool),
+        _ => {
+            let (try_only, rest) = match name.strip_prefix("pg_try_advisory_") {
+                Some(rest) => (true, rest),
+                None => match name.strip_prefix("pg_advisory_") {
+                    Some(rest) => (false, rest),
+                    None => return Vec::new(),
+                },
+            };
+            let (transaction, shared) = match rest {
+                "lock" => (false, false),
+                "lock_shared" => (false, true),
+                "xact_lock" => (true, false),
+                "xact_lock_shared" => (true, true),
+                _ => return Vec::new(),
+            };
+            (SessionFunc::AdvisoryLock { shared, transaction, try_only }, if try_only { Bool } else { Void })
+        }
+    };
+    vec![
+        Signature { func: Func::Session(func), args: &[Int8], result },
+        Signature { func: Func::Session(func), args: &[Int4, Int4], result },
+    ]
+}

@@ -1,0 +1,221 @@
+//! Expressions after binding: typed, with every conversion explicit, evaluated row by row.
+//!
+//! The one implementation of expression semantics: SELECT lists, WHERE clauses, defaults, checks and COPY conversions
+//! all run through [`Expr::eval`].
+//!
+//! **Invariants.**
+//! - Operand types are settled by the binder; the evaluator trusts them, and answers XX000 if they do not fit.
+//! - Integer comparisons take any two integer widths; every other comparison has operands of one type.
+//! - A NULL operand gives NULL except where a node says otherwise.
+
+mod arith;
+pub mod cast;
+mod eval;
+pub mod func;
+mod like;
+pub mod number;
+mod text;
+
+pub use arith::ArithOp;
+pub use cast::Cast;
+pub use eval::{Env, compare};
+pub use func::{Calls, Func};
+
+use block::value::{Datum, DatumRef};
+
+use crate::types::SqlType;
+
+/// A value during evaluation: borrowed from the row, a parameter or a constant, or computed.
+#[derive(Clone, Debug)]
+pub enum Val<'a> {
+    Ref(DatumRef<'a>),
+    Own(Datum),
+}
+
+impl Val<'_> {
+    pub const NULL: Val<'static> = Val::Ref(DatumRef::Null);
+
+    pub fn get(&self) -> DatumRef<'_> {
+        match self {
+            Val::Ref(r) => *r,
+            Val::Own(d) => d.borrow(),
+        }
+    }
+    pub fn is_null(&self) -> bool {
+        matches!(self.get(), DatumRef::Null)
+    }
+    pub fn into_datum(self) -> Datum {
+        match self {
+            Val::Ref(r) => r.to_datum(),
+            Val::Own(d) => d,
+        }
+    }
+    pub fn bool(b: bool) -> Val<'static> {
+        Val::Ref(DatumRef::Bool(b))
+    }
+    pub fn int4(i: i32) -> Val<'static> {
+        Val::Ref(DatumRef::Int4(i))
+    }
+    pub fn int8(i: i64) -> Val<'static> {
+        Val::Ref(DatumRef::Int8(i))
+    }
+    pub fn text(s: String) -> Val<'static> {
+        Val::Own(Datum::Text(s))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CmpOp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl CmpOp {
+    /// The operator with its operands exchanged.
+    pub fn flip(self) -> CmpOp {
+        match self {
+            CmpOp::Lt => CmpOp::Gt,
+            CmpOp::Le => CmpOp::Ge,
+            CmpOp::Gt => CmpOp::Lt,
+            CmpOp::Ge => CmpOp::Le,
+            same => same,
+        }
+    }
+    pub fn holds(self, order: std::cmp::Ordering) -> bool {
+        match self {
+            CmpOp::Eq => order.is_eq(),
+            CmpOp::Ne => order.is_ne(),
+            CmpOp::Lt => order.is_lt(),
+            CmpOp::Le => order.is_le(),
+            CmpOp::Gt => order.is_gt(),
+            CmpOp::Ge => order.is_ge(),
+        }
+    }
+    pub fn symbol(self) -> &'static str {
+        match self {
+            CmpOp::Eq => "=",
+            CmpOp::Ne => "<>",
+            CmpOp::Lt => "<",
+            CmpOp::Le => "<=",
+            CmpOp::Gt => ">",
+            CmpOp::Ge => ">=",
+        }
+    }
+}
+
+/// A bound expression. Columns are numbered by their place in the row that the plan evaluates it over.
+#[derive(Clone, Debug)]
+pub enum Expr {
+    Const(Datum),
+    Column(usize),
+    /// From 0.
+    Param(usize),
+    Not(Box<Expr>),
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+    IsNull { expr: Box<Expr>, negated: bool },
+    /// IS [NOT] TRUE / FALSE / UNKNOWN.
+    IsBool { expr: Box<Expr>, value: Option<bool>, negated: bool },
+    Compare(CmpOp, Box<Expr>, Box<Expr>),
+    /// IS [NOT] DISTINCT FROM.
+    Distinct { left: Box<Expr>, right: Box<Expr>, negated: bool },
+    /// Both operands have the type the operation is named for.
+    Arith(ArithOp, SqlType, Box<Expr>, Box<Expr>),
+    Negate(Box<Expr>),
+    Concat(Box<Expr>, Box<Expr>),
+    Like { expr: Box<Expr>, pattern: Box<Expr>, escape: Option<char>, fold_case: bool, negated: bool },
+    InList { expr: Box<Expr>, list: Vec<Expr>, negated: bool },
+    Case { branches: Vec<(Expr, Expr)>, otherwise: Option<Box<Expr>> },
+    Coalesce(Vec<Expr>),
+    NullIf(Box<Expr>, Box<Expr>),
+    Cast(Cast, Box<Expr>),
+    Call(Func, Vec<Expr>),
+}
+
+impl Expr {
+    /// Calls `f` for this node and every node below it.
+    pub fn visit<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        f(self);
+        match self {
+            Expr::Const(_) | Expr::Column(_) | Expr::Param(_) => {}
+            Expr::Not(e) | Expr::Negate(e) | Expr::Cast(_, e) => e.visit(f),
+            Expr::IsNull { expr, .. } | Expr::IsBool { expr, .. } => expr.visit(f),
+            Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Call(_, list) => {
+                list.iter().for_each(|e| e.visit(f));
+            }
+            Expr::Compare(_, l, r) | Expr::Arith(_, _, l, r) | Expr::Concat(l, r) | Expr::NullIf(l, r) => {
+                l.visit(f);
+                r.visit(f);
+            }
+            Expr::Distinct { left, right, .. } => {
+                left.visit(f);
+                right.visit(f);
+            }
+            Expr::Like { expr, pattern, .. } => {
+                expr.visit(f);
+                pattern.visit(f);
+            }
+            Expr::InList { expr, list, .. } => {
+                expr.visit(f);
+                list.iter().for_each(|e| e.visit(f));
+            }
+            Expr::Case { branches, otherwise } => {
+                for (c, r) in branches {
+                    c.visit(f);
+                    r.visit(f);
+                }
+                if let Some(e) = otherwise {
+                    e.visit(f);
+                }
+            }
+        }
+    }
+
+    /// Whether no column of the row is used.
+    pub fn is_row_free(&self) -> bool {
+        let mut free = true;
+        self.visit(&mut |e| free &= !matches!(e, Expr::Column(_)));
+        free
+    }
+
+    /// Whether the value depends on nothing but constants, so that it may be computed at planning.
+    pub fn is_constant(&self) -> bool {
+        let mut constant = true;
+        self.visit(&mut |e| {
+            constant &= match e {
+                Expr::Column(_) | Expr::Param(_) => false,
+                Expr::Call(func, _) => func.is_immutable(),
+                Expr::Cast(cast, _) => cast.is_immutable(),
+                _ => true,
+            }
+        });
+        constant
+    }
+
+    /// Whether the value may differ between two evaluations in one statement (`random()`, `nextval()`): such an
+    /// expression is no index key and is not moved.
+    pub fn is_volatile(&self) -> bool {
+        let mut volatile = false;
+        self.visit(&mut |e| {
+            if let Expr::Call(func, _) = e {
+                volatile |= func.is_volatile();
+            }
+        });
+        volatile
+    }
+
+    /// The highest column used, plus one: how much of a row must be decoded.
+    pub fn columns_needed(&self) -> usize {
+        let mut needed = 0;
+        self.visit(&mut |e| {
+            if let Expr::Column(i) = e {
+                needed = needed.max(i + 1);
+            }
+        });
+        needed
+    }
+}

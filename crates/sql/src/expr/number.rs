@@ -1,0 +1,242 @@
+//! Arithmetic and functions on `numeric`, with PostgreSQL's rules for the scale of results.
+
+use bigdecimal::num_bigint::Sign;
+use bigdecimal::{BigDecimal, FromPrimitive, RoundingMode, ToPrimitive, Zero};
+use block::numeric::{Numeric, NumericRef};
+
+use super::arith::{ArithOp, division_by_zero};
+use super::func::PureFunc;
+use crate::error::{Error, Result};
+use crate::pgtype::{self, IoSettings};
+use crate::types::SqlType;
+
+/// Digits a quotient has at least, and scale it has at most.
+const MIN_SIGNIFICANT_DIGITS: i64 = 16;
+const MAX_SCALE: i64 = 1000;
+/// Digits before the point, beyond which PostgreSQL calls it an overflow.
+const MAX_INTEGER_DIGITS: i64 = 131_072;
+
+pub fn from_i64(i: i64) -> Numeric {
+    Numeric::from_bigdecimal(BigDecimal::from(i))
+}
+
+pub fn from_i128(i: i128) -> Numeric {
+    Numeric::from_bigdecimal(BigDecimal::from(i))
+}
+
+fn parse(text: &str) -> Result<Numeric> {
+    match pgtype::text_in(SqlType::Numeric, text, &IoSettings::default())? {
+        block::value::Datum::Numeric(n) => Ok(n),
+        other => Err(Error::internal(format!("{other:?} read as numeric"))),
+    }
+}
+
+/// PostgreSQL's conversion goes through 15 digits, those a double is sure of.
+pub fn from_f64(f: f64) -> Result<Numeric> {
+    significant(f, 15)
+}
+
+pub fn from_f32(f: f32) -> Result<Numeric> {
+    significant(f.into(), 6)
+}
+
+fn significant(f: f64, digits: usize) -> Result<Numeric> {
+    if !f.is_finite() {
+        return parse(if f.is_nan() { "NaN" } else if f > 0.0 { "Infinity" } else { "-Infinity" });
+    }
+    let text = format!("{:.*e}", digits - 1, f);
+    let value: BigDecimal = text.parse().map_err(|_| Error::internal(format!("{text} is no number")))?;
+    let value = value.normalized();
+    Ok(Numeric::from_bigdecimal(if value.as_bigint_and_exponent().1 < 0 { value.with_scale(0) } else { value }))
+}
+
+pub fn to_f64(n: NumericRef<'_>) -> f64 {
+    match n.to_bigdecimal() {
+        Some(d) => d.to_string().parse().unwrap_or(f64::NAN),
+        None => special(n),
+    }
+}
+
+/// NaN and the infinities as floats.
+fn special(n: NumericRef<'_>) -> f64 {
+    if n.is_nan() {
+        f64::NAN
+    } else if n.to_string().starts_with('-') {
+        f64::NEG_INFINITY
+    } else {
+        f64::INFINITY
+    }
+}
+
+/// Rounded half away from zero; `None` if it does not fit, or is no number.
+pub fn to_i64(n: NumericRef<'_>) -> Option<i64> {
+    n.to_bigdecimal()?.with_scale_round(0, RoundingMode::HalfUp).to_i64()
+}
+
+pub fn negate(n: NumericRef<'_>) -> Numeric {
+    match n.to_bigdecimal() {
+        Some(d) => Numeric::from_bigdecimal(-d),
+        None if n.is_nan() => n.to_numeric(),
+        None => from_f64(-special(n)).unwrap_or_else(|_| n.to_numeric()),
+    }
+}
+
+pub fn apply(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric> {
+    let (Some(a), Some(b)) = (l.to_bigdecimal(), r.to_bigdecimal()) else { return specials(op, l, r) };
+    let result = match op {
+        ArithOp::Add => a + b,
+        ArithOp::Sub => a - b,
+        ArithOp::Mul => a * b,
+        ArithOp::Div => divide(a, b)?,
+        ArithOp::Mod if b.is_zero() => return Err(division_by_zero()),
+        ArithOp::Mod => a % b,
+        ArithOp::Pow => power(a, b)?,
+        _ => return Err(Error::internal("bit operation on numeric")),
+    };
+    bounded(result)
+}
+
+/// With NaN or an infinity on a side: as floats do it.
+fn specials(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric> {
+    let value = |n: NumericRef<'_>| if n.to_bigdecimal().is_some() { to_f64(n) } else { special(n) };
+    let (a, b) = (value(l), value(r));
+    from_f64(match op {
+        ArithOp::Add => a + b,
+        ArithOp::Sub => a - b,
+        ArithOp::Mul => a * b,
+        ArithOp::Div if b == 0.0 => return Err(division_by_zero()),
+        ArithOp::Div => a / b,
+        ArithOp::Mod => a % b,
+        ArithOp::Pow => a.powf(b),
+        _ => return Err(Error::internal("bit operation on numeric")),
+    })
+}
+
+fn bounded(d: BigDecimal) -> Result<Numeric> {
+    if d.digits() as i64 - scale(&d) > MAX_INTEGER_DIGITS {
+        return Err(Error::new("22003", "value overflows numeric format"));
+    }
+    Ok(Numeric::from_bigdecimal(d))
+}
+
+fn scale(d: &BigDecimal) -> i64 {
+    d.as_bigint_and_exponent().1
+}
+
+/// The place of the first digit in groups of four, as PostgreSQL stores numbers, and that group's value.
+fn leading_group(d: &BigDecimal) -> (i64, i64) {
+    if d.is_zero() {
+        return (0, 0);
+    }
+    let (int, scale) = d.as_bigint_and_exponent();
+    let digits = int.magnitude().to_string();
+    let before_point = digits.len() as i64 - scale;
+    let weight = (before_point - 1).div_euclid(4);
+    let width = (before_point - 1).rem_euclid(4) as usize + 1;
+    let mut group: String = digits.chars().take(width).collect();
+    while group.len() < width {
+        group.push('0');
+    }
+    (weight, group.parse().unwrap_or(0))
+}
+
+fn divide(a: BigDecimal, b: BigDecimal) -> Result<BigDecimal> {
+    if b.is_zero() {
+        return Err(division_by_zero());
+    }
+    let ((weight_a, first_a), (weight_b, first_b)) = (leading_group(&a), leading_group(&b));
+    let mut weight = weight_a - weight_b;
+    if first_a <= first_b {
+        weight -= 1;
+    }
+    let result_scale = (MIN_SIGNIFICANT_DIGITS - weight * 4).max(scale(&a)).max(scale(&b)).clamp(0, MAX_SCALE);
+    Ok(quotient(&a, &b, result_scale))
+}
+
+/// `a / b` rounded half away from zero to a scale, in whole numbers.
+fn quotient(a: &BigDecimal, b: &BigDecimal, result_scale: i64) -> BigDecimal {
+    use bigdecimal::num_bigint::BigInt;
+    let (a_int, a_scale) = a.as_bigint_and_exponent();
+    let (b_int, b_scale) = b.as_bigint_and_exponent();
+    let shift = result_scale + b_scale - a_scale;
+    let ten = |n: i64| BigInt::from(10).pow(n as u32);
+    let (numerator, denominator) = if shift >= 0 { (a_int * ten(shift), b_int) } else { (a_int, b_int * ten(-shift)) };
+    let negative = (numerator.sign() == Sign::Minus) != (denominator.sign() == Sign::Minus);
+    let (n, d) = (BigInt::from(numerator.magnitude().clone()), BigInt::from(denominator.magnitude().clone()));
+    let rounded: BigInt = (&n * 2 + &d) / (&d * 2);
+    BigDecimal::new(if negative { -rounded } else { rounded }, result_scale)
+}
+
+fn power(a: BigDecimal, b: BigDecimal) -> Result<BigDecimal> {
+    if a.is_zero() && b.sign() == Sign::Minus {
+        return Err(Error::new("2201F", "zero raised to a negative power is undefined"));
+    }
+    if let Some(n) = b.to_i32().filter(|n| b == BigDecimal::from(*n) && n.unsigned_abs() <= 1000) {
+        let mut product = BigDecimal::from(1);
+        for _ in 0..n.unsigned_abs() {
+            product *= &a;
+        }
+        let wanted = scale(&a).max(MIN_SIGNIFICANT_DIGITS);
+        return if n < 0 { divide(BigDecimal::from(1), product) } else { Ok(product.with_scale_round(wanted, RoundingMode::HalfUp)) };
+    }
+    let approximate = super::arith::power(a.to_f64().unwrap_or(f64::NAN), b.to_f64().unwrap_or(f64::NAN))?;
+    from_float(approximate)
+}
+
+fn from_float(f: f64) -> Result<BigDecimal> {
+    BigDecimal::from_f64(f)
+        .map(|d| d.with_scale_round(MIN_SIGNIFICANT_DIGITS, RoundingMode::HalfUp))
+        .ok_or_else(|| Error::new("22003", "value overflows numeric format"))
+}
+
+/// A function of one numeric; `places` is the second argument of round and trunc.
+pub fn function(f: PureFunc, n: NumericRef<'_>, places: i64) -> Result<Numeric> {
+    let Some(d) = n.to_bigdecimal() else { return from_f64(f.float(special(n))?) };
+    let places = places.clamp(-MAX_SCALE, MAX_SCALE);
+    let rounded = |mode: RoundingMode, to: i64| {
+        let d = d.with_scale_round(to, mode);
+        if to < 0 { d.with_scale(0) } else { d }
+    };
+    let result = match f {
+        PureFunc::Abs => d.abs(),
+        PureFunc::Sign => BigDecimal::from(match d.sign() {
+            Sign::Minus => -1,
+            Sign::NoSign => 0,
+            Sign::Plus => 1,
+        }),
+        PureFunc::Round | PureFunc::RoundTo => rounded(RoundingMode::HalfUp, places),
+        PureFunc::Trunc | PureFunc::TruncTo => rounded(RoundingMode::Down, places),
+        PureFunc::Ceil => rounded(RoundingMode::Ceiling, 0),
+        PureFunc::Floor => rounded(RoundingMode::Floor, 0),
+        PureFunc::Sqrt => {
+            let root = d.sqrt().ok_or_else(|| Error::new("2201F", "cannot take square root of a negative number"))?;
+            root.with_scale_round(scale(&d).max(MIN_SIGNIFICANT_DIGITS - 1), RoundingMode::HalfUp)
+        }
+        other => from_float(other.float(to_f64(n))?)?,
+    };
+    bounded(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calc(op: ArithOp, a: &str, b: &str) -> String {
+        apply(op, parse(a).unwrap().borrow(), parse(b).unwrap().borrow()).unwrap().to_string()
+    }
+
+    #[test]
+    fn scales_as_postgres_has_them() {
+        assert_eq!(calc(ArithOp::Div, "1", "3"), "0.33333333333333333333");
+        assert_eq!(calc(ArithOp::Div, "6", "3"), "2.0000000000000000");
+        assert_eq!(calc(ArithOp::Div, "100000", "3"), "33333.333333333333");
+        assert_eq!(calc(ArithOp::Div, "-2", "3"), "-0.66666666666666666667");
+        assert_eq!(calc(ArithOp::Mul, "1.10", "2.0"), "2.200");
+        assert_eq!(calc(ArithOp::Add, "1.10", "2"), "3.10");
+        assert_eq!(calc(ArithOp::Mod, "-7.5", "2"), "-1.5");
+        assert!(apply(ArithOp::Div, parse("1").unwrap().borrow(), parse("0").unwrap().borrow()).is_err());
+        assert_eq!(function(PureFunc::RoundTo, parse("2.5").unwrap().borrow(), 0).unwrap().to_string(), "3");
+        assert_eq!(function(PureFunc::RoundTo, parse("-1234.5").unwrap().borrow(), -2).unwrap().to_string(), "-1200");
+        assert_eq!(from_f64(0.1).unwrap().to_string(), "0.1");
+    }
+}

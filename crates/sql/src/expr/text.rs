@@ -1,0 +1,212 @@
+//! Functions on strings. Positions and lengths count characters, from 1.
+
+use block::value::DatumRef;
+
+use super::func::{Calls, PureFunc};
+use super::{Env, Expr, Val};
+use crate::error::{Error, Result};
+
+/// Longest string a function builds, PostgreSQL's limit of a value: 1 GB less what headers take.
+const MAX_RESULT_BYTES: usize = 0x3fff_ff00;
+
+pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
+    let first = values[0].get();
+    if let (DatumRef::Bytea(b), PureFunc::ByteaLength) = (first, func) {
+        return Ok(Val::int4(b.len() as i32));
+    }
+    if func == PureFunc::Chr {
+        return chr(number(values, 0)?);
+    }
+    let s = string(values, 0)?;
+    let result = match func {
+        PureFunc::Lower => s.to_lowercase(),
+        PureFunc::Upper => s.to_uppercase(),
+        PureFunc::Initcap => initcap(s),
+        PureFunc::Length => return Ok(Val::int4(s.chars().count() as i32)),
+        PureFunc::OctetLength => return Ok(Val::int4(s.len() as i32)),
+        PureFunc::Substr => substr(s, values)?,
+        PureFunc::Trim => trim(s, values, true, true)?,
+        PureFunc::LTrim => trim(s, values, true, false)?,
+        PureFunc::RTrim => trim(s, values, false, true)?,
+        PureFunc::Left => left(s, number(values, 1)?).to_string(),
+        PureFunc::Right => right(s, number(values, 1)?).to_string(),
+        PureFunc::Repeat => repeat(s, number(values, 1)?)?,
+        PureFunc::Replace => {
+            let from = string(values, 1)?;
+            if from.is_empty() { s.to_string() } else { limited(s.replace(from, string(values, 2)?))? }
+        }
+        PureFunc::Reverse => s.chars().rev().collect(),
+        PureFunc::Position => return Ok(Val::int4(position(s, string(values, 1)?))),
+        PureFunc::SplitPart => split_part(s, string(values, 1)?, number(values, 2)?)?,
+        PureFunc::LPad => pad(s, values, true)?,
+        PureFunc::RPad => pad(s, values, false)?,
+        PureFunc::Ascii => return Ok(Val::int4(s.chars().next().map_or(0, |c| c as i32))),
+        PureFunc::StartsWith => return Ok(Val::bool(s.starts_with(string(values, 1)?))),
+        other => return Err(Error::internal(format!("{other:?} of a string"))),
+    };
+    Ok(Val::text(result))
+}
+
+pub fn concat<'a>(args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
+    let mut result = String::new();
+    for a in args {
+        if let DatumRef::Text(t) = a.eval(env, calls)?.get() {
+            result.push_str(t);
+        }
+    }
+    Ok(Val::text(limited(result)?))
+}
+
+pub fn concat_ws<'a>(args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
+    let Some((separator, rest)) = args.split_first() else { return Ok(Val::NULL) };
+    let separator = separator.eval(env, calls)?;
+    let DatumRef::Text(separator) = separator.get() else { return Ok(Val::NULL) };
+    let mut result = String::new();
+    let mut first = true;
+    for a in rest {
+        if let DatumRef::Text(t) = a.eval(env, calls)?.get() {
+            if !first {
+                result.push_str(separator);
+            }
+            first = false;
+            result.push_str(t);
+        }
+    }
+    Ok(Val::text(limited(result)?))
+}
+
+fn string<'v>(values: &'v [Val<'_>], i: usize) -> Result<&'v str> {
+    match values.get(i).map(Val::get) {
+        Some(DatumRef::Text(t)) => Ok(t),
+        other => Err(Error::internal(format!("argument {} is {other:?}, not text", i + 1))),
+    }
+}
+
+fn number(values: &[Val<'_>], i: usize) -> Result<i32> {
+    match values.get(i).map(Val::get) {
+        Some(DatumRef::Int4(n)) => Ok(n),
+        other => Err(Error::internal(format!("argument {} is {other:?}, not integer", i + 1))),
+    }
+}
+
+fn limited(s: String) -> Result<String> {
+    if s.len() > MAX_RESULT_BYTES { Err(too_large()) } else { Ok(s) }
+}
+
+fn too_large() -> Error {
+    Error::new("54000", "requested length too large")
+}
+
+fn chr(code: i32) -> Result<Val<'static>> {
+    match u32::try_from(code).ok().and_then(char::from_u32) {
+        Some('\0') => Err(Error::new("54000", "null character not permitted")),
+        Some(c) => Ok(Val::text(c.to_string())),
+        None => Err(Error::new("54000", format!("requested character not valid for encoding: {code}"))),
+    }
+}
+
+fn initcap(s: &str) -> String {
+    let mut inside = false;
+    let mut out = String::with_capacity(s.len());
+    for c in s.chars() {
+        if inside {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+        inside = c.is_alphanumeric();
+    }
+    out
+}
+
+fn substr(s: &str, values: &[Val<'_>]) -> Result<String> {
+    let start = i64::from(number(values, 1)?);
+    let end = match values.len() {
+        3 => {
+            let count = i64::from(number(values, 2)?);
+            if count < 0 {
+                return Err(Error::new("22011", "negative substring length not allowed"));
+            }
+            start + count
+        }
+        _ => i64::MAX,
+    };
+    let skip = (start - 1).max(0);
+    let take = (end - 1).max(skip) - skip;
+    Ok(s.chars().skip(skip as usize).take(take as usize).collect())
+}
+
+fn trim(s: &str, values: &[Val<'_>], front: bool, back: bool) -> Result<String> {
+    let set = if values.len() > 1 { string(values, 1)? } else { " " };
+    let within = |c: char| set.contains(c);
+    let s = if front { s.trim_start_matches(within) } else { s };
+    Ok(if back { s.trim_end_matches(within) } else { s }.to_string())
+}
+
+/// The byte at which character `n` starts, or the end.
+fn offset(s: &str, n: usize) -> usize {
+    s.char_indices().nth(n).map_or(s.len(), |(at, _)| at)
+}
+
+/// The first `n` characters; all but the last `-n` if negative.
+fn left(s: &str, n: i32) -> &str {
+    let take = if n >= 0 { n as usize } else { s.chars().count().saturating_sub(n.unsigned_abs() as usize) };
+    &s[..offset(s, take)]
+}
+
+fn right(s: &str, n: i32) -> &str {
+    let skip = if n >= 0 { s.chars().count().saturating_sub(n as usize) } else { n.unsigned_abs() as usize };
+    &s[offset(s, skip)..]
+}
+
+fn repeat(s: &str, n: i32) -> Result<String> {
+    let n = n.max(0) as usize;
+    if s.len().saturating_mul(n) > MAX_RESULT_BYTES {
+        return Err(too_large());
+    }
+    Ok(s.repeat(n))
+}
+
+fn position(s: &str, part: &str) -> i32 {
+    s.find(part).map_or(0, |at| s[..at].chars().count() as i32 + 1)
+}
+
+fn split_part(s: &str, separator: &str, n: i32) -> Result<String> {
+    if n == 0 {
+        return Err(Error::new("22023", "field position must not be zero"));
+    }
+    let index = n.unsigned_abs() as usize - 1;
+    if separator.is_empty() {
+        return Ok(if index == 0 { s } else { "" }.to_string());
+    }
+    let part = if n > 0 { s.split(separator).nth(index) } else { s.rsplit(separator).nth(index) };
+    Ok(part.unwrap_or("").to_string())
+}
+
+fn pad(s: &str, values: &[Val<'_>], front: bool) -> Result<String> {
+    let width = number(values, 1)?.max(0) as usize;
+    let fill = if values.len() > 2 { string(values, 2)? } else { " " };
+    if width > MAX_RESULT_BYTES {
+        return Err(too_large());
+    }
+    let length = s.chars().count();
+    if length >= width || fill.is_empty() {
+        return Ok(s[..offset(s, width)].to_string());
+    }
+    let filling: String = fill.chars().cycle().take(width - length).collect();
+    Ok(if front { filling + s } else { s.to_string() + &filling })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_postgres_has_it() {
+        assert_eq!((left("abc", -1), left("äbc", 2), right("abc", -1), right("abc", 2)), ("ab", "äb", "bc", "bc"));
+        assert_eq!(split_part("a,b,c", ",", 2).unwrap(), "b");
+        assert_eq!(split_part("a,b,c", ",", -1).unwrap(), "c");
+        assert_eq!(position("häuser", "user"), 3);
+        assert_eq!(initcap("hi THOMAS-x"), "Hi Thomas-X");
+    }
+}

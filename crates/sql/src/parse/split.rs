@@ -1,0 +1,117 @@
+//! Cutting the text of a Query message at its semicolons, without parsing it: quotes, dollar quotes and comments are
+//! all that can hide one.
+
+/// The statements of a text, without their semicolons; pieces with nothing but blanks and comments are left out.
+pub fn split(sql: &str) -> Vec<&str> {
+    let bytes = sql.as_bytes();
+    let mut pieces = Vec::new();
+    let (mut start, mut at, mut meaningful) = (0, 0, false);
+    while at < bytes.len() {
+        let next = match bytes[at] {
+            b';' => {
+                if meaningful {
+                    pieces.push(sql[start..at].trim());
+                }
+                start = at + 1;
+                meaningful = false;
+                at + 1
+            }
+            b'-' if bytes[at..].starts_with(b"--") => line_end(bytes, at),
+            b'/' if bytes[at..].starts_with(b"/*") => comment_end(bytes, at),
+            c => {
+                meaningful |= !c.is_ascii_whitespace();
+                token_end(sql, at)
+            }
+        };
+        at = next;
+    }
+    if meaningful {
+        pieces.push(sql[start..].trim());
+    }
+    pieces
+}
+
+fn line_end(bytes: &[u8], from: usize) -> usize {
+    bytes[from..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| from + n + 1)
+}
+
+/// Comments nest.
+fn comment_end(bytes: &[u8], from: usize) -> usize {
+    let (mut at, mut depth) = (from + 2, 1);
+    while at < bytes.len() && depth > 0 {
+        if bytes[at..].starts_with(b"/*") {
+            depth += 1;
+            at += 2;
+        } else if bytes[at..].starts_with(b"*/") {
+            depth -= 1;
+            at += 2;
+        } else {
+            at += 1;
+        }
+    }
+    at.min(bytes.len())
+}
+
+/// The end of whatever begins here: a quoted thing as a whole, otherwise one byte.
+fn token_end(sql: &str, at: usize) -> usize {
+    let bytes = sql.as_bytes();
+    match bytes[at] {
+        b'\'' => {
+            let escapes = at > 0 && matches!(bytes[at - 1], b'e' | b'E') && !(at > 1 && is_word(bytes[at - 2]));
+            quote_end(bytes, at, b'\'', escapes)
+        }
+        b'"' => quote_end(bytes, at, b'"', false),
+        b'$' if at == 0 || !is_word(bytes[at - 1]) => dollar_end(sql, at),
+        _ => at + 1,
+    }
+}
+
+fn is_word(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || b == b'_' || b >= 0x80
+}
+
+/// A doubled quote ends one string and begins the next, which comes to the same.
+fn quote_end(bytes: &[u8], from: usize, quote: u8, escapes: bool) -> usize {
+    let mut at = from + 1;
+    while at < bytes.len() {
+        if escapes && bytes[at] == b'\\' {
+            at += 2;
+        } else if bytes[at] == quote {
+            if escapes && bytes.get(at + 1) == Some(&quote) {
+                at += 2;
+                continue;
+            }
+            return at + 1;
+        } else {
+            at += 1;
+        }
+    }
+    bytes.len()
+}
+
+fn dollar_end(sql: &str, from: usize) -> usize {
+    let bytes = sql.as_bytes();
+    let tag_length = bytes[from + 1..].iter().take_while(|b| is_word(**b)).count();
+    let tag_end = from + 1 + tag_length;
+    let starts_with_digit = bytes.get(from + 1).is_some_and(u8::is_ascii_digit);
+    if bytes.get(tag_end) != Some(&b'$') || starts_with_digit {
+        return from + 1;
+    }
+    let tag = &sql[from..=tag_end];
+    sql[tag_end + 1..].find(tag).map_or(sql.len(), |n| tag_end + 1 + n + tag.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn semicolons_that_do_not_separate() {
+        assert_eq!(split("select 1; select ';' ; ;\n-- x;\nselect 2"), ["select 1", "select ';'", "-- x;\nselect 2"]);
+        assert_eq!(split("select $$;$$, $a$ ; $b$ ; $a$; x"), ["select $$;$$, $a$ ; $b$ ; $a$", "x"]);
+        assert_eq!(split(r"select E'\';', 'it''s;', U&';'; y"), [r"select E'\';', 'it''s;', U&';'", "y"]);
+        assert_eq!(split("/* ; /* ; */ ; */ ;"), Vec::<&str>::new());
+        assert_eq!(split("select \";\", $1;"), ["select \";\", $1"]);
+        assert!(split("").is_empty() && split(" ; ;").is_empty());
+    }
+}

@@ -1,0 +1,221 @@
+//! A statement as a row of words, for the utility statements' grammar.
+
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+
+use crate::bind::names;
+use crate::error::{Error, Result};
+
+pub struct Words<'s> {
+    pub sql: &'s str,
+    tokens: Vec<TokenWithSpan>,
+    at: usize,
+}
+
+impl<'s> Words<'s> {
+    /// Only the first few tokens are needed to know a statement; a statement that is none of ours (a large INSERT) is
+    /// not tokenized here as a whole.
+    pub fn new(sql: &'s str) -> Result<Words<'s>> {
+        let head = utility_head(sql);
+        let tokens = if head { tokenize(sql)? } else { tokenize_first(sql) };
+        Ok(Words { sql, tokens, at: 0 })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    pub fn at_end(&self) -> bool {
+        self.at >= self.tokens.len()
+    }
+
+    pub fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|t| &t.token)
+    }
+
+    /// The next token as an unquoted word in lower case.
+    pub fn word(&self) -> Option<String> {
+        match self.peek()? {
+            Token::Word(w) if w.quote_style.is_none() => Some(w.value.to_lowercase()),
+            _ => None,
+        }
+    }
+
+    pub fn bump(&mut self) -> Option<Token> {
+        let token = self.tokens.get(self.at)?.token.clone();
+        self.at += 1;
+        Some(token)
+    }
+
+    /// Takes the keywords if they come next, all or none.
+    pub fn accept(&mut self, keywords: &str) -> bool {
+        let from = self.at;
+        for keyword in keywords.split(' ') {
+            if self.word().as_deref() != Some(keyword) {
+                self.at = from;
+                return false;
+            }
+            self.at += 1;
+        }
+        true
+    }
+
+    pub fn expect(&mut self, keywords: &str) -> Result<()> {
+        if self.accept(keywords) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    pub fn accept_token(&mut self, token: &Token) -> bool {
+        let found = self.peek() == Some(token);
+        self.at += usize::from(found);
+        found
+    }
+
+    pub fn expect_token(&mut self, token: &Token) -> Result<()> {
+        if self.accept_token(token) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// A name, folded.
+    pub fn name(&mut self) -> Result<String> {
+        match self.peek() {
+            Some(Token::Word(w)) => {
+                let name = names::ident(&w.to_ident(datafusion::sql::sqlparser::tokenizer::Span::empty()));
+                self.at += 1;
+                Ok(name)
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    /// A name with an optional schema, which must be public.
+    pub fn relation(&mut self) -> Result<String> {
+        let mut name = self.name()?;
+        while self.accept_token(&Token::Period) {
+            if name != "public" {
+                return Err(Error::new("3F000", format!("schema \"{name}\" does not exist")));
+            }
+            name = self.name()?;
+        }
+        Ok(name)
+    }
+
+    /// A quoted string.
+    pub fn string(&mut self) -> Result<String> {
+        match self.bump() {
+            Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s) | Token::UnicodeStringLiteral(s)) => Ok(s),
+            Some(Token::DollarQuotedString(s)) => Ok(s.value),
+            _ => {
+                self.at -= 1;
+                Err(self.unexpected())
+            }
+        }
+    }
+
+    pub fn integer(&mut self) -> Result<i64> {
+        let negative = self.accept_token(&Token::Minus);
+        if !negative {
+            self.accept_token(&Token::Plus);
+        }
+        match self.peek() {
+            Some(Token::Number(n, _)) => {
+                let signed = if negative { format!("-{n}") } else { n.clone() };
+                let value = signed.parse().map_err(|_| self.unexpected())?;
+                self.at += 1;
+                Ok(value)
+            }
+            _ => Err(self.unexpected()),
+        }
+    }
+
+    pub fn end(&mut self) -> Result<()> {
+        if self.at_end() { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// The statement's text from the next token on.
+    pub fn rest(&mut self) -> &'s str {
+        let from = self.tokens.get(self.at).map_or(self.sql.len(), |t| offset(self.sql, t.span.start));
+        self.at = self.tokens.len();
+        self.sql[from..].trim()
+    }
+
+    /// The text up to the parenthesis that closes the one just taken; takes it too.
+    pub fn parenthesized(&mut self) -> Result<&'s str> {
+        let from = self.tokens.get(self.at).map_or(self.sql.len(), |t| offset(self.sql, t.span.start));
+        let mut depth = 1;
+        while let Some(t) = self.tokens.get(self.at) {
+            self.at += 1;
+            match t.token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return Ok(&self.sql[from..offset(self.sql, t.span.start)]);
+            }
+        }
+        Err(super::at_end(self.sql))
+    }
+
+    pub fn unexpected(&self) -> Error {
+        match self.tokens.get(self.at) {
+            None => super::at_end(self.sql),
+            Some(t) => super::near(&t.token.to_string(), self.sql, offset(self.sql, t.span.start)),
+        }
+    }
+}
+
+/// Whether the first word is one that `utility` may take.
+fn utility_head(sql: &str) -> bool {
+    let first = tokenize_first(sql);
+    let Some(TokenWithSpan { token: Token::Word(w), .. }) = first.first() else { return false };
+    !matches!(w.value.to_ascii_lowercase().as_str(), "select" | "insert" | "update" | "delete" | "with" | "values")
+}
+
+fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
+    let dialect = PostgreSqlDialect {};
+    let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(|e| {
+        let position = sql[..offset(sql, e.location)].chars().count() as u32 + 1;
+        Error::new("42601", format!("syntax error: {}", e.message)).at(position)
+    })?;
+    let mut tokens: Vec<_> = tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF)).collect();
+    while tokens.last().is_some_and(|t| t.token == Token::SemiColon) {
+        tokens.pop();
+    }
+    Ok(tokens)
+}
+
+/// The first token, as far as it can be told from the beginning of the text.
+fn tokenize_first(sql: &str) -> Vec<TokenWithSpan> {
+    let mut rest = sql;
+    loop {
+        rest = rest.trim_start();
+        if rest.starts_with("--") {
+            rest = rest.split_once('\n').map_or("", |(_, after)| after);
+        } else if rest.starts_with("/*") {
+            return tokenize(sql).unwrap_or_default();
+        } else {
+            break;
+        }
+    }
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    let head = if end == 0 { rest.chars().next().map_or("", |c| &rest[..c.len_utf8()]) } else { &rest[..end] };
+    if end == 0 && !head.is_empty() && head != ";" {
+        return vec![TokenWithSpan::wrap(Token::Char(head.chars().next().unwrap_or(' ')))];
+    }
+    tokenize(head).unwrap_or_default()
+}
+
+/// Byte of a place that counts lines and characters from 1.
+pub fn byte_offset(sql: &str, line: u64, column: u64) -> usize {
+    let mut start = 0;
+    for _ in 1..line {
+        match sql[start..].find('\n') {
+            Some(n) => start += n + 1,
+            None => return sql.len(),
+        }
+    }
+    sql[start..].char_indices().nth(column.saturating_sub(1) as usize).map_or(sql.len(), |(n, _)| start + n)
+}
+
+pub fn offset(sql: &str, place: Location) -> usize {
+    byte_offset(sql, place.line, place.column)
+}

@@ -1,0 +1,547 @@
+//! Utility statements: transactions, settings, cursors, COPY, maintenance.
+
+use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::copy::{self, CopySpec};
+use super::tokens::Words;
+use crate::error::{Error, Result};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IsolationLevel {
+    ReadCommitted,
+    RepeatableRead,
+    Serializable,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Modes {
+    pub isolation: Option<IsolationLevel>,
+    pub read_only: Option<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// So many rows onwards.
+    Forward(u64),
+    All,
+}
+
+/// PostgreSQL's table lock modes, weakest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum TableLock {
+    AccessShare,
+    RowShare,
+    RowExclusive,
+    ShareUpdateExclusive,
+    Share,
+    ShareRowExclusive,
+    Exclusive,
+    AccessExclusive,
+}
+
+#[derive(Clone, Debug)]
+pub enum Utility {
+    Begin(Modes),
+    Commit { chain: bool },
+    Rollback { chain: bool },
+    Savepoint(String),
+    Release(String),
+    RollbackTo(String),
+    SetTransaction { modes: Modes, session: bool },
+    /// `None`: to the default.
+    Set { name: String, value: Option<String>, local: bool },
+    Show(String),
+    Reset(String),
+    ResetAll,
+    DiscardAll,
+    /// DISCARD of one kind; nothing of the kind outlives its statement here.
+    Discard(&'static str),
+    Prepare { name: String, types: Vec<ast::DataType>, text: String },
+    Execute { name: String, args: Vec<ast::Expr> },
+    /// `None`: all.
+    Deallocate(Option<String>),
+    Declare { name: String, hold: bool, text: String },
+    Fetch { cursor: String, direction: Direction, discard: bool },
+    Close(Option<String>),
+    Copy(CopySpec),
+    Vacuum { tables: Vec<String>, analyze: bool },
+    Analyze { tables: Vec<String> },
+    Checkpoint,
+    LockTable { tables: Vec<String>, mode: TableLock, no_wait: bool },
+    Explain { analyze: bool, text: String },
+    AlterSequence { name: String, if_exists: bool, options: Vec<SequenceOption> },
+    /// UNLISTEN: there is nothing to stop listening to.
+    Unlisten,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SequenceOption {
+    Increment(i64),
+    /// `None`: NO MINVALUE.
+    Min(Option<i64>),
+    Max(Option<i64>),
+    Start(i64),
+    /// `None`: from the start value.
+    Restart(Option<i64>),
+    Cache(i64),
+    Cycle(bool),
+    Rename(String),
+    /// Table and column; `None`: OWNED BY NONE.
+    OwnedBy(Option<(String, String)>),
+}
+
+/// Reads a utility statement; `None` if it is one for the SQL grammar.
+pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
+    let Some(first) = w.word() else { return Ok(None) };
+    let parsed = match first.as_str() {
+        "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release" => transaction(&mut w, &first)?,
+        "set" => set(&mut w)?,
+        "show" => {
+            w.bump();
+            Utility::Show(setting_name(&mut w)?)
+        }
+        "reset" => {
+            w.bump();
+            if w.accept("all") { Utility::ResetAll } else { Utility::Reset(setting_name(&mut w)?) }
+        }
+        "discard" => discard(&mut w)?,
+        "prepare" => prepare(&mut w)?,
+        "execute" => execute(&mut w)?,
+        "deallocate" => {
+            w.bump();
+            w.accept("prepare");
+            Utility::Deallocate(if w.accept("all") { None } else { Some(w.name()?) })
+        }
+        "declare" => declare(&mut w)?,
+        "fetch" | "move" => fetch(&mut w, first == "move")?,
+        "close" => {
+            w.bump();
+            Utility::Close(if w.accept("all") { None } else { Some(w.name()?) })
+        }
+        "copy" => {
+            w.bump();
+            Utility::Copy(copy::parse(&mut w)?)
+        }
+        "vacuum" => vacuum(&mut w)?,
+        "analyze" | "analyse" => {
+            w.bump();
+            skip_options(&mut w)?;
+            w.accept("verbose");
+            Utility::Analyze { tables: table_list(&mut w)? }
+        }
+        "checkpoint" => {
+            w.bump();
+            Utility::Checkpoint
+        }
+        "lock" => lock_table(&mut w)?,
+        "explain" => explain(&mut w)?,
+        "unlisten" => {
+            w.bump();
+            w.bump();
+            Utility::Unlisten
+        }
+        "alter" => {
+            w.bump();
+            if !w.accept("sequence") {
+                return Ok(None);
+            }
+            alter_sequence(&mut w)?
+        }
+        _ => return Ok(None),
+    };
+    w.end()?;
+    Ok(Some(parsed))
+}
+
+fn transaction(w: &mut Words<'_>, first: &str) -> Result<Utility> {
+    w.bump();
+    Ok(match first {
+        "savepoint" => Utility::Savepoint(w.name()?),
+        "release" => {
+            w.accept("savepoint");
+            Utility::Release(w.name()?)
+        }
+        "start" => {
+            w.expect("transaction")?;
+            Utility::Begin(modes(w)?)
+        }
+        "begin" => {
+            let _ = w.accept("transaction") || w.accept("work");
+            Utility::Begin(modes(w)?)
+        }
+        "commit" | "end" => {
+            if w.accept("prepared") {
+                return Err(Error::unsupported("COMMIT PREPARED"));
+            }
+            let _ = w.accept("transaction") || w.accept("work");
+            Utility::Commit { chain: chain(w)? }
+        }
+        _ => {
+            if w.accept("prepared") {
+                return Err(Error::unsupported("ROLLBACK PREPARED"));
+            }
+            let _ = w.accept("transaction") || w.accept("work");
+            if w.accept("to") {
+                w.accept("savepoint");
+                Utility::RollbackTo(w.name()?)
+            } else {
+                Utility::Rollback { chain: chain(w)? }
+            }
+        }
+    })
+}
+
+fn chain(w: &mut Words<'_>) -> Result<bool> {
+    if !w.accept("and") {
+        return Ok(false);
+    }
+    let no = w.accept("no");
+    w.expect("chain")?;
+    Ok(!no)
+}
+
+fn modes(w: &mut Words<'_>) -> Result<Modes> {
+    let mut modes = Modes::default();
+    while !w.at_end() {
+        if w.accept("isolation level") {
+            modes.isolation = Some(if w.accept("read committed") || w.accept("read uncommitted") {
+                IsolationLevel::ReadCommitted
+            } else if w.accept("repeatable read") {
+                IsolationLevel::RepeatableRead
+            } else if w.accept("serializable") {
+                IsolationLevel::Serializable
+            } else {
+                return Err(w.unexpected());
+            });
+        } else if w.accept("read only") {
+            modes.read_only = Some(true);
+        } else if w.accept("read write") {
+            modes.read_only = Some(false);
+        } else if !(w.accept("not deferrable") || w.accept("deferrable") || w.accept_token(&Token::Comma)) {
+            return Err(w.unexpected());
+        }
+    }
+    Ok(modes)
+}
+
+/// A setting's name, also in the forms that have no underscore.
+fn setting_name(w: &mut Words<'_>) -> Result<String> {
+    if w.accept("time zone") {
+        return Ok("timezone".into());
+    }
+    if w.accept("transaction isolation level") {
+        return Ok("transaction_isolation".into());
+    }
+    if w.accept("session authorization") {
+        return Ok("session_authorization".into());
+    }
+    let mut name = w.name()?.to_lowercase();
+    while w.accept_token(&Token::Period) {
+        name = format!("{name}.{}", w.name()?.to_lowercase());
+    }
+    Ok(name)
+}
+
+fn set(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    if w.accept("session characteristics as transaction") {
+        return Ok(Utility::SetTransaction { modes: modes(w)?, session: true });
+    }
+    if w.accept("constraints") {
+        return Err(Error::unsupported("SET CONSTRAINTS"));
+    }
+    let local = w.accept("local");
+    if w.accept("transaction") {
+        if w.accept("snapshot") {
+            return Err(Error::unsupported("SET TRANSACTION SNAPSHOT"));
+        }
+        return Ok(Utility::SetTransaction { modes: modes(w)?, session: false });
+    }
+    if !local {
+        w.accept("session");
+    }
+    if w.accept("names") {
+        let value = if w.at_end() { None } else { Some(setting_value(w)?) };
+        return Ok(Utility::Set { name: "client_encoding".into(), value, local });
+    }
+    if w.accept("schema") {
+        let value = Some(setting_value(w)?);
+        return Ok(Utility::Set { name: "search_path".into(), value, local });
+    }
+    let zone = w.accept("time zone");
+    let name = if zone { "timezone".to_string() } else { setting_name(w)? };
+    if !zone && !w.accept("to") {
+        w.expect_token(&Token::Eq)?;
+    }
+    if w.accept("default") || zone && w.accept("local") {
+        return Ok(Utility::Set { name, value: None, local });
+    }
+    let mut value = setting_value(w)?;
+    while w.accept_token(&Token::Comma) {
+        value = format!("{value}, {}", setting_value(w)?);
+    }
+    Ok(Utility::Set { name, value: Some(value), local })
+}
+
+fn setting_value(w: &mut Words<'_>) -> Result<String> {
+    if let Some(Token::Minus | Token::Plus) = w.peek() {
+        let negative = w.accept_token(&Token::Minus);
+        if !negative {
+            w.bump();
+        }
+        return Ok(format!("{}{}", if negative { "-" } else { "" }, setting_value(w)?));
+    }
+    match w.bump() {
+        Some(Token::Word(word)) => Ok(word.value),
+        Some(Token::Number(n, _)) => {
+            // A unit may stand right behind the number: 30s.
+            let unit = match w.peek() {
+                Some(Token::Word(u)) => u.value.clone(),
+                _ => return Ok(n),
+            };
+            w.bump();
+            Ok(n + &unit)
+        }
+        Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s)) => Ok(s),
+        _ => Err(w.unexpected()),
+    }
+}
+
+fn discard(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    for (word, tag) in [("plans", "DISCARD PLANS"), ("sequences", "DISCARD SEQUENCES"), ("temp", "DISCARD TEMP"), ("temporary", "DISCARD TEMP")] {
+        if w.accept(word) {
+            return Ok(Utility::Discard(tag));
+        }
+    }
+    w.expect("all")?;
+    Ok(Utility::DiscardAll)
+}
+
+fn prepare(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    if w.accept("transaction") {
+        return Err(Error::unsupported("PREPARE TRANSACTION"));
+    }
+    let name = w.name()?;
+    let mut types = Vec::new();
+    if w.accept_token(&Token::LParen) {
+        let list = w.parenthesized()?;
+        let dialect = PostgreSqlDialect {};
+        let syntax = |e| super::syntax_error(e, list);
+        let mut parser = Parser::new(&dialect).try_with_sql(list).map_err(syntax)?;
+        types = parser.parse_comma_separated(Parser::parse_data_type).map_err(syntax)?;
+    }
+    w.expect("as")?;
+    Ok(Utility::Prepare { name, types, text: w.rest().to_string() })
+}
+
+fn execute(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    let name = w.name()?;
+    let mut args = Vec::new();
+    if w.accept_token(&Token::LParen) {
+        let list = w.parenthesized()?;
+        if !list.trim().is_empty() {
+            let dialect = PostgreSqlDialect {};
+            let syntax = |e| super::syntax_error(e, list);
+            let mut parser = Parser::new(&dialect).try_with_sql(list).map_err(syntax)?;
+            args = parser.parse_comma_separated(Parser::parse_expr).map_err(syntax)?;
+        }
+    }
+    Ok(Utility::Execute { name, args })
+}
+
+fn declare(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    let name = w.name()?;
+    loop {
+        if w.accept("binary") {
+            return Err(Error::unsupported("BINARY cursors"));
+        }
+        // Cursors move forward only; SCROLL is refused where it would be used, not where it is allowed.
+        if !(w.accept("insensitive") || w.accept("asensitive") || w.accept("no scroll") || w.accept("scroll")) {
+            break;
+        }
+    }
+    w.expect("cursor")?;
+    let hold = w.accept("with hold");
+    if !hold {
+        w.accept("without hold");
+    }
+    w.expect("for")?;
+    Ok(Utility::Declare { name, hold, text: w.rest().to_string() })
+}
+
+fn fetch(w: &mut Words<'_>, discard: bool) -> Result<Utility> {
+    w.bump();
+    let backward = |w: &Words<'_>| matches!(w.word().as_deref(), Some("prior" | "backward" | "first" | "last" | "absolute" | "relative"));
+    if backward(w) {
+        return Err(Error::new("55000", "cursor can only scan forward").hint("Declare it with SCROLL option to enable backward scan."));
+    }
+    let direction = if w.accept("next") {
+        Direction::Forward(1)
+    } else if w.accept("all") || w.accept("forward all") {
+        Direction::All
+    } else {
+        let forward = w.accept("forward");
+        match w.peek() {
+            Some(Token::Number(..) | Token::Minus | Token::Plus) => match u64::try_from(w.integer()?) {
+                Ok(n) => Direction::Forward(n),
+                Err(_) => return Err(Error::new("55000", "cursor can only scan forward")),
+            },
+            _ if forward => Direction::Forward(1),
+            _ => Direction::Forward(1),
+        }
+    };
+    let _ = w.accept("from") || w.accept("in");
+    Ok(Utility::Fetch { cursor: w.name()?, direction, discard })
+}
+
+/// Options in parentheses whose effect we have no use for, or words of the old syntax.
+fn skip_options(w: &mut Words<'_>) -> Result<bool> {
+    if !w.accept_token(&Token::LParen) {
+        return Ok(false);
+    }
+    let text = w.parenthesized()?.to_lowercase();
+    Ok(text.split(',').any(|o| matches!(o.trim(), "analyze" | "analyze true" | "analyze on" | "analyze 1")))
+}
+
+fn vacuum(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    let mut analyze = skip_options(w)?;
+    loop {
+        if w.accept("analyze") || w.accept("analyse") {
+            analyze = true;
+        } else if !(w.accept("full") || w.accept("freeze") || w.accept("verbose")) {
+            break;
+        }
+    }
+    Ok(Utility::Vacuum { tables: table_list(w)?, analyze })
+}
+
+/// Tables, each perhaps with a list of columns, which does not matter to us.
+fn table_list(w: &mut Words<'_>) -> Result<Vec<String>> {
+    let mut tables = Vec::new();
+    while !w.at_end() {
+        tables.push(w.relation()?);
+        if w.accept_token(&Token::LParen) {
+            w.parenthesized()?;
+        }
+        if !w.accept_token(&Token::Comma) {
+            break;
+        }
+    }
+    Ok(tables)
+}
+
+fn lock_table(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    w.accept("table");
+    let mut tables = Vec::new();
+    loop {
+        w.accept("only");
+        tables.push(w.relation()?);
+        w.accept_token(&Token::Mul);
+        if !w.accept_token(&Token::Comma) {
+            break;
+        }
+    }
+    let mut mode = TableLock::AccessExclusive;
+    if w.accept("in") {
+        mode = lock_mode(w)?;
+        w.expect("mode")?;
+    }
+    Ok(Utility::LockTable { tables, mode, no_wait: w.accept("nowait") })
+}
+
+fn lock_mode(w: &mut Words<'_>) -> Result<TableLock> {
+    // Longer names first: each is tried as a whole.
+    let modes = [
+        ("access share", TableLock::AccessShare),
+        ("row share", TableLock::RowShare),
+        ("row exclusive", TableLock::RowExclusive),
+        ("share update exclusive", TableLock::ShareUpdateExclusive),
+        ("share row exclusive", TableLock::ShareRowExclusive),
+        ("share", TableLock::Share),
+        ("access exclusive", TableLock::AccessExclusive),
+        ("exclusive", TableLock::Exclusive),
+    ];
+    modes.into_iter().find(|(words, _)| w.accept(words)).map(|(_, mode)| mode).ok_or_else(|| w.unexpected())
+}
+
+fn explain(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    let mut analyze = false;
+    if w.accept_token(&Token::LParen) {
+        for option in w.parenthesized()?.to_lowercase().split(',') {
+            let mut words = option.split_whitespace();
+            match (words.next(), words.next()) {
+                (Some("analyze"), None | Some("on" | "true" | "1")) => analyze = true,
+                (Some("format"), Some("text")) | (Some("analyze" | "verbose" | "costs" | "buffers" | "timing" | "summary" | "settings" | "wal"), _) => {}
+                _ => return Err(Error::unsupported(format!("EXPLAIN option {option}"))),
+            }
+        }
+    } else {
+        analyze = w.accept("analyze");
+        w.accept("verbose");
+    }
+    Ok(Utility::Explain { analyze, text: w.rest().to_string() })
+}
+
+fn alter_sequence(w: &mut Words<'_>) -> Result<Utility> {
+    let if_exists = w.accept("if exists");
+    let name = w.relation()?;
+    let mut options = Vec::new();
+    while !w.at_end() {
+        options.push(sequence_option(w)?);
+    }
+    Ok(Utility::AlterSequence { name, if_exists, options })
+}
+
+fn sequence_option(w: &mut Words<'_>) -> Result<SequenceOption> {
+    Ok(if w.accept("increment") {
+        w.accept("by");
+        SequenceOption::Increment(w.integer()?)
+    } else if w.accept("no minvalue") {
+        SequenceOption::Min(None)
+    } else if w.accept("no maxvalue") {
+        SequenceOption::Max(None)
+    } else if w.accept("minvalue") {
+        SequenceOption::Min(Some(w.integer()?))
+    } else if w.accept("maxvalue") {
+        SequenceOption::Max(Some(w.integer()?))
+    } else if w.accept("start") {
+        w.accept("with");
+        SequenceOption::Start(w.integer()?)
+    } else if w.accept("restart") {
+        let given = w.accept("with") || matches!(w.peek(), Some(Token::Number(..) | Token::Minus));
+        SequenceOption::Restart(if given { Some(w.integer()?) } else { None })
+    } else if w.accept("cache") {
+        SequenceOption::Cache(w.integer()?)
+    } else if w.accept("no cycle") {
+        SequenceOption::Cycle(false)
+    } else if w.accept("cycle") {
+        SequenceOption::Cycle(true)
+    } else if w.accept("rename to") {
+        SequenceOption::Rename(w.name()?)
+    } else if w.accept("owned by") {
+        if w.accept("none") {
+            SequenceOption::OwnedBy(None)
+        } else {
+            let mut path = vec![w.name()?];
+            while w.accept_token(&Token::Period) {
+                path.push(w.name()?);
+            }
+            match (path.pop(), path.pop()) {
+                (Some(column), Some(table)) => SequenceOption::OwnedBy(Some((table, column))),
+                _ => return Err(w.unexpected()),
+            }
+        }
+    } else {
+        return Err(w.unexpected());
+    })
+}

@@ -1,0 +1,56 @@
+//! Direct plans: statements compiled once into steps over the engine, and run without planning.
+//!
+//! A plan holds the definitions it was made from; the executor locks the tables, then checks that these are still the
+//! dictionary's. What a direct plan cannot express answers 0A000 here, upon which a SELECT goes to the general lane.
+
+pub mod aggregate;
+pub mod dml;
+pub mod path;
+pub mod select;
+
+use std::sync::Arc;
+
+use crate::api::ColumnDesc;
+use crate::bind::{ParamTypes, Typed};
+use crate::dict::{Dict, Table};
+use crate::expr::Expr;
+
+pub use aggregate::{AggFunc, Aggregate};
+pub use dml::{DeletePlan, InsertPlan, InsertSource, RowRules, UpdatePlan};
+pub use path::{KeyBound, Path};
+pub use select::{LockRows, SelectPlan, SortKey, Source};
+
+/// One table and how its rows are found.
+#[derive(Clone, Debug)]
+pub struct TableAccess {
+    pub table: Arc<Table>,
+    /// First column of this table's part of the combined row.
+    pub offset: usize,
+    pub path: Path,
+    /// How many columns must be decoded; the rest are passed as NULL.
+    pub needed: usize,
+    /// What remains to be checked of each row, over the combined row.
+    pub filter: Option<Expr>,
+    /// Rows expected, for EXPLAIN and the choice of a join's outer side.
+    pub rows: f64,
+}
+
+/// What planning works with.
+pub struct Planner<'p> {
+    pub dict: &'p Dict,
+    pub params: &'p ParamTypes,
+}
+
+/// Columns of a result with the expressions that make them.
+pub struct Output {
+    pub columns: Vec<ColumnDesc>,
+    pub exprs: Vec<Expr>,
+}
+
+impl Output {
+    fn push(&mut self, name: String, value: Typed, origin: Option<(u32, i16)>) {
+        let (table_oid, attnum) = origin.unwrap_or((0, 0));
+        self.columns.push(ColumnDesc { name, table_oid, attnum, ty: value.ty, typmod: value.typmod });
+        self.exprs.push(value.expr);
+    }
+}

@@ -1,0 +1,224 @@
+//! Functions that ask the session or the database.
+
+use block::value::{Datum, DatumRef};
+
+use super::core::{Core, now_micros};
+use crate::bind::names;
+use crate::dict::Sequence;
+use crate::error::{Error, Result};
+use crate::expr::func::SessionFunc;
+use crate::expr::{Calls, Val, cast};
+use crate::pgtype::IoSettings;
+use std::sync::Arc;
+
+/// What `version()` says: clients take the beginning for PostgreSQL's version.
+const VERSION: &str = concat!("PostgreSQL 16.4 (Braid ", env!("CARGO_PKG_VERSION"), ")");
+
+impl Calls for Core {
+    fn io(&self) -> &IoSettings {
+        &self.io
+    }
+
+    fn call(&mut self, func: SessionFunc, args: &[Val<'_>]) -> Result<Val<'static>> {
+        use SessionFunc::*;
+        Ok(match func {
+            Now => Val::Ref(DatumRef::TimestampTz(self.transaction_start)),
+            StatementTimestamp => Val::Ref(DatumRef::TimestampTz(self.statement_start)),
+            ClockTimestamp => Val::Ref(DatumRef::TimestampTz(now_micros())),
+            CurrentDate => Val::Ref(DatumRef::Date(self.local_now().div_euclid(86_400_000_000) as i32)),
+            LocalTimestamp => Val::Ref(DatumRef::Timestamp(self.local_now())),
+            // 53 bits fill a double's mantissa.
+            Random => Val::Ref(DatumRef::Float8((self.random_bits() >> 11) as f64 / (1u64 << 53) as f64)),
+            GenRandomUuid => Val::Own(Datum::Uuid(self.random_uuid()?)),
+            NextVal => Val::int8(self.next_value(text(args, 0)?)?),
+            CurrVal => Val::int8(self.current_value(text(args, 0)?)?),
+            LastVal => Val::int8(self.last_value()?),
+            SetVal => Val::int8(self.set_value(args)?),
+            Version => Val::text(VERSION.to_string()),
+            CurrentUser => Val::text(self.user.clone()),
+            CurrentDatabase => Val::text(self.database_name.clone()),
+            CurrentSchema => Val::text("public".to_string()),
+            BackendPid => Val::int4(wait::session::with(|s| s.sid as i32).unwrap_or(0)),
+            IsInRecovery => Val::bool(false),
+            PostmasterStart => Val::Ref(DatumRef::TimestampTz(self.database.started_micros())),
+            TxidCurrent => Val::int8(self.engine.transaction_id()?.0 as i64),
+            CurrentSetting => self.current_setting(args)?,
+            SetConfig => self.set_config(args)?,
+            Sleep => self.sleep(args)?,
+            AdvisoryLock { shared, transaction, try_only } => {
+                let got = self.engine.advisory_lock(advisory_key(args)?, shared, transaction, try_only)?;
+                if try_only { Val::bool(got) } else { Val::NULL }
+            }
+            AdvisoryUnlock { shared } => {
+                let held = self.engine.advisory_unlock(advisory_key(args)?, shared);
+                if !held {
+                    let kind = if shared { "ShareLock" } else { "ExclusiveLock" };
+                    self.notice("WARNING", "01000", format!("you don't own a lock of type {kind}"));
+                }
+                Val::bool(held)
+            }
+            AdvisoryUnlockAll => {
+                self.engine.advisory_unlock_all();
+                Val::NULL
+            }
+        })
+    }
+}
+
+fn text<'v>(args: &'v [Val<'_>], i: usize) -> Result<&'v str> {
+    match args.get(i).map(Val::get) {
+        Some(DatumRef::Text(t)) => Ok(t),
+        other => Err(Error::internal(format!("argument {} is {other:?}, not text", i + 1))),
+    }
+}
+
+fn integer(args: &[Val<'_>], i: usize) -> Result<i64> {
+    args.get(i).and_then(|v| cast::integer(v.get())).ok_or_else(|| Error::internal(format!("argument {} is no integer", i + 1)))
+}
+
+/// One bigint, or two integers, which are another key space.
+fn advisory_key(args: &[Val<'_>]) -> Result<engine::AdvisoryKey> {
+    Ok(match args.len() {
+        1 => engine::AdvisoryKey::One(integer(args, 0)?),
+        _ => engine::AdvisoryKey::Two(integer(args, 0)? as i32, integer(args, 1)? as i32),
+    })
+}
+
+/// A relation's name as text: quoted parts are kept as they are, others folded.
+pub fn relation_name(text: &str) -> Result<String> {
+    let e = crate::parse::expression(text).map_err(|_| Error::new("42602", format!("invalid name syntax: \"{text}\"")))?;
+    use datafusion::sql::sqlparser::ast::Expr;
+    match e {
+        Expr::Identifier(i) => Ok(names::ident(&i)),
+        Expr::CompoundIdentifier(path) => match path.as_slice() {
+            [schema, name] if names::ident(schema) == "public" => Ok(names::ident(name)),
+            [schema, _] => Err(Error::new("3F000", format!("schema \"{}\" does not exist", names::ident(schema)))),
+            _ => Err(Error::new("42602", format!("invalid name syntax: \"{text}\""))),
+        },
+        _ => Err(Error::new("42602", format!("invalid name syntax: \"{text}\""))),
+    }
+}
+
+impl Core {
+    fn local_now(&self) -> i64 {
+        self.transaction_start + i64::from(self.io.time_zone.offset_at(self.transaction_start)) * 1_000_000
+    }
+
+    fn random_uuid(&mut self) -> Result<[u8; 16]> {
+        let mut bytes = [0; 16];
+        let mut file = std::fs::File::open("/dev/urandom").map_err(|e| Error::internal(format!("/dev/urandom: {e}")))?;
+        std::io::Read::read_exact(&mut file, &mut bytes).map_err(|e| Error::internal(format!("/dev/urandom: {e}")))?;
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        Ok(bytes)
+    }
+
+    fn sequence(&self, name: &str) -> Result<Arc<Sequence>> {
+        let dict = self.dict();
+        // The usual case first: a plain name in lower case.
+        if let Some(s) = dict.sequence(name) {
+            return Ok(s.clone());
+        }
+        let folded = relation_name(name)?;
+        match dict.relation(&folded) {
+            Some(crate::dict::Relation::Sequence(s)) => Ok(s),
+            Some(_) => Err(Error::new("42809", format!("\"{folded}\" is not a sequence"))),
+            None => Err(names::no_relation(&folded)),
+        }
+    }
+
+    fn next_value(&mut self, name: &str) -> Result<i64> {
+        let sequence = self.sequence(name)?;
+        let value = self.engine.sequence_next(&sequence.engine()).map_err(|e| sequence_error(e, &sequence))?;
+        self.drawn.insert(sequence.oid, value);
+        self.last_drawn = Some(sequence.oid);
+        Ok(value)
+    }
+
+    fn current_value(&mut self, name: &str) -> Result<i64> {
+        let sequence = self.sequence(name)?;
+        self.drawn.get(&sequence.oid).copied().ok_or_else(|| {
+            Error::new("55000", format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name))
+        })
+    }
+
+    fn last_value(&self) -> Result<i64> {
+        let value = self.last_drawn.and_then(|oid| self.drawn.get(&oid));
+        value.copied().ok_or_else(|| Error::new("55000", "lastval is not yet defined in this session"))
+    }
+
+    fn set_value(&mut self, args: &[Val<'_>]) -> Result<i64> {
+        let sequence = self.sequence(text(args, 0)?)?;
+        let value = integer(args, 1)?;
+        let called = match args.get(2).map(Val::get) {
+            Some(DatumRef::Bool(b)) => b,
+            _ => true,
+        };
+        if !(sequence.min..=sequence.max).contains(&value) {
+            return Err(Error::new(
+                "22003",
+                format!("setval: value {value} is out of bounds for sequence \"{}\" ({}..{})", sequence.name, sequence.min, sequence.max),
+            ));
+        }
+        self.engine.sequence_set(&sequence.engine(), value, called)?;
+        if called {
+            self.drawn.insert(sequence.oid, value);
+        }
+        Ok(value)
+    }
+
+    fn current_setting(&self, args: &[Val<'_>]) -> Result<Val<'static>> {
+        let missing_ok = matches!(args.get(1).map(Val::get), Some(DatumRef::Bool(true)));
+        match self.settings.show(&text(args, 0)?.to_lowercase()) {
+            Ok(value) => Ok(Val::text(value)),
+            Err(_) if missing_ok => Ok(Val::NULL),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn set_config(&mut self, args: &[Val<'_>]) -> Result<Val<'static>> {
+        let name = text(args, 0)?.to_string();
+        let value = match args.get(1).map(Val::get) {
+            Some(DatumRef::Text(t)) => Some(t.to_string()),
+            _ => None,
+        };
+        let local = matches!(args.get(2).map(Val::get), Some(DatumRef::Bool(true)));
+        self.set_parameter(&name, value.as_deref(), local)?;
+        Ok(Val::text(self.settings.show(&name.to_lowercase())?))
+    }
+
+    /// SET in all its forms: the change, what follows from it, and the message to the client.
+    pub fn set_parameter(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
+        if name.eq_ignore_ascii_case("seed") {
+            self.seed(value.and_then(|v| v.parse::<f64>().ok()).unwrap_or(0.0).to_bits());
+            return Ok(());
+        }
+        let reported = self.settings.set(name, value, local, true)?;
+        self.io = self.settings.io(self.transaction_start)?;
+        if let Some(param) = reported {
+            self.messages.parameters.push((param.name.to_string(), self.settings.value(param)));
+        }
+        Ok(())
+    }
+
+    fn sleep(&mut self, args: &[Val<'_>]) -> Result<Val<'static>> {
+        let Some(DatumRef::Float8(seconds)) = args.first().map(Val::get) else { return Ok(Val::NULL) };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
+        match wait::Waiter::new().wait(wait::Event::Sleep, [0; 3], Some(deadline)) {
+            wait::WaitResult::Cancelled => Err(super::core::cancelled()),
+            _ => Ok(Val::NULL),
+        }
+    }
+}
+
+fn sequence_error(e: engine::Error, s: &Sequence) -> Error {
+    match e {
+        engine::Error::SequenceLimit { descending: false, .. } => {
+            Error::new("2200H", format!("nextval: reached maximum value of sequence \"{}\" ({})", s.name, s.max))
+        }
+        engine::Error::SequenceLimit { .. } => {
+            Error::new("2200H", format!("nextval: reached minimum value of sequence \"{}\" ({})", s.name, s.min))
+        }
+        other => other.into(),
+    }
+}

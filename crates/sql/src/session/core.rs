@@ -1,0 +1,145 @@
+//! What the execution of statements works on: the engine's session, the dictionary as this session sees it, settings.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use block::value::DatumRef;
+
+use super::settings::Settings;
+use crate::api::{Notice, SideMessages};
+use crate::database::Database;
+use crate::dict::{Change, Dict};
+use crate::error::{Error, Result};
+use crate::pgtype::IoSettings;
+
+/// Microseconds between 1970 and 2000.
+const UNIX_TO_PG_MICROS: i64 = 946_684_800_000_000;
+
+pub struct Core {
+    pub database: Arc<Database>,
+    pub engine: engine::Session,
+    pub user: String,
+    pub database_name: String,
+    pub settings: Settings,
+    pub io: IoSettings,
+    pub messages: SideMessages,
+    /// The dictionary with this transaction's changes, while there are any.
+    own_dict: Option<Arc<Dict>>,
+    /// Uncommitted changes of the dictionary, in order.
+    changes: Vec<Change>,
+    /// Values last drawn by this session, by sequence.
+    pub drawn: HashMap<u32, i64>,
+    pub last_drawn: Option<u32>,
+    pub statement_start: i64,
+    pub transaction_start: i64,
+    /// Held by every portal that is suspended: while one is, the snapshot of its transaction stays registered.
+    pub suspended: Arc<()>,
+    spare: Vec<DatumRef<'static>>,
+    random: u64,
+}
+
+pub fn now_micros() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_micros() as i64 - UNIX_TO_PG_MICROS
+}
+
+impl Core {
+    pub fn new(database: &Arc<Database>, user: &str, database_name: &str) -> Result<Core> {
+        let settings = Settings::new(database.params());
+        let now = now_micros();
+        let mut core = Core {
+            database: database.clone(),
+            engine: database.engine().session()?,
+            user: user.to_string(),
+            database_name: database_name.to_string(),
+            settings,
+            io: IoSettings::default(),
+            messages: SideMessages::default(),
+            own_dict: None,
+            changes: Vec::new(),
+            drawn: HashMap::new(),
+            last_drawn: None,
+            statement_start: now,
+            transaction_start: now,
+            suspended: Arc::new(()),
+            spare: Vec::new(),
+            random: now as u64 ^ (std::process::id() as u64) << 32 | 1,
+        };
+        core.io = core.settings.io(now)?;
+        Ok(core)
+    }
+
+    /// The dictionary as this transaction sees it.
+    pub fn dict(&self) -> Arc<Dict> {
+        match &self.own_dict {
+            Some(own) => own.clone(),
+            None => self.database.dict(),
+        }
+    }
+
+    pub fn has_own_dict(&self) -> bool {
+        self.own_dict.is_some()
+    }
+
+    /// Takes in a change that was just written to the dictionary's table.
+    pub fn changed(&mut self, change: Change) {
+        let next = self.dict().with(std::slice::from_ref(&change));
+        self.own_dict = Some(Arc::new(next));
+        self.changes.push(change);
+    }
+
+    /// How many changes there are: what a savepoint remembers.
+    pub fn change_count(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Forgets the changes after a savepoint, or all.
+    pub fn forget_changes(&mut self, keep: usize) {
+        if self.changes.len() <= keep {
+            return;
+        }
+        self.changes.truncate(keep);
+        self.own_dict = None;
+        if !self.changes.is_empty() {
+            self.own_dict = Some(Arc::new(self.database.dict().with(&self.changes)));
+        }
+    }
+
+    /// Makes the changes everybody's. Called at commit while the transaction's locks are held.
+    pub fn publish_changes(&mut self) {
+        if !self.changes.is_empty() {
+            self.database.publish(&std::mem::take(&mut self.changes));
+            self.own_dict = None;
+        }
+    }
+
+    pub fn notice(&mut self, severity: &'static str, sqlstate: &'static str, message: impl Into<String>) {
+        self.messages.notices.push(Notice { severity, sqlstate, message: message.into() });
+    }
+
+    /// An empty vector for a row's values, with the memory of the last.
+    pub fn take_spare(&mut self) -> Vec<DatumRef<'static>> {
+        std::mem::take(&mut self.spare)
+    }
+
+    pub fn put_spare(&mut self, spare: Vec<DatumRef<'static>>) {
+        self.spare = spare;
+    }
+
+    /// xorshift64*: for `random()`, not for secrets.
+    pub fn random_bits(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn seed(&mut self, seed: u64) {
+        self.random = seed | 1;
+    }
+}
+
+pub fn cancelled() -> Error {
+    Error::new("57014", "canceling statement due to user request")
+}

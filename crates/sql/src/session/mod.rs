@@ -1,0 +1,105 @@
+//! A client's session as the server drives it: parse, bind, execute, sync.
+
+mod calls;
+mod core;
+mod cursors;
+mod run;
+mod settings;
+mod statement;
+mod transaction;
+mod utility;
+
+use std::sync::Arc;
+
+use crate::api::{ColumnDesc, SideMessages};
+use crate::database::Database;
+use crate::error::Result;
+use crate::pgtype::IoSettings;
+use crate::prepared::Prepared;
+
+pub use core::{Core, cancelled, now_micros};
+pub use statement::{Portal, Statement};
+pub(crate) use statement::Kind;
+
+use cursors::Cursors;
+use transaction::{Savepoint, State};
+
+/// One client. Used by the thread that serves the client, and only by it.
+pub struct SqlSession {
+    pub(crate) core: Core,
+    /// Statements by name, of the protocol's Parse and of PREPARE.
+    pub prepared: Prepared,
+    cursors: Cursors,
+    state: State,
+    savepoints: Vec<Savepoint>,
+    read_only: bool,
+    /// A Query message with several statements is under way: they stand or fall together.
+    multi: bool,
+}
+
+impl SqlSession {
+    /// `parameters`: the startup packet's settings, such as `application_name`.
+    pub fn new(database: &Arc<Database>, user: &str, database_name: &str, parameters: &[(String, String)]) -> Result<SqlSession> {
+        let mut core = Core::new(database, user, database_name)?;
+        for (name, value) in parameters {
+            core.settings.set_initial(name, value)?;
+        }
+        core.settings.set_initial("session_authorization", user)?;
+        core.io = core.settings.io(now_micros())?;
+        Ok(SqlSession {
+            core,
+            prepared: Prepared::default(),
+            cursors: Cursors::default(),
+            state: State::Idle,
+            savepoints: Vec::new(),
+            read_only: false,
+            multi: false,
+        })
+    }
+
+    /// Cuts a Query message into statements. Empty text gives no piece.
+    pub fn split<'s>(&self, sql: &'s str) -> Vec<&'s str> {
+        crate::parse::split(sql)
+    }
+
+    /// A Query message with several statements begins: they share one implicit transaction until [`SqlSession::sync`].
+    pub fn begin_multi(&mut self) {
+        self.multi = true;
+    }
+
+    /// Notices and parameter changes since the last call.
+    pub fn take_messages(&mut self) -> SideMessages {
+        std::mem::take(&mut self.core.messages)
+    }
+
+    pub fn has_messages(&self) -> bool {
+        !self.core.messages.is_empty()
+    }
+
+    /// All ParameterStatus pairs of the start of a session.
+    pub fn startup_parameters(&self) -> Vec<(String, String)> {
+        self.core.settings.reported()
+    }
+
+    /// What text forms of results depend on, now.
+    pub fn io_settings(&self) -> IoSettings {
+        self.core.io
+    }
+
+    /// Result columns of a cursor made by DECLARE.
+    pub fn cursor_columns(&self, name: &str) -> Option<Vec<ColumnDesc>> {
+        self.cursors.columns(name)
+    }
+
+    pub fn database(&self) -> &Arc<Database> {
+        &self.core.database
+    }
+}
+
+impl Drop for SqlSession {
+    fn drop(&mut self) {
+        // A client that left in the middle of a transaction has not committed it.
+        // If even that fails the instance is going down, and recovery does it.
+        let _ = self.end(false);
+    }
+}

@@ -1,0 +1,255 @@
+//! Execution of portals.
+
+use std::sync::Arc;
+
+use block::value::{Datum, DatumRef};
+
+use super::statement::{Kind, Portal, Run, Statement};
+use super::transaction::State;
+use super::{Core, SqlSession};
+use crate::api::{Completion, RowSink, Tag};
+use crate::error::{Error, Result};
+use crate::exec::dml;
+use crate::exec::select::SelectRun;
+use crate::parse::utility::TableLock;
+
+/// How often a statement is planned again because its tables changed before they could be locked.
+const MAX_REPLANS: usize = 10;
+
+impl SqlSession {
+    /// Runs the portal until its end or `max_rows` rows (0: all). An error fails the transaction.
+    pub fn execute(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+        let done = self.try_execute(portal, max_rows, sink);
+        if done.is_err() {
+            portal.run = Run::Done;
+            portal.hold = None;
+            self.fail();
+        }
+        done
+    }
+
+    fn try_execute(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+        if matches!(self.state, State::Failed | State::ImplicitFailed) && !portal.statement.is_transaction_exit() {
+            if matches!(portal.statement.kind, Kind::Empty) {
+                return Ok(Completion::Empty);
+            }
+            return Err(Error::new("25P02", "current transaction is aborted, commands ignored until end of transaction block"));
+        }
+        wait::stat::add(wait::Stat::ExecuteCount, 1);
+        match portal.run {
+            Run::New => {
+                self.core.statement_start = super::now_micros();
+                self.start_portal(portal, max_rows, sink)
+            }
+            Run::Done => Ok(Completion::Complete(Tag::Rows("SELECT", 0))),
+            _ => self.resume(portal, max_rows, sink),
+        }
+    }
+
+    fn start_portal(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+        if let Kind::Utility(_) = portal.statement.kind {
+            return self.run_utility(portal, max_rows, sink);
+        }
+        if let Kind::Empty = portal.statement.kind {
+            return Ok(Completion::Empty);
+        }
+        self.ensure_transaction()?;
+        self.lock_tables(portal)?;
+        let statement = portal.statement.clone();
+        match &statement.kind {
+            Kind::Select(plan) => {
+                if plan.lock.is_some() {
+                    self.refuse_if_read_only("SELECT FOR UPDATE")?;
+                }
+                let snapshot = self.core.engine.snapshot()?;
+                portal.run = Run::Select(Box::new(SelectRun::start(plan, &mut self.core, &portal.params, snapshot)?));
+                self.resume(portal, max_rows, sink)
+            }
+            Kind::Insert(plan) => {
+                self.refuse_if_read_only("INSERT")?;
+                self.write(portal, plan.returning.is_some(), max_rows, sink, Tag::Insert, |core, params, sink| {
+                    let snapshot = core.engine.snapshot()?;
+                    dml::insert(plan, core, params, snapshot, sink)
+                })
+            }
+            Kind::Update(plan) => {
+                self.refuse_if_read_only("UPDATE")?;
+                self.write(portal, plan.returning.is_some(), max_rows, sink, |n| Tag::Rows("UPDATE", n), |core, params, sink| {
+                    let snapshot = core.engine.snapshot()?;
+                    dml::update(plan, core, params, snapshot, sink)
+                })
+            }
+            Kind::Delete(plan) => {
+                self.refuse_if_read_only("DELETE")?;
+                self.write(portal, plan.returning.is_some(), max_rows, sink, |n| Tag::Rows("DELETE", n), |core, params, sink| {
+                    let snapshot = core.engine.snapshot()?;
+                    dml::delete(plan, core, params, snapshot, sink)
+                })
+            }
+            Kind::Ddl(statement) => {
+                let tag = self.run_ddl(statement)?;
+                self.end_of_statement();
+                portal.run = Run::Done;
+                Ok(Completion::Complete(tag))
+            }
+            Kind::General(query) => {
+                let snapshot = self.core.engine.snapshot()?;
+                portal.run = Run::General(Box::new(crate::olap::start(query, &mut self.core, &portal.params, snapshot)?));
+                self.resume(portal, max_rows, sink)
+            }
+            Kind::Utility(_) | Kind::Empty => Err(Error::internal("a utility statement among plans")),
+        }
+    }
+
+    /// Runs a write. Its RETURNING rows go to the client as they come, unless it wants only some: then the write is
+    /// finished first, and the rows wait.
+    fn write(
+        &mut self,
+        portal: &mut Portal,
+        returning: bool,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+        tag: impl Fn(u64) -> Tag,
+        work: impl FnOnce(&mut Core, &[Datum], &mut dyn RowSink) -> Result<u64>,
+    ) -> Result<Completion> {
+        if returning && max_rows > 0 {
+            let mut kept = Keep::default();
+            let count = work(&mut self.core, &portal.params, &mut kept)?;
+            self.end_of_statement();
+            portal.run = Run::Rows(kept.rows.into_iter(), tag(count));
+            return self.resume(portal, max_rows, sink);
+        }
+        let count = work(&mut self.core, &portal.params, sink)?;
+        self.end_of_statement();
+        portal.run = Run::Done;
+        Ok(Completion::Complete(tag(count)))
+    }
+
+    fn resume(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+        let (sent, more) = match &mut portal.run {
+            Run::Select(run) => {
+                let Kind::Select(plan) = &portal.statement.kind else { return Err(Error::internal("a run without its plan")) };
+                run.run(plan, &mut self.core, &portal.params, max_rows, sink)?
+            }
+            Run::General(run) => run.run(&mut self.core, max_rows, sink)?,
+            Run::Rows(rows, tag) => {
+                let tag = *tag;
+                let most = if max_rows == 0 { usize::MAX } else { max_rows };
+                for row in rows.by_ref().take(most) {
+                    let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+                    sink.row(&refs)?;
+                }
+                if rows.len() > 0 {
+                    return Ok(Completion::Suspended);
+                }
+                portal.run = Run::Done;
+                return Ok(Completion::Complete(tag));
+            }
+            Run::New | Run::Done => return Ok(Completion::Complete(Tag::Rows("SELECT", 0))),
+        };
+        portal.sent = sent;
+        if more {
+            portal.hold = Some(self.core.suspended.clone());
+            return Ok(Completion::Suspended);
+        }
+        portal.run = Run::Done;
+        portal.hold = None;
+        self.end_of_statement();
+        Ok(Completion::Complete(Tag::Rows("SELECT", sent)))
+    }
+
+    /// Lets the statement's snapshot go, unless a suspended portal still reads by it.
+    pub(super) fn end_of_statement(&mut self) {
+        if Arc::strong_count(&self.core.suspended) == 1 {
+            self.core.engine.end_statement();
+        }
+    }
+
+    /// Locks the plan's tables; if one was redefined since the plan was made, plans again.
+    fn lock_tables(&mut self, portal: &mut Portal) -> Result<()> {
+        for _ in 0..MAX_REPLANS {
+            for (table, lock) in &portal.statement.tables {
+                self.core.lock_table(table.oid, *lock, false)?;
+            }
+            let dict_is_own = self.core.has_own_dict();
+            let current = if dict_is_own {
+                let dict = self.core.dict();
+                let same = |t: &Arc<crate::dict::Table>| dict.table_by_oid(t.oid).is_some_and(|now| Arc::ptr_eq(now, t));
+                portal.statement.tables.iter().all(|(t, _)| same(t))
+            } else {
+                portal.statement.tables.iter().all(|(t, _)| self.core.database.is_current(t))
+            };
+            if current {
+                return Ok(());
+            }
+            self.replan(portal)?;
+        }
+        Err(Error::new("40001", "the definitions of the statement's tables change too often"))
+    }
+
+    fn replan(&mut self, portal: &mut Portal) -> Result<()> {
+        let old = portal.statement.clone();
+        let new: Arc<Statement> = self.parse(old.text(), old.param_types())?;
+        if new.columns() != old.columns() {
+            return Err(Error::new("0A000", "cached plan must not change result type"));
+        }
+        portal.statement = new;
+        Ok(())
+    }
+
+    /// Begins the execution of a query without sending a row: a cursor's snapshot is that of its declaration.
+    pub(super) fn begin_portal(&mut self, portal: &mut Portal) -> Result<()> {
+        self.lock_tables(portal)?;
+        let statement = portal.statement.clone();
+        let snapshot = self.core.engine.snapshot()?;
+        portal.run = match &statement.kind {
+            Kind::Select(plan) => Run::Select(Box::new(SelectRun::start(plan, &mut self.core, &portal.params, snapshot)?)),
+            Kind::General(query) => Run::General(Box::new(crate::olap::start(query, &mut self.core, &portal.params, snapshot)?)),
+            _ => return Err(Error::internal("a cursor of what is no query")),
+        };
+        portal.hold = Some(self.core.suspended.clone());
+        Ok(())
+    }
+
+    pub(super) fn resume_rows(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+        self.resume(portal, max_rows, sink)
+    }
+}
+
+impl Core {
+    /// Locks a table until the transaction ends.
+    pub fn lock_table(&mut self, oid: u32, lock: TableLock, no_wait: bool) -> Result<()> {
+        use engine::LockMode;
+        let mode = match lock {
+            TableLock::AccessShare => LockMode::AccessShare,
+            TableLock::RowShare => LockMode::RowShare,
+            TableLock::RowExclusive => LockMode::RowExclusive,
+            TableLock::ShareUpdateExclusive => LockMode::ShareUpdateExclusive,
+            TableLock::Share => LockMode::Share,
+            TableLock::ShareRowExclusive => LockMode::ShareRowExclusive,
+            TableLock::Exclusive => LockMode::Exclusive,
+            TableLock::AccessExclusive => LockMode::AccessExclusive,
+        };
+        self.engine.lock_table(block::ObjectId(oid), mode, !no_wait)?;
+        Ok(())
+    }
+}
+
+/// A sink that keeps the rows.
+#[derive(Default)]
+pub struct Keep {
+    pub rows: Vec<Vec<Datum>>,
+}
+
+impl RowSink for Keep {
+    fn row(&mut self, row: &[DatumRef<'_>]) -> Result<()> {
+        self.rows.push(row.iter().map(DatumRef::to_datum).collect());
+        Ok(())
+    }
+    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
+        Err(Error::internal("COPY data where rows are kept"))
+    }
+    fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
+        Err(Error::internal("COPY where rows are kept"))
+    }
+}

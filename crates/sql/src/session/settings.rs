@@ -1,0 +1,182 @@
+//! A session's settings over the instance's: SET, SET LOCAL, RESET, SHOW.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::params::{self, Context, Instance, Param};
+use crate::pgtype::zone::TimeZone;
+use crate::pgtype::{DateOrder, IoSettings};
+
+pub struct Settings {
+    instance: Arc<Instance>,
+    /// This session's values, by lower-case name; custom ones (`app.user`) have a dot.
+    own: BTreeMap<String, String>,
+    /// What to restore when the transaction ends: the value before, if there was one. `local` ones always, others
+    /// only if it is rolled back.
+    undo: Vec<Undo>,
+}
+
+struct Undo {
+    name: String,
+    before: Option<String>,
+    local: bool,
+}
+
+impl Settings {
+    pub fn new(instance: &Arc<Instance>) -> Settings {
+        Settings { instance: instance.clone(), own: BTreeMap::new(), undo: Vec::new() }
+    }
+
+    /// The value as SHOW gives it.
+    pub fn show(&self, name: &str) -> Result<String> {
+        if name.contains('.') {
+            let own = self.own.get(name).cloned();
+            return own.ok_or_else(|| unknown(name));
+        }
+        let param = params::get(name)?;
+        Ok(param.show(&self.value(param)))
+    }
+
+    pub fn value(&self, param: &Param) -> String {
+        match self.own.get(&param.name.to_lowercase()) {
+            Some(own) => own.clone(),
+            None => self.instance.value(param),
+        }
+    }
+
+    pub fn get(&self, name: &str) -> String {
+        params::find(name).map(|p| self.value(p)).unwrap_or_default()
+    }
+
+    /// SET, or RESET with `None`. Returns the parameter if clients are told of its changes.
+    pub fn set(&mut self, name: &str, value: Option<&str>, local: bool, in_transaction: bool) -> Result<Option<&'static Param>> {
+        let key = name.to_lowercase();
+        let mut reported = None;
+        let value = if key.contains('.') {
+            value.map(str::to_string)
+        } else {
+            let param = params::get(name)?;
+            param.check_settable()?;
+            reported = param.reported.then_some(param);
+            let parsed = value.map(|v| param.parse(v)).transpose()?;
+            if let Some(v) = &parsed {
+                check(param, v)?;
+            }
+            parsed
+        };
+        let before = match value {
+            Some(v) => self.own.insert(key.clone(), v),
+            None => self.own.remove(&key),
+        };
+        if in_transaction {
+            self.undo.push(Undo { name: key, before, local });
+        }
+        Ok(reported)
+    }
+
+    /// Values of the start packet: unknown names are errors, as PostgreSQL has it.
+    pub fn set_initial(&mut self, name: &str, value: &str) -> Result<()> {
+        self.set(name, Some(value), false, false).map(|_| ())
+    }
+
+    /// RESET ALL.
+    pub fn reset_all(&mut self, in_transaction: bool) {
+        let names: Vec<String> = self.own.keys().cloned().collect();
+        for name in names {
+            let before = self.own.remove(&name);
+            if in_transaction {
+                self.undo.push(Undo { name, before, local: false });
+            }
+        }
+    }
+
+    /// At the end of a transaction: undoes SET LOCAL, and after a rollback every SET. True if anything changed.
+    pub fn end_transaction(&mut self, committed: bool) -> bool {
+        let mut changed = false;
+        while let Some(undo) = self.undo.pop() {
+            if undo.local || !committed {
+                changed = true;
+                match undo.before {
+                    Some(v) => self.own.insert(undo.name, v),
+                    None => self.own.remove(&undo.name),
+                };
+            }
+        }
+        changed
+    }
+
+    pub fn undo_mark(&self) -> usize {
+        self.undo.len()
+    }
+
+    /// ROLLBACK TO: undoes what was set after the savepoint.
+    pub fn undo_to(&mut self, mark: usize) {
+        while self.undo.len() > mark {
+            if let Some(undo) = self.undo.pop() {
+                match undo.before {
+                    Some(v) => self.own.insert(undo.name, v),
+                    None => self.own.remove(&undo.name),
+                };
+            }
+        }
+    }
+
+    /// All parameters, for SHOW ALL and pg_settings.
+    pub fn all(&self) -> impl Iterator<Item = (&'static Param, String)> + '_ {
+        params::PARAMS.iter().map(|p| (p, p.show(&self.value(p))))
+    }
+
+    pub fn reported(&self) -> Vec<(String, String)> {
+        let reported = params::PARAMS.iter().filter(|p| p.reported);
+        reported.map(|p| (p.name.to_string(), self.value(p))).collect()
+    }
+
+    /// What text forms of values depend on.
+    pub fn io(&self, now_micros: i64) -> Result<IoSettings> {
+        let zone = self.get("TimeZone");
+        let style = self.get("DateStyle").to_uppercase();
+        let date_order = if style.contains("DMY") {
+            DateOrder::Dmy
+        } else if style.contains("YMD") {
+            DateOrder::Ymd
+        } else {
+            DateOrder::Mdy
+        };
+        Ok(IoSettings {
+            time_zone: TimeZone::parse(&zone).ok_or_else(|| bad_value("TimeZone", &zone))?,
+            date_order,
+            bytea_escape: self.get("bytea_output") == "escape",
+            now_micros,
+        })
+    }
+
+    /// Milliseconds of a timeout; zero is none.
+    pub fn timeout_ms(&self, name: &str) -> u64 {
+        self.get(name).parse().unwrap_or(0)
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new("42704", format!("unrecognized configuration parameter \"{name}\""))
+}
+
+fn bad_value(name: &str, value: &str) -> Error {
+    Error::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))
+}
+
+/// Values that are well-formed but mean something Braid does not do.
+fn check(param: &Param, value: &str) -> Result<()> {
+    debug_assert!(param.context == Context::Session);
+    match param.name {
+        "TimeZone" if TimeZone::parse(value).is_none() => Err(bad_value("TimeZone", value)),
+        "client_encoding" if !matches!(value.to_lowercase().replace('-', "").as_str(), "utf8" | "unicode" | "auto") => {
+            Err(Error::unsupported(format!("client encoding {value}")))
+        }
+        "standard_conforming_strings" if value == "off" => Err(Error::unsupported("standard_conforming_strings = off")),
+        "default_transaction_isolation" | "transaction_isolation" if value == "serializable" => {
+            Err(Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ."))
+        }
+        _ => Ok(()),
+    }
+}

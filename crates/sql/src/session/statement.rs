@@ -1,0 +1,214 @@
+//! Statements: parsed, bound and planned once, shared by all sessions; and portals, their executions.
+
+use std::sync::Arc;
+
+use block::value::Datum;
+use datafusion::sql::sqlparser::ast;
+
+use super::{Core, SqlSession};
+use crate::api::{ColumnDesc, Params};
+use crate::bind::ParamTypes;
+use crate::dict::Table;
+use crate::error::{Error, Result};
+use crate::exec::select::SelectRun;
+use crate::parse::utility::TableLock;
+use crate::parse::{self, Command, Utility};
+use crate::pgtype;
+use crate::plan::{DeletePlan, InsertPlan, InsertSource, Output, Planner, SelectPlan, Source, UpdatePlan};
+use crate::types::SqlType;
+
+/// A statement, parsed, bound and planned; shared among sessions.
+pub struct Statement {
+    text: Arc<str>,
+    param_types: Vec<u32>,
+    params: Vec<SqlType>,
+    columns: Option<Vec<ColumnDesc>>,
+    pub(crate) kind: Kind,
+    pub(crate) tables: Tables,
+}
+
+/// The definitions a plan was made from, and the locks it needs.
+pub(crate) type Tables = Vec<(Arc<Table>, TableLock)>;
+
+pub(crate) enum Kind {
+    Empty,
+    Select(SelectPlan),
+    Insert(InsertPlan),
+    Update(UpdatePlan),
+    Delete(DeletePlan),
+    Utility(Utility),
+    Ddl(ast::Statement),
+    /// A query of the general lane.
+    General(crate::olap::Query),
+}
+
+impl Statement {
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+    /// OIDs of the parameters, as given or inferred.
+    pub fn param_types(&self) -> &[u32] {
+        &self.param_types
+    }
+    /// What RowDescription says; `None` if the statement returns no rows (NoData).
+    pub fn columns(&self) -> Option<&[ColumnDesc]> {
+        self.columns.as_deref()
+    }
+    pub(crate) fn params(&self) -> &[SqlType] {
+        &self.params
+    }
+    /// Whether the statement only ends, or returns within, a transaction: allowed after an error.
+    pub fn is_transaction_exit(&self) -> bool {
+        matches!(self.kind, Kind::Utility(Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_)))
+    }
+    /// What EXPLAIN and v$sql call it.
+    pub(crate) fn is_cacheable(&self) -> bool {
+        matches!(self.kind, Kind::Select(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Utility(Utility::Begin(_) | Utility::Commit { .. } | Utility::Rollback { .. }))
+    }
+}
+
+/// A statement with its parameters, and where its execution stands.
+pub struct Portal {
+    pub(crate) statement: Arc<Statement>,
+    pub(crate) params: Vec<Datum>,
+    pub(crate) run: Run,
+    /// Rows sent so far, for the tag.
+    pub(crate) sent: u64,
+    /// Set while suspended: keeps the transaction's snapshot registered.
+    pub(crate) hold: Option<Arc<()>>,
+}
+
+pub(crate) enum Run {
+    New,
+    Select(Box<SelectRun>),
+    /// Rows made at once: RETURNING, SHOW, EXPLAIN, FETCH.
+    Rows(std::vec::IntoIter<Vec<Datum>>, crate::api::Tag),
+    General(Box<crate::olap::Run>),
+    Done,
+}
+
+impl Portal {
+    pub fn columns(&self) -> Option<&[ColumnDesc]> {
+        self.statement.columns()
+    }
+    pub fn statement(&self) -> &Arc<Statement> {
+        &self.statement
+    }
+}
+
+impl SqlSession {
+    /// Parses and plans one statement. A zero among `param_oids`, or a missing one, is inferred.
+    pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
+        let shared = !self.core.has_own_dict();
+        if shared && let Some(known) = self.core.database.plans.get(sql, param_oids) {
+            return Ok(known);
+        }
+        wait::stat::add(wait::Stat::ParseCount, 1);
+        let statement = Arc::new(self.plan(sql, param_oids)?);
+        if shared && statement.is_cacheable() {
+            self.core.database.plans.put(param_oids, &statement);
+        }
+        Ok(statement)
+    }
+
+    pub(super) fn plan(&mut self, sql: &str, param_oids: &[u32]) -> Result<Statement> {
+        let command = parse::statement(sql)?;
+        let params = ParamTypes::declared(param_oids)?;
+        let text: Arc<str> = sql.into();
+        let (kind, columns, tables) = match command {
+            Command::Empty => (Kind::Empty, None, Vec::new()),
+            Command::Utility(u) => {
+                let columns = self.utility_columns(&u)?;
+                (Kind::Utility(*u), columns, Vec::new())
+            }
+            Command::Sql(s) => plan_sql(&self.core, *s, &params)?,
+        };
+        let params = params.finish();
+        let param_types = params.iter().map(|t| t.oid()).collect();
+        Ok(Statement { text, param_types, params, columns, kind, tables })
+    }
+
+    /// Binds parameters. Text and binary values are read here, so that a bad one fails the Bind.
+    pub fn bind(&mut self, statement: &Arc<Statement>, params: Params<'_>) -> Result<Portal> {
+        let types = statement.params();
+        if types.len() != params.values.len() {
+            return Err(Error::new(
+                "08P01",
+                format!("bind message supplies {} parameters, but prepared statement requires {}", params.values.len(), types.len()),
+            ));
+        }
+        if params.formats.len() > 1 && params.formats.len() != params.values.len() {
+            return Err(Error::new(
+                "08P01",
+                format!("bind message has {} parameter formats but {} parameters", params.formats.len(), params.values.len()),
+            ));
+        }
+        let mut values = Vec::with_capacity(types.len());
+        for (i, (ty, value)) in types.iter().zip(params.values).enumerate() {
+            values.push(match value {
+                None => Datum::Null,
+                Some(bytes) if params.format(i) == 1 => pgtype::binary_in(*ty, bytes)?,
+                Some(bytes) => pgtype::text_in(*ty, pgtype::utf8(bytes)?, &self.core.io)?,
+            });
+        }
+        Ok(Portal::new(statement, values))
+    }
+}
+
+impl Portal {
+    pub(crate) fn new(statement: &Arc<Statement>, params: Vec<Datum>) -> Portal {
+        Portal { statement: statement.clone(), params, run: Run::New, sent: 0, hold: None }
+    }
+}
+
+type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
+
+fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Result<Planned> {
+    let dict = core.dict();
+    let planner = Planner { dict: &dict, params };
+    Ok(match statement {
+        ast::Statement::Query(q) => match planner.query(&q) {
+            Ok((plan, output)) => {
+                let lock = if plan.lock.is_some() { TableLock::RowShare } else { TableLock::AccessShare };
+                let tables = plan.source.tables().into_iter().map(|t| (t.clone(), lock)).collect();
+                (Kind::Select(plan), Some(output.columns), tables)
+            }
+            Err(e) if e.sqlstate() == "0A000" => {
+                let (query, columns) = crate::olap::plan(core, &q, params, e)?;
+                (Kind::General(query), Some(columns), Vec::new())
+            }
+            Err(e) => return Err(e),
+        },
+        ast::Statement::Insert(i) => {
+            let (plan, output) = planner.insert(&i)?;
+            let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
+            if let InsertSource::Query(select, _) = &plan.source {
+                read_tables(&select.source, &mut tables);
+            }
+            (Kind::Insert(plan), columns_of(output), tables)
+        }
+        ast::Statement::Update(u) => {
+            let (plan, output) = planner.update(&u)?;
+            let tables = vec![(plan.access.table.clone(), TableLock::RowExclusive)];
+            (Kind::Update(plan), columns_of(output), tables)
+        }
+        ast::Statement::Delete(d) => {
+            let (plan, output) = planner.delete(&d)?;
+            let tables = vec![(plan.access.table.clone(), TableLock::RowExclusive)];
+            (Kind::Delete(plan), columns_of(output), tables)
+        }
+        other => (Kind::Ddl(other), None, Vec::new()),
+    })
+}
+
+fn read_tables(source: &Source, tables: &mut Tables) {
+    for t in source.tables() {
+        if !tables.iter().any(|(known, _)| known.oid == t.oid) {
+            tables.push((t.clone(), TableLock::AccessShare));
+        }
+    }
+}
+
+fn columns_of(output: Option<Output>) -> Option<Vec<ColumnDesc>> {
+    output.map(|o| o.columns)
+}

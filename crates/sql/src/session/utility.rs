@@ -1,0 +1,318 @@
+//! Execution of utility statements.
+
+use std::sync::Arc;
+
+use block::value::Datum;
+
+use super::SqlSession;
+use super::cursors::Cursor;
+use super::run::Keep;
+use super::statement::{Portal, Run, Statement};
+use super::transaction::State;
+use crate::api::{ColumnDesc, Completion, RowSink, Tag};
+use crate::bind::{Binder, ParamTypes, Scope, parts};
+use crate::copy;
+use crate::error::{Error, Result};
+use crate::expr::Env;
+use crate::expr::cast::CastContext;
+use crate::parse::Utility;
+use crate::parse::utility::{Direction, TableLock};
+use crate::types::SqlType;
+use crate::{explain, params};
+
+fn text_column(name: &str) -> ColumnDesc {
+    ColumnDesc { name: name.to_string(), table_oid: 0, attnum: 0, ty: SqlType::Text, typmod: -1 }
+}
+
+impl SqlSession {
+    /// The result columns of a utility statement, at parse time.
+    pub(super) fn utility_columns(&mut self, u: &Utility) -> Result<Option<Vec<ColumnDesc>>> {
+        Ok(match u {
+            Utility::Show(name) if name == "all" => Some(vec![text_column("name"), text_column("setting"), text_column("description")]),
+            Utility::Show(name) => Some(vec![text_column(params::find(name).map_or(name.as_str(), |p| p.name))]),
+            Utility::Explain { .. } => Some(vec![text_column("QUERY PLAN")]),
+            Utility::Fetch { cursor, discard: false, .. } => self.cursor_columns(cursor),
+            Utility::Execute { name, .. } => self.prepared.get(name)?.columns().map(<[ColumnDesc]>::to_vec),
+            _ => None,
+        })
+    }
+
+    pub(super) fn run_utility(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+        let statement = portal.statement.clone();
+        let super::Kind::Utility(u) = &statement.kind else { return Err(Error::internal("not a utility statement")) };
+        let tag = match u {
+            Utility::Show(name) => {
+                let rows = self.show(name)?;
+                return self.rows(portal, rows, Tag::Plain("SHOW"), max_rows, sink);
+            }
+            Utility::Explain { analyze, text } => {
+                self.ensure_transaction()?;
+                let rows = explain::run(self, *analyze, text)?;
+                return self.rows(portal, rows, Tag::Plain("EXPLAIN"), max_rows, sink);
+            }
+            Utility::Fetch { cursor, direction, discard } => {
+                let rows = self.fetch(cursor, *direction)?;
+                let count = rows.len() as u64;
+                if *discard {
+                    Tag::Rows("MOVE", count)
+                } else {
+                    return self.rows(portal, rows, Tag::Rows("FETCH", count), max_rows, sink);
+                }
+            }
+            Utility::Execute { name, args } => return self.execute_prepared(portal, name, args, max_rows, sink),
+            Utility::Copy(spec) if spec.from_stdin => {
+                self.ensure_transaction()?;
+                self.refuse_if_read_only("COPY FROM")?;
+                portal.run = Run::Done;
+                return Ok(Completion::CopyIn(Box::new(copy::CopyIn::begin(&mut self.core, spec)?)));
+            }
+            Utility::Copy(spec) => {
+                self.ensure_transaction()?;
+                Tag::Rows("COPY", copy::output::run(self, spec, sink)?)
+            }
+            other => self.run_plain(other)?,
+        };
+        portal.run = Run::Done;
+        Ok(Completion::Complete(tag))
+    }
+
+    fn rows(&mut self, portal: &mut Portal, rows: Vec<Vec<Datum>>, tag: Tag, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+        portal.run = Run::Rows(rows.into_iter(), tag);
+        self.resume_rows(portal, max_rows, sink)
+    }
+
+    /// Utility statements without a result.
+    fn run_plain(&mut self, u: &Utility) -> Result<Tag> {
+        Ok(match u {
+            Utility::Begin(modes) => self.begin(*modes)?,
+            Utility::Commit { chain } => self.commit(*chain)?,
+            Utility::Rollback { chain } => self.rollback(*chain)?,
+            Utility::Savepoint(name) => self.savepoint(name.clone())?,
+            Utility::Release(name) => self.release(name)?,
+            Utility::RollbackTo(name) => self.rollback_to(name)?,
+            Utility::SetTransaction { modes, session } => self.set_modes(*modes, *session)?,
+            Utility::Set { name, value, local } => {
+                if name == "transaction_isolation" {
+                    return Err(Error::unsupported("SET transaction_isolation").hint("Use SET TRANSACTION ISOLATION LEVEL."));
+                }
+                // SET LOCAL outside a block ends with its own statement; it takes a transaction to end.
+                if *local && self.state == State::Idle {
+                    self.core.notice("WARNING", "25P01", "SET LOCAL can only be used in transaction blocks");
+                }
+                self.ensure_transaction()?;
+                self.core.set_parameter(name, value.as_deref(), *local)?;
+                Tag::Plain("SET")
+            }
+            Utility::Reset(name) => {
+                self.ensure_transaction()?;
+                self.core.set_parameter(name, None, false)?;
+                Tag::Plain("RESET")
+            }
+            Utility::ResetAll => {
+                self.ensure_transaction()?;
+                self.reset_all()?;
+                Tag::Plain("RESET")
+            }
+            Utility::DiscardAll => self.discard_all()?,
+            Utility::Discard(tag) => Tag::Plain(tag),
+            Utility::Prepare { name, types, text } => {
+                let oids = types.iter().map(|t| Ok(parts::data_type(t)?.0.oid())).collect::<Result<Vec<_>>>()?;
+                let statement = self.parse(text, &oids)?;
+                self.prepared.insert(name, statement)?;
+                Tag::Plain("PREPARE")
+            }
+            Utility::Deallocate(None) => {
+                self.prepared.clear();
+                Tag::Plain("DEALLOCATE ALL")
+            }
+            Utility::Deallocate(Some(name)) => {
+                if !self.prepared.remove(name) {
+                    return Err(Error::new("26000", format!("prepared statement \"{name}\" does not exist")));
+                }
+                Tag::Plain("DEALLOCATE")
+            }
+            Utility::Declare { name, hold, text } => self.declare(name, *hold, text)?,
+            Utility::Close(None) => {
+                self.cursors.close_all();
+                Tag::Plain("CLOSE CURSOR ALL")
+            }
+            Utility::Close(Some(name)) => {
+                self.cursors.take(name)?;
+                Tag::Plain("CLOSE CURSOR")
+            }
+            Utility::Vacuum { tables, analyze } => self.vacuum(tables, *analyze)?,
+            Utility::Analyze { tables } => self.analyze(tables)?,
+            Utility::Checkpoint => {
+                self.core.database.engine().checkpoint()?;
+                Tag::Plain("CHECKPOINT")
+            }
+            Utility::LockTable { tables, mode, no_wait } => self.lock_table(tables, *mode, *no_wait)?,
+            Utility::AlterSequence { name, if_exists, options } => {
+                self.ensure_transaction()?;
+                self.refuse_if_read_only("ALTER SEQUENCE")?;
+                crate::ddl::sequence::alter(&mut self.core, name, *if_exists, options)?
+            }
+            Utility::Unlisten => Tag::Plain("UNLISTEN"),
+            Utility::Show(_) | Utility::Explain { .. } | Utility::Fetch { .. } | Utility::Execute { .. } | Utility::Copy(_) => {
+                return Err(Error::internal("a utility statement with a result among those without"));
+            }
+        })
+    }
+
+    fn show(&self, name: &str) -> Result<Vec<Vec<Datum>>> {
+        let text = |s: &str| Datum::Text(s.to_string());
+        if name == "all" {
+            return Ok(self.core.settings.all().map(|(p, v)| vec![text(p.name), text(&v), text(p.description)]).collect());
+        }
+        let value = match name {
+            "transaction_isolation" => match self.core.engine.isolation() {
+                Some(engine::Isolation::RepeatableRead) => "repeatable read".to_string(),
+                Some(engine::Isolation::ReadCommitted) => "read committed".to_string(),
+                None => self.core.settings.show("default_transaction_isolation")?,
+            },
+            "transaction_read_only" if self.state != State::Idle => if self.read_only { "on" } else { "off" }.to_string(),
+            _ => self.core.settings.show(name)?,
+        };
+        Ok(vec![vec![Datum::Text(value)]])
+    }
+
+    fn reset_all(&mut self) -> Result<()> {
+        let before = self.core.settings.reported();
+        self.core.settings.reset_all(true);
+        self.core.settings.set_initial("session_authorization", &self.core.user.clone())?;
+        self.core.io = self.core.settings.io(self.core.transaction_start)?;
+        let changed = self.core.settings.reported().into_iter().filter(|p| !before.contains(p));
+        self.core.messages.parameters.extend(changed);
+        Ok(())
+    }
+
+    fn discard_all(&mut self) -> Result<Tag> {
+        if self.state == State::Block {
+            return Err(Error::new("25001", "DISCARD ALL cannot run inside a transaction block"));
+        }
+        self.cursors.close_all();
+        self.prepared.clear();
+        self.core.engine.advisory_unlock_all();
+        self.core.drawn.clear();
+        self.core.last_drawn = None;
+        self.ensure_transaction()?;
+        self.reset_all()?;
+        Ok(Tag::Plain("DISCARD ALL"))
+    }
+
+    fn declare(&mut self, name: &str, hold: bool, text: &str) -> Result<Tag> {
+        if !hold && self.state != State::Block && !self.multi {
+            return Err(Error::new("25P01", "DECLARE CURSOR can only be used in transaction blocks"));
+        }
+        self.ensure_transaction()?;
+        let statement = self.parse(text, &[])?;
+        if !matches!(statement.kind, super::Kind::Select(_) | super::Kind::General(_)) {
+            return Err(Error::new("42601", "a cursor is for SELECT or VALUES only"));
+        }
+        let mut portal = Portal::new(&statement, Vec::new());
+        if hold {
+            // A held cursor outlives its transaction's snapshot: its rows are made now.
+            let mut kept = Keep::default();
+            self.execute(&mut portal, 0, &mut kept)?;
+            portal.run = Run::Rows(kept.rows.into_iter(), Tag::Rows("FETCH", 0));
+        } else {
+            // Its snapshot is this moment's: the execution begins, and sends no row.
+            self.begin_portal(&mut portal)?;
+        }
+        self.cursors.add(name.to_string(), Cursor { portal, hold })?;
+        Ok(Tag::Plain("DECLARE CURSOR"))
+    }
+
+    fn fetch(&mut self, name: &str, direction: Direction) -> Result<Vec<Vec<Datum>>> {
+        let mut cursor = self.cursors.take(name)?;
+        let count = match direction {
+            Direction::All => 0,
+            Direction::Forward(0) => {
+                self.cursors.put(name.to_string(), cursor);
+                return Ok(Vec::new());
+            }
+            Direction::Forward(n) => usize::try_from(n).unwrap_or(0),
+        };
+        let mut kept = Keep::default();
+        let done = self.execute(&mut cursor.portal, count, &mut kept);
+        self.cursors.put(name.to_string(), cursor);
+        done?;
+        Ok(kept.rows)
+    }
+
+    fn execute_prepared(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        args: &[datafusion::sql::sqlparser::ast::Expr],
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
+        let statement: Arc<Statement> = self.prepared.get(name)?.clone();
+        let types = statement.params();
+        if types.len() != args.len() {
+            return Err(Error::new("42601", format!("wrong number of parameters for prepared statement \"{name}\""))
+                .detail(format!("Expected {} parameters but got {}.", types.len(), args.len())));
+        }
+        let (scope, none) = (Scope::default(), ParamTypes::default());
+        let binder = Binder::new(&scope, &none, "EXECUTE");
+        let mut values = Vec::with_capacity(args.len());
+        for (arg, ty) in args.iter().zip(types) {
+            let bound = binder.coerce(binder.expr(arg)?, *ty, -1, CastContext::Assignment)?;
+            values.push(bound.expr.eval(&Env::EMPTY, &mut self.core)?.into_datum());
+        }
+        *portal = Portal::new(&statement, values);
+        self.execute(portal, max_rows, sink)
+    }
+
+    fn vacuum(&mut self, tables: &[String], analyze: bool) -> Result<Tag> {
+        if self.state == State::Block {
+            return Err(Error::new("25001", "VACUUM cannot run inside a transaction block"));
+        }
+        // Old versions are purged by whoever meets them and by smon; there is nothing left to do but to see to it.
+        if analyze {
+            self.analyze(tables)?;
+        } else {
+            self.existing(tables)?;
+        }
+        Ok(Tag::Plain("VACUUM"))
+    }
+
+    fn existing(&self, tables: &[String]) -> Result<()> {
+        let dict = self.core.dict();
+        match tables.iter().find(|t| dict.table(t).is_none()) {
+            None => Ok(()),
+            Some(missing) => Err(crate::bind::names::no_relation(missing)),
+        }
+    }
+
+    fn analyze(&mut self, tables: &[String]) -> Result<Tag> {
+        self.ensure_transaction()?;
+        self.existing(tables)?;
+        let dict = self.core.dict();
+        let chosen: Vec<_> = match tables {
+            [] => dict.tables().cloned().collect(),
+            named => named.iter().filter_map(|t| dict.table(t).cloned()).collect(),
+        };
+        for table in chosen {
+            crate::ddl::analyze::table(&mut self.core, &table)?;
+        }
+        self.end_of_statement();
+        Ok(Tag::Plain("ANALYZE"))
+    }
+
+    fn lock_table(&mut self, tables: &[String], mode: TableLock, no_wait: bool) -> Result<Tag> {
+        if self.state != State::Block && !self.multi {
+            return Err(Error::new("25P01", "LOCK TABLE can only be used in transaction blocks"));
+        }
+        self.ensure_transaction()?;
+        for name in tables {
+            let oid = match self.core.dict().table(name) {
+                Some(t) => t.oid,
+                None => return Err(crate::bind::names::no_relation(name)),
+            };
+            self.core.lock_table(oid, mode, no_wait)?;
+        }
+        Ok(Tag::Plain("LOCK TABLE"))
+    }
+}
