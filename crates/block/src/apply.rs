@@ -25,8 +25,19 @@ ops! {
     Commit = 1,
     RollbackEnd = 2,
     ActiveTransactions = 3,
-    // Heap blocks: 100..199.
+    // Heap blocks: 100..199. See `heap`.
+    /// A row into a free slot.
     HeapInsert = 100,
+    /// An empty block; formats it.
+    HeapFormat = 101,
+    /// Rows with one head into free slots.
+    HeapInsertMany = 102,
+    /// Another head and body for a row.
+    HeapOverwrite = 103,
+    /// Another head for a row.
+    HeapSetHead = 104,
+    /// Frees slots, and trims rows to their bodies.
+    HeapPrune = 105,
     // Index blocks: 200..299. See `index`.
     /// Contents of a fresh block of a tree; formats it.
     IndexFormat = 200,
@@ -53,6 +64,14 @@ ops! {
     UndoFormat = 300,
     /// Adds one undo record.
     UndoAppend = 301,
+    // Space: 400..499. See `space`.
+    /// An empty space map; formats it.
+    SpaceMapFormat = 400,
+    /// Gives units to an object, or to nobody.
+    SpaceSet = 401,
+    /// A segment header with its first extent; formats it.
+    SegmentFormat = 410,
+    SegmentAddExtent = 411,
     // Sequences: 500..599.
     /// A sequence at its start; formats it.
     SequenceFormat = 500,
@@ -68,6 +87,9 @@ impl Op {
             Op::IndexFormat => Some(BlockType::Index),
             Op::IndexMetaFormat => Some(BlockType::IndexMeta),
             Op::UndoFormat => Some(BlockType::Undo),
+            Op::HeapFormat => Some(BlockType::Heap),
+            Op::SpaceMapFormat => Some(BlockType::SpaceMap),
+            Op::SegmentFormat => Some(BlockType::SegmentHeader),
             Op::SequenceFormat => Some(BlockType::Sequence),
             _ => None,
         }
@@ -99,6 +121,15 @@ pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
         Op::Commit | Op::RollbackEnd | Op::ActiveTransactions => Err(BlockError::corrupt(format!(
             "{op:?} is a marker and changes no block"
         ))),
-        Op::HeapInsert => Ok(()),
+        Op::HeapFormat => crate::heap::apply_format(block),
+        Op::HeapInsert => crate::heap::apply_insert(block, payload),
+        Op::HeapInsertMany => crate::heap::apply_insert_many(block, payload),
+        Op::HeapOverwrite => crate::heap::apply_overwrite(block, payload),
+        Op::HeapSetHead => crate::heap::apply_set_head(block, payload),
+        Op::HeapPrune => crate::heap::apply_prune(block, payload),
+        Op::SpaceMapFormat => Ok(()),
+        Op::SpaceSet => crate::space::apply_set(block, payload),
+        Op::SegmentFormat => crate::space::apply_segment_format(block, payload),
+        Op::SegmentAddExtent => crate::space::apply_add_extent(block, payload),
     }
 }

@@ -8,6 +8,7 @@
 //! What recovery replays is therefore the very code that ran the first time.
 
 pub mod format;
+pub mod heap;
 pub mod ids;
 pub mod index;
 pub mod key;
@@ -15,6 +16,7 @@ pub mod numeric;
 pub mod record;
 pub mod row;
 pub mod sequence;
+pub mod space;
 pub mod undo;
 pub mod value;
 
