@@ -178,8 +178,8 @@ mod tests {
             (3, 32 << 20, 7)
         );
         assert_eq!(
-            (params.int("port"), params.int("max_connections")),
-            (7000, 7)
+            (params.int("port"), params.text("max_connections")),
+            (7000, "7".to_string())
         );
         for (text, culprit) in [
             ("bufer = 1", "\"bufer\""),

@@ -1,0 +1,236 @@
+//! The command line as people and scripts use it.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn braid(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_braid"))
+        .args(args)
+        .output()
+        .expect("braid runs")
+}
+
+/// A directory of this test's own, removed at its end, with whatever runs over it stopped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("cli-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("directory");
+        Scratch(dir)
+    }
+    fn data(&self) -> String {
+        self.0.join("data").to_str().expect("UTF-8").to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        braid(&["down", "--data", &self.data()]);
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|l| l.local_addr())
+        .expect("a free port")
+        .port()
+}
+
+/// `braid` fails and says `culprit`.
+fn refused(args: &[&str], culprit: &str) {
+    let output = braid(args);
+    assert!(!output.status.success(), "braid {args:?} succeeded");
+    assert!(
+        text(&output.stderr).contains(culprit),
+        "braid {args:?}: {}",
+        text(&output.stderr)
+    );
+}
+
+fn up(data: &str, port: u16) -> Output {
+    braid(&[
+        "up",
+        "--data",
+        data,
+        "--port",
+        &port.to_string(),
+        "--buffer-cache",
+        "64MB",
+        "--detach",
+    ])
+}
+
+#[test]
+fn up_status_down() {
+    let scratch = Scratch::new("life");
+    let (data, port) = (scratch.data(), free_port());
+    let output = up(&data, port);
+    assert!(
+        output.status.success(),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    let said = text(&output.stdout);
+    assert!(said.contains("creating a database"), "{said}");
+    assert!(
+        said.contains(&format!("psql postgresql://127.0.0.1:{port}/braid")),
+        "{said}"
+    );
+
+    let output = braid(&["status", "--data", &data, "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let first = &status[0];
+    assert_eq!(
+        (first["instance"].as_u64(), first["state"].as_str()),
+        (Some(1), Some("open"))
+    );
+    assert_eq!(
+        first["address"].as_str(),
+        Some(format!("127.0.0.1:{port}").as_str())
+    );
+    assert!(
+        first["pid"].as_u64().is_some()
+            && first["scn"].as_u64().is_some()
+            && first["started_at"].as_str().is_some()
+    );
+    assert!(text(&braid(&["status", "--data", &data]).stdout).contains("open"));
+
+    // The directory is in use, whoever asks; a running database is not verified.
+    let other = free_port().to_string();
+    let pid = first["pid"].to_string();
+    refused(&["up", "--data", &data, "--port", &other], &pid);
+    refused(&["instance", "--data", &data, "--port", &other], &data);
+    refused(&["verify", "--data", &data], &data);
+    // The port is in use, though the directory is not.
+    let elsewhere = scratch.0.join("elsewhere");
+    let elsewhere = elsewhere.to_str().expect("UTF-8");
+    refused(
+        &["instance", "--data", elsewhere, "--port", &port.to_string()],
+        &format!("port {port}"),
+    );
+    assert!(
+        !Path::new(elsewhere).join("braid.toml").exists(),
+        "a refused start creates nothing"
+    );
+
+    assert!(braid(&["down", "--data", &data]).status.success());
+    assert!(text(&braid(&["status", "--data", &data]).stdout).contains("stopped"));
+    assert!(text(&braid(&["down", "--data", &data]).stdout).contains("no instance"));
+    let output = braid(&["verify", "--data", &data]);
+    assert!(
+        output.status.success(),
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn a_killed_instance_is_shown_and_recovered() {
+    let scratch = Scratch::new("killed");
+    let (data, port) = (scratch.data(), free_port());
+    assert!(up(&data, port).status.success());
+    let status = || -> serde_json::Value {
+        serde_json::from_slice(&braid(&["status", "--data", &data, "--json"]).stdout).expect("JSON")
+    };
+    let pid = status()[0]["pid"].to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-9", &pid])
+            .status()
+            .expect("kill")
+            .success()
+    );
+    while status()[0]["state"] == "open" {}
+    assert_eq!(status()[0]["state"], "crashed");
+    assert!(up(&data, port).status.success());
+    assert_eq!(status()[0]["state"], "open");
+    assert!(status()[0]["recovered"].is_object(), "{}", status());
+}
+
+#[test]
+fn parameters_come_from_files_flags_and_alter_system() {
+    let scratch = Scratch::new("parameters");
+    let (data, port) = (scratch.data(), free_port());
+    refused(&["up", "--data", &data, "--set", "bufer=1"], "\"bufer\"");
+    refused(
+        &["up", "--data", &data, "--buffer-cache", "1"],
+        "buffer_cache_size",
+    );
+    refused(&["up", "--data", &data, "--listen", "0.0.0.0"], "loopback");
+    refused(
+        &["up", "--data", &data, "--instances", "3"],
+        "not supported yet",
+    );
+    assert!(up(&data, port).status.success());
+    let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("connect");
+    let mut show = |name: &str| -> String {
+        client
+            .query_one(&format!("show {name}"), &[])
+            .expect("show")
+            .get(0)
+    };
+    assert_eq!(
+        (show("buffer_cache_size"), show("port"), show("redo_files")),
+        ("64MB".into(), port.to_string(), "4".into())
+    );
+    client
+        .batch_execute("alter system set recovery_target = '50MB'")
+        .expect("alter system");
+    let denied = client
+        .batch_execute("set recovery_target = '60MB'")
+        .expect_err("needs a restart");
+    assert_eq!(denied.code().map(|c| c.code()), Some("55P02"));
+    drop(client);
+    assert!(braid(&["down", "--data", &data]).status.success());
+
+    let file = Path::new(&data).join("braid.toml");
+    std::fs::write(
+        &file,
+        "recovery_target = \"70MB\"\npreallocate_size = \"8MB\"\n",
+    )
+    .expect("write");
+    assert!(up(&data, port).status.success());
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("connect");
+    let mut show = |name: &str| -> String {
+        client
+            .query_one(&format!("show {name}"), &[])
+            .expect("show")
+            .get(0)
+    };
+    assert_eq!(
+        (show("recovery_target"), show("preallocate_size")),
+        ("50MB".into(), "8MB".into())
+    );
+    drop(client);
+    assert!(braid(&["down", "--data", &data]).status.success());
+
+    std::fs::write(&file, "no_such_parameter = 1\n").expect("write");
+    refused(&["up", "--data", &data], "\"no_such_parameter\"");
+    std::fs::remove_file(&file).expect("remove");
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let scratch = Scratch::new("absent");
+    let data = scratch.data();
+    refused(&["status", "--data", &data], &data);
+    refused(&["verify", "--data", &data], &data);
+    refused(&["down", "--data", &data], &data);
+    let help = text(&braid(&["--help"]).stdout);
+    assert!(
+        help.contains("Examples:") && help.contains("braid up"),
+        "{help}"
+    );
+}

@@ -1,0 +1,149 @@
+//! Real clients against a real instance: psql, pgbench and psycopg 3. One that is not installed is skipped, and said so.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::Instance;
+
+/// Runs a program, or says that it is not installed.
+fn run(instance: &Instance, program: &str, args: &[&str]) -> Option<Output> {
+    let connection = [
+        ("PGHOST", "127.0.0.1"),
+        ("PGUSER", "tester"),
+        ("PGDATABASE", "braid"),
+        ("PSQLRC", "/dev/null"),
+    ];
+    let port = instance.port.to_string();
+    match Command::new(program)
+        .args(args)
+        .envs(connection)
+        .env("PGPORT", port)
+        .output()
+    {
+        Ok(output) => Some(output),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            println!("skipped: {program} is not installed");
+            None
+        }
+        Err(e) => panic!("{program}: {e}"),
+    }
+}
+
+fn succeeded(what: &str, output: &Output) -> String {
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{out}\n{err}",
+        output.status
+    );
+    out.into_owned()
+}
+
+fn psql(instance: &Instance, commands: &str) -> Option<String> {
+    let output = run(
+        instance,
+        "psql",
+        &["-X", "-q", "-v", "ON_ERROR_STOP=1", "-c", commands],
+    )?;
+    Some(succeeded(commands, &output))
+}
+
+#[test]
+fn psql_describes_tables() {
+    let instance = Instance::start("clients-psql");
+    let Some(_) = psql(
+        &instance,
+        "create table parent (id serial primary key, name varchar(20) not null default 'x', paid numeric(12,2) check (paid > 0))",
+    ) else {
+        return;
+    };
+    psql(
+        &instance,
+        "create unique index parent_name on parent (name desc)",
+    );
+    let list = psql(&instance, "\\d").unwrap_or_default();
+    assert!(
+        list.contains("parent") && list.contains("parent_id_seq"),
+        "{list}"
+    );
+    let table = psql(&instance, "\\d parent").unwrap_or_default();
+    for part in [
+        "character varying(20)",
+        "numeric(12,2)",
+        "not null",
+        "nextval(",
+        "\"parent_pkey\" PRIMARY KEY",
+        "\"parent_name\" UNIQUE",
+        "Check constraints",
+    ] {
+        assert!(table.contains(part), "{part} is missing in\n{table}");
+    }
+    for command in [
+        "\\dt",
+        "\\di",
+        "\\ds",
+        "\\dn",
+        "\\l",
+        "\\du",
+        "\\dt+",
+        "\\conninfo",
+    ] {
+        psql(&instance, command);
+    }
+}
+
+#[test]
+fn pgbench_with_all_protocols() {
+    let instance = Instance::start("clients-pgbench");
+    let Some(output) = run(&instance, "pgbench", &["-i", "-s", "1", "-q", "braid"]) else {
+        return;
+    };
+    succeeded("pgbench -i", &output);
+    for protocol in ["simple", "extended", "prepared"] {
+        for script in ["tpcb-like", "simple-update", "select-only"] {
+            let args = [
+                "-M", protocol, "-b", script, "-c", "4", "-j", "2", "-t", "25", "braid",
+            ];
+            let output = run(&instance, "pgbench", &args).expect("it was there a moment ago");
+            let report = succeeded(&format!("pgbench {args:?}"), &output);
+            assert!(
+                report.contains("number of transactions actually processed: 100/100"),
+                "{report}"
+            );
+            assert!(
+                report.contains("number of failed transactions: 0"),
+                "{report}"
+            );
+        }
+    }
+    let mut client = instance.client();
+    let row = client
+        .query_one(
+            "select (select sum(abalance) from pgbench_accounts), (select sum(bbalance) from pgbench_branches), \
+             (select sum(delta) from pgbench_history), (select count(*) from pgbench_history)",
+            &[],
+        )
+        .expect("sums");
+    let (accounts, branches, history, count): (i64, i64, i64, i64) =
+        (row.get(0), row.get(1), row.get(2), row.get(3));
+    assert_eq!((accounts, branches, count), (accounts, history, 600));
+}
+
+#[test]
+fn psycopg() {
+    let instance = Instance::start("clients-psycopg");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/psycopg_test.py");
+    let Some(output) = run(&instance, "python3", &["-c", "import psycopg"]) else {
+        return;
+    };
+    if !output.status.success() {
+        println!("skipped: psycopg is not installed");
+        return;
+    }
+    let output = run(&instance, "python3", &[script]).expect("it was there a moment ago");
+    succeeded("psycopg", &output);
+}

@@ -1,0 +1,118 @@
+"""psycopg 3 against a running instance; connection parameters come from the environment. Called by clients.rs."""
+
+import datetime
+import decimal
+import uuid
+
+import psycopg
+from psycopg import errors
+
+UTC = datetime.timezone.utc
+ROW = (
+    7,
+    -(2**63),
+    1.5,
+    decimal.Decimal("-12345.6700"),
+    "grüße \\ '",
+    b"\x00\xff\\",
+    datetime.date(1, 1, 1),
+    datetime.datetime(2024, 2, 29, 23, 59, 59, 999999),
+    datetime.datetime(2024, 2, 29, 23, 59, 59, 1, tzinfo=UTC),
+    uuid.UUID(int=2**127 + 5),
+    True,
+)
+COLUMNS = "a int, b bigint, c double precision, d numeric(12,4), e text, f bytea, g date, h timestamp, i timestamptz, j uuid, k boolean"
+
+
+def values_come_back(conn):
+    conn.execute(f"create table v ({COLUMNS})")
+    marks = ", ".join(["%s"] * len(ROW))
+    for _ in range(8):  # prepared on the server from the sixth on
+        conn.execute(f"insert into v values ({marks})", ROW)
+    conn.execute(f"insert into v values ({marks})", (None,) * len(ROW))
+    for binary in (False, True):
+        cursor = conn.cursor(binary=binary)
+        for _ in range(8):
+            rows = cursor.execute("select * from v order by a").fetchall()
+            assert rows == [ROW] * 8 + [(None,) * len(ROW)], rows
+        assert [c.type_code for c in cursor.description] == [23, 20, 701, 1700, 25, 17, 1082, 1114, 1184, 2950, 16]
+
+
+def pipelines(conn):
+    conn.execute("create table p (id int primary key)")
+    with conn.pipeline():
+        for i in range(100):
+            conn.execute("insert into p values (%s)", (i,))
+    assert conn.execute("select count(*), sum(id) from p").fetchone() == (100, 4950)
+    try:
+        with conn.pipeline(), conn.transaction():
+            conn.execute("insert into p values (100)")
+            conn.execute("insert into p values (1)")
+        raise AssertionError("a duplicate key was taken")
+    except errors.UniqueViolation as e:
+        assert e.diag.constraint_name == "p_pkey", e.diag.constraint_name
+    assert conn.execute("select count(*) from p").fetchone() == (100,)
+
+
+def transactions(conn):
+    with conn.transaction():
+        conn.execute("insert into p values (200)")
+        try:
+            with conn.transaction():  # a savepoint
+                conn.execute("insert into p values (201)")
+                conn.execute("insert into p values (200)")
+        except errors.UniqueViolation:
+            pass
+        conn.execute("insert into p values (202)")
+    assert [r[0] for r in conn.execute("select id from p where id >= 200 order by id")] == [200, 202]
+
+
+def cursors(conn):
+    with conn.transaction(), conn.cursor(name="c") as cursor:
+        cursor.itersize = 7
+        cursor.execute("select id from p where id < 100 order by id")
+        assert [r[0] for r in cursor] == list(range(100))
+
+
+def copies(conn):
+    conn.execute("create table c (id int, t text)")
+    with conn.cursor() as cursor:
+        with cursor.copy("copy c from stdin") as copy:
+            for i in range(1000):
+                copy.write_row((i, f"tab\t{i}\\" if i % 3 else None))
+        assert cursor.rowcount == 1000
+        with cursor.copy("copy c to stdout") as copy:
+            copy.set_types(["int4", "text"])
+            rows = list(copy.rows())
+    assert rows == [(i, f"tab\t{i}\\" if i % 3 else None) for i in range(1000)]
+    with conn.cursor() as cursor:
+        try:
+            with cursor.copy("copy c from stdin") as copy:
+                copy.write("1\ta\nx\tb\n")
+            raise AssertionError("a bad number was taken")
+        except errors.InvalidTextRepresentation:
+            pass
+    assert conn.execute("select count(*) from c").fetchone() == (1000,)
+
+
+def cancels(conn):
+    import threading
+
+    conn.execute("insert into p values (300)")
+    with psycopg.connect() as other:
+        other.execute("delete from p where id = 300")
+        timer = threading.Timer(0.5, conn.cancel)
+        timer.start()
+        try:
+            conn.execute("delete from p where id = 300")
+            raise AssertionError("a cancelled statement ended well")
+        except errors.QueryCanceled:
+            pass
+        timer.join()
+        other.rollback()
+
+
+with psycopg.connect(autocommit=True) as connection:
+    for test in (values_come_back, pipelines, transactions, cursors, copies, cancels):
+        test(connection)
+        print("ok", test.__name__)
