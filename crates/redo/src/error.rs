@@ -10,6 +10,8 @@ pub enum Error {
     /// A log write failed on every member. The instance must stop: nothing can be committed any more.
     #[error("the redo log could not be written: {0}")]
     WriteFailed(String),
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
     /// A later valid batch says that this position was durable once, yet what stands there cannot be read.
     #[error("redo thread {thread} is damaged at position {}: {what}", pos.0)]
     Damaged {

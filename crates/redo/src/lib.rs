@@ -7,10 +7,24 @@
 //! - [`GroupSink::group_durable`] is called exactly once per batch, in order, after the batch is durable and before anybody who
 //!   waits for it goes on.
 
+mod batch;
+mod buffer;
 mod clock;
 mod error;
+mod files;
+mod flush;
+mod lgwr;
 mod log;
+mod merge;
+mod reader;
+mod space;
+mod tail;
 
+pub use batch::{BATCH_HEADER, BatchHeader, BatchNo, LOG_BLOCK, MAX_BATCH, ThreadIdentity};
 pub use clock::{CeilingHook, Clock};
 pub use error::{Error, Result};
-pub use log::{Appended, BatchNo, GroupList, GroupSink, Redo, RestartPoint};
+pub use files::{Geometry, LogFiles};
+pub use lgwr::LogWriter;
+pub use log::{Appended, GroupList, GroupSink, LogEvents, Redo, RedoConfig, RestartPoint};
+pub use merge::{Merge, Merged};
+pub use reader::{Batch, DAMAGE_WINDOW, RedoReader, Repair, ThreadEnd};

@@ -1,12 +1,28 @@
-//! The log buffer and group commit.
+//! The log buffer: appending records, closing batches, writing them, and the room left.
+//!
+//! Invariants:
+//! - Under the log latch: SCN, position and the group a commit record is in are settled together.
+//! - Batches are written one at a time, in order. A batch is issued when the one before it is durable and its group has been announced,
+//!   because its header carries that group's SCN.
+//! - `checkpoint <= durable <= end`; `end - durable <= buffer size`; `end - checkpoint <= capacity of the log files`.
+//! - Nobody waits under the log latch.
 
-use crate::{Clock, Result};
+use crate::batch::{
+    BATCH_HEADER, BatchHeader, LOG_BLOCK, MAX_BATCH, block_up, checksum, store_checksum,
+};
+use crate::buffer::Buffer;
+use crate::files::LogFiles;
+use crate::flush::FlushQueue;
+use crate::space::Space;
+use crate::{BatchNo, Clock, Error, Result, ThreadEnd};
+use block::record::{MAX_RECORD, set_scn};
 use block::{LogPos, Scn, TxnId};
-use std::sync::Arc;
-
-/// Number of a batch within its redo thread, from 1; rises by one from batch to batch, across restarts too.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct BatchNo(pub u64);
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wait::{Event, Latch, LatchClass, Stat};
 
 /// Where a record was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +37,7 @@ pub struct Appended {
     pub batch: BatchNo,
 }
 
-/// The transactions whose commit records are in the open batch.
+/// The transactions whose commit records are in a batch.
 #[derive(Debug, Default)]
 pub struct GroupList(Vec<TxnId>);
 
@@ -39,6 +55,17 @@ pub trait GroupSink: Send + Sync {
     fn group_durable(&self, batch: BatchNo, committed: &[TxnId]) -> Scn;
 }
 
+/// What the log asks of the instance it belongs to. Each is called from whatever thread found out, possibly with block latches held: they may
+/// only note it and wake somebody.
+pub trait LogEvents: Send + Sync {
+    /// The log cannot be written: the instance must stop. Called once.
+    fn log_failed(&self, why: &Error);
+    /// A checkpoint should advance soon; called again and again until it does.
+    fn checkpoint_wanted(&self);
+    /// The log goes on with `healthy` members, one less than before.
+    fn member_lost(&self, healthy: usize);
+}
+
 /// A batch boundary at which reading a thread can start; kept in the control file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartPoint {
@@ -46,59 +73,530 @@ pub struct RestartPoint {
     pub batch: BatchNo,
 }
 
+impl RestartPoint {
+    /// Where a new thread begins.
+    pub const FIRST: RestartPoint = RestartPoint {
+        pos: LogPos(0),
+        batch: BatchNo(1),
+    };
+}
+
+/// How a thread is to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct RedoConfig {
+    /// Size of the log buffer: a multiple of the log block, at least four batches of [`MAX_BATCH`].
+    pub buffer_bytes: usize,
+    /// Threads that may append at the same time (sessions and background threads). The log files keep room for a record from each.
+    pub max_appenders: usize,
+    /// How old a record may get before `lgwr` writes it unasked.
+    pub flush_interval: Duration,
+}
+
+impl Default for RedoConfig {
+    fn default() -> Self {
+        RedoConfig {
+            buffer_bytes: 8 << 20,
+            max_appenders: 256,
+            flush_interval: Duration::from_millis(200),
+        }
+    }
+}
+
+/// A closed batch that waits for its write.
+struct Closed {
+    batch: BatchNo,
+    start: u64,
+    /// After the last record; padding follows.
+    end: u64,
+    group: GroupList,
+}
+
+/// What the log latch guards.
+struct Open {
+    batch: BatchNo,
+    start: u64,
+    /// Where the next record goes; equal to `start` while the batch is empty (its header comes with the first record).
+    end: u64,
+    group: GroupList,
+    /// Full batches not issued yet, oldest first.
+    closed: VecDeque<Closed>,
+    /// Emptied lists to use again.
+    spare: Vec<GroupList>,
+}
+
+impl Open {
+    fn close(&mut self) -> Closed {
+        let group = std::mem::replace(&mut self.group, self.spare.pop().unwrap_or_default());
+        let closed = Closed {
+            batch: self.batch,
+            start: self.start,
+            end: self.end,
+            group,
+        };
+        self.start = block_up(self.end);
+        self.end = self.start;
+        self.batch = self.batch.next();
+        closed
+    }
+}
+
+/// What the leader of the flush alone uses.
+struct Writer {
+    /// e(n) of the last durable batch.
+    last_group: Scn,
+    /// Batch boundaries from the checkpoint on, thinned out; the last one is the newest durable one.
+    starts: VecDeque<RestartPoint>,
+}
+
+/// Of the batch boundaries older than the newest, one per so many bytes is remembered as a place to restart.
+const START_SPACING: u64 = 256 << 10;
+/// `lgwr` is woken when so much waits in the buffer (or a quarter of the buffer, if that is less).
+const WAKE_LGWR_BYTES: usize = 1 << 20;
+
+static REDO_ALLOCATION: LatchClass = LatchClass {
+    name: "redo allocation",
+    event: Event::LatchRedo,
+};
+
 /// A redo thread open for appending.
 pub struct Redo {
-    clock: Arc<Clock>,
+    pub(crate) clock: Arc<Clock>,
+    files: LogFiles,
+    config: RedoConfig,
+    incarnation: u32,
+    buffer: Buffer,
+    open: Latch<Open>,
+    /// Copy of `Open::end`, stored under the log latch.
+    end: AtomicU64,
+    /// Everything below is on disk and announced.
+    durable: AtomicU64,
+    queue: FlushQueue,
+    writer: Mutex<Writer>,
+    pub(crate) space: Space,
+    sink: OnceLock<Arc<dyn GroupSink>>,
+    events: Arc<dyn LogEvents>,
+    failed: AtomicBool,
+    pub(crate) lgwr: crate::lgwr::Bell,
 }
 
 impl Redo {
+    /// Opens the thread for appending where `end` says that it ends, after invalidating what a crash left there. `last_group` is the SCN at which the
+    /// commits of the last durable batch take effect; it and the new incarnation are durable when this returns, so that another
+    /// recovery cannot decide otherwise.
+    pub fn open(
+        files: LogFiles,
+        config: RedoConfig,
+        clock: Arc<Clock>,
+        events: Arc<dyn LogEvents>,
+        end: &ThreadEnd,
+        last_group: Scn,
+        incarnation: u32,
+    ) -> Result<Arc<Redo>> {
+        assert!(
+            config.buffer_bytes >= 4 * MAX_BATCH,
+            "the log buffer holds at least four batches"
+        );
+        assert!(
+            incarnation > end.incarnation,
+            "invariant: a thread's incarnation rises with every opening"
+        );
+        let reserve = config.max_appenders as u64 * (MAX_RECORD + LOG_BLOCK + BATCH_HEADER) as u64
+            + MAX_BATCH as u64;
+        let capacity = files.geometry().capacity();
+        if capacity < 2 * reserve {
+            let what = format!(
+                "{capacity} bytes of log are too few for {} sessions: {} are needed",
+                config.max_appenders,
+                2 * reserve
+            );
+            return Err(Error::Files {
+                thread: files.identity().thread.0,
+                what,
+            });
+        }
+        crate::tail::invalidate(&files, end)?;
+        let pos = end.next.pos.0;
+        let redo = Redo {
+            clock,
+            config,
+            incarnation,
+            buffer: Buffer::new(config.buffer_bytes),
+            open: Latch::new(
+                &REDO_ALLOCATION,
+                Open {
+                    batch: end.next.batch,
+                    start: pos,
+                    end: pos,
+                    group: GroupList::default(),
+                    closed: VecDeque::new(),
+                    spare: Vec::new(),
+                },
+            ),
+            end: AtomicU64::new(pos),
+            durable: AtomicU64::new(pos),
+            queue: FlushQueue::default(),
+            writer: Mutex::new(Writer {
+                last_group,
+                starts: if end.start == end.next {
+                    [end.next].into()
+                } else {
+                    [end.start, end.next].into()
+                },
+            }),
+            space: Space::new(end.start.pos.0, capacity, reserve),
+            sink: OnceLock::new(),
+            events,
+            failed: AtomicBool::new(false),
+            lgwr: Default::default(),
+            files,
+        };
+        redo.write_opening_batch()?;
+        Ok(Arc::new(redo))
+    }
+
+    /// A batch without records: its header makes the last group's SCN and the incarnation durable.
+    fn write_opening_batch(&self) -> Result<()> {
+        let mut open = self.open.lock();
+        let (batch, start, end) = (open.batch, open.start, open.start + BATCH_HEADER as u64);
+        if end > self.space.limit() {
+            let what = "no room is left to open the thread".to_string();
+            return Err(Error::Files {
+                thread: self.files.identity().thread.0,
+                what,
+            });
+        }
+        open.start = block_up(end);
+        open.end = open.start;
+        open.batch = batch.next();
+        self.end.store(open.end, Ordering::Release);
+        drop(open);
+        let mut writer = self.writer.lock();
+        self.write_batch(
+            &Closed {
+                batch,
+                start,
+                end,
+                group: GroupList::default(),
+            },
+            &mut writer,
+        )
+    }
+
     pub fn clock(&self) -> &Arc<Clock> {
         &self.clock
     }
 
+    pub fn files(&self) -> &LogFiles {
+        &self.files
+    }
+
+    pub fn config(&self) -> &RedoConfig {
+        &self.config
+    }
+
     /// Who is told of durable groups; set once, before the first commit. Until then e(n) is drawn from the clock alone.
-    pub fn set_group_sink(&self, _sink: Arc<dyn GroupSink>) {
-        todo!()
+    pub fn set_group_sink(&self, sink: Arc<dyn GroupSink>) {
+        assert!(
+            self.sink.set(sink).is_ok(),
+            "invariant: the group sink is set once"
+        );
     }
 
     /// Puts a finished record into the log buffer: draws its SCN under the log latch, patches it in, copies it, and calls
-    /// `under_latch` before the latch is let go. Does not wait for I/O if [`Redo::wait_for_space`] was called before (once per record).
+    /// `under_latch` before the latch is let go.
+    ///
+    /// [`Redo::wait_for_space`] must have been called before, once per record. Then this does not wait for I/O, but for the rare case that very many
+    /// appenders filled the buffer at once: it then waits for (or does) the write in progress, which needs no latch that a caller may hold.
+    ///
+    /// After a failed write records go nowhere: nothing can become durable any more, and the instance is about to stop.
     pub fn append(
         &self,
-        _record: &mut [u8],
-        _under_latch: impl FnOnce(Appended, &mut GroupList),
+        record: &mut [u8],
+        under_latch: impl FnOnce(Appended, &mut GroupList),
     ) -> Appended {
-        todo!()
+        assert!(
+            record.len() <= MAX_RECORD,
+            "invariant: a redo record has at most {MAX_RECORD} bytes"
+        );
+        let len = record.len() as u64;
+        let (appended, waiting) = loop {
+            let mut open = self.open.lock();
+            if open.end + len - open.start > MAX_BATCH as u64 {
+                let closed = open.close();
+                open.closed.push_back(closed);
+                self.end.store(open.end, Ordering::Release);
+            }
+            let pos = if open.end == open.start {
+                open.start + BATCH_HEADER as u64
+            } else {
+                open.end
+            };
+            let end = pos + len;
+            let durable = self.durable.load(Ordering::Acquire);
+            if end - durable > self.buffer.size() as u64 && !self.has_failed() {
+                let until = open.start.min(durable + MAX_BATCH as u64);
+                drop(open);
+                // A failure is seen at the next turn, in `failed`.
+                let _ = self.flush_under(until.max(durable + 1), Event::LogBufferSpace);
+                continue;
+            }
+            if end > self.space.limit() && !self.has_failed() {
+                drop(open);
+                self.fail(Error::WriteFailed(
+                    "the log files overflowed: appenders did not reserve room".to_string(),
+                ));
+                continue;
+            }
+            let scn = self.clock.tick();
+            set_scn(record, scn);
+            if !self.has_failed() {
+                // SAFETY: the log latch is held; the range starts in the open batch and ends within a buffer's size of the durable position.
+                unsafe { self.buffer.put(pos, record) };
+            }
+            open.end = end;
+            let appended = Appended {
+                pos: LogPos(pos),
+                end: LogPos(end),
+                scn,
+                batch: open.batch,
+            };
+            under_latch(appended, &mut open.group);
+            // Last: who sees this end and closes the batch finds all of the above.
+            self.end.store(end, Ordering::Release);
+            break (appended, end - durable);
+        };
+        wait::stat::add(Stat::RedoEntries, 1);
+        wait::stat::add(Stat::RedoSize, len);
+        if waiting > self.wake_bytes() {
+            self.lgwr.ring();
+        }
+        appended
     }
 
-    /// Waits until log files and buffer have room for a record of [`block::record::MAX_RECORD`] bytes from everybody. To be called
-    /// with no latch held, once before each record. Two atomic loads when there is room.
+    fn wake_bytes(&self) -> u64 {
+        WAKE_LGWR_BYTES.min(self.buffer.size() / 4) as u64
+    }
+
+    /// Waits until log files and buffer have room for a record of [`MAX_RECORD`] bytes from everybody. To be called with no latch held, once before each
+    /// record. A few atomic loads when there is room. Fails only when the log has failed. Background threads on which checkpoints depend do not call it:
+    /// part of the reserve is theirs.
+    #[inline]
     pub fn wait_for_space(&self) -> Result<()> {
-        todo!()
+        let end = self.end.load(Ordering::Acquire);
+        let unwritten = end - self.durable.load(Ordering::Acquire).min(end);
+        if unwritten <= self.buffer.size() as u64 / 2 && !self.space.is_short(end) {
+            return Ok(());
+        }
+        self.wait_for_space_slowly()
+    }
+
+    #[cold]
+    fn wait_for_space_slowly(&self) -> Result<()> {
+        loop {
+            let end = self.end.load(Ordering::Acquire);
+            let durable = self.durable.load(Ordering::Acquire);
+            if end.saturating_sub(durable) > self.buffer.size() as u64 / 2 {
+                self.flush_under((durable + 1).min(end), Event::LogBufferSpace)?;
+                continue;
+            }
+            if let Some(why) = self.queue.failure() {
+                return Err(why);
+            }
+            if self.space.wants_checkpoint(end) {
+                self.events.checkpoint_wanted();
+            }
+            if !self.space.is_full(end) {
+                return Ok(());
+            }
+            wait::during(Event::LogFileSwitchCheckpoint, [0; 3], || {
+                self.space.wait(end, || self.has_failed())
+            });
+        }
     }
 
     /// A position at or below that of the next record.
+    #[inline]
     pub fn end(&self) -> LogPos {
-        todo!()
+        LogPos(self.end.load(Ordering::Acquire))
     }
 
     /// Everything below this position is durable, and its groups have been announced.
+    #[inline]
     pub fn durable(&self) -> LogPos {
-        todo!()
+        LogPos(self.durable.load(Ordering::Acquire))
     }
 
-    /// Returns once everything below `pos` is durable and its groups have been announced. Group commit: the first caller writes.
-    pub fn flush_to(&self, _pos: LogPos) -> Result<()> {
-        todo!()
+    /// Returns once everything below `pos` is durable and its groups have been announced. Group commit: a caller that finds nobody
+    /// writing writes itself (`log file parallel write`), the others wait for it (`log file sync`). Cannot be cancelled.
+    pub fn flush_to(&self, pos: LogPos) -> Result<()> {
+        self.flush_under(pos.0, Event::LogFileSync)
     }
 
-    /// The newest known batch boundary at or below `pos`: what the control file must hold before [`Redo::set_checkpoint`].
-    pub fn restart_point(&self, _pos: LogPos) -> RestartPoint {
-        todo!()
+    fn flush_under(&self, pos: u64, event: Event) -> Result<()> {
+        if self.durable.load(Ordering::Acquire) >= pos {
+            return Ok(());
+        }
+        assert!(
+            pos <= self.end.load(Ordering::Acquire),
+            "nothing beyond the end of the log can be flushed"
+        );
+        wait::stat::add(Stat::RedoSyncs, 1);
+        self.queue.flush(
+            pos,
+            event,
+            || self.durable.load(Ordering::Acquire),
+            || self.write_next(),
+        )
     }
 
-    /// Frees the log below `point`, which is durable in the control file.
-    pub fn set_checkpoint(&self, _point: RestartPoint) {
-        todo!()
+    /// Makes one more batch durable; the caller leads.
+    fn write_next(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let mut next = {
+            let mut open = self.open.lock();
+            match open.closed.pop_front() {
+                Some(closed) => closed,
+                None if open.end == open.start => return Ok(()),
+                None => {
+                    let closed = open.close();
+                    self.end.store(open.end, Ordering::Release);
+                    closed
+                }
+            }
+        };
+        self.write_batch(&next, &mut writer)?;
+        next.group.0.clear();
+        self.open.lock().spare.push(next.group);
+        Ok(())
+    }
+
+    /// Seals, writes, announces, publishes.
+    fn write_batch(&self, closed: &Closed, writer: &mut Writer) -> Result<()> {
+        let healthy = self.files.healthy_members();
+        let padded = block_up(closed.end);
+        // SAFETY: the batch is closed and not yet durable: its bytes are the leader's, and the writer's mutex is held.
+        let [first, rest] = unsafe { self.buffer.pieces(closed.start, padded) };
+        self.seal(closed, writer.last_group, first, rest);
+        let p = [self.files.members() as u64, padded - closed.start, 0];
+        let written = wait::during(Event::LogFileParallelWrite, p, || {
+            self.files.write(closed.start, &[first, rest])
+        });
+        if let Err(e) = written {
+            return Err(self.fail(e));
+        }
+        if self.files.healthy_members() < healthy {
+            self.events.member_lost(self.files.healthy_members());
+        }
+        wait::stat::add(Stat::RedoWrites, 1);
+        wait::stat::add(Stat::RedoBytesWritten, padded - closed.start);
+        writer.last_group = match self.sink.get() {
+            Some(sink) => sink.group_durable(closed.batch, &closed.group.0),
+            None => self.clock.tick(),
+        };
+        remember(
+            &mut writer.starts,
+            RestartPoint {
+                pos: LogPos(padded),
+                batch: closed.batch.next(),
+            },
+        );
+        self.durable.store(padded, Ordering::Release);
+        Ok(())
+    }
+
+    fn seal(&self, closed: &Closed, previous_group: Scn, first: &mut [u8], rest: &mut [u8]) {
+        let length = (closed.end - closed.start) as usize;
+        let header = BatchHeader {
+            identity: self.files.identity(),
+            incarnation: self.incarnation,
+            length: length as u32,
+            batch: closed.batch,
+            pos: LogPos(closed.start),
+            durable: self.durable(),
+            previous_group,
+            wall_clock_us: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |d| d.as_micros() as u64),
+        };
+        assert!(
+            header.durable == header.pos,
+            "invariant: a batch is issued when the one before it is durable"
+        );
+        header.encode(first);
+        // The padding: what the previous round left in memory must not be written as if it were of this batch.
+        let split = first.len();
+        first[length.min(split)..].fill(0);
+        rest[length.saturating_sub(split)..].fill(0);
+        let crc = checksum([
+            &first[..length.min(split)],
+            &rest[..length.saturating_sub(split)],
+        ]);
+        store_checksum(first, crc);
+    }
+
+    /// The newest batch boundary at or below `pos` at which a reader can start: what the control file must hold before
+    /// [`Redo::set_checkpoint`]. `pos` is not below the checkpoint.
+    pub fn restart_point(&self, pos: LogPos) -> RestartPoint {
+        let writer = self.writer.lock();
+        let after = writer.starts.partition_point(|s| s.pos <= pos);
+        writer.starts[after
+            .checked_sub(1)
+            .expect("invariant: the checkpoint never moves back")]
+    }
+
+    /// Frees the log below `point`, which came from [`Redo::restart_point`] and is durable in the control file.
+    pub fn set_checkpoint(&self, point: RestartPoint) {
+        {
+            let mut writer = self.writer.lock();
+            while writer.starts.front().is_some_and(|s| s.pos < point.pos) {
+                writer.starts.pop_front();
+            }
+            if writer.starts.front() != Some(&point) {
+                // Thinning may have dropped it meanwhile.
+                writer.starts.push_front(point);
+            }
+        }
+        self.space.advance(point.pos.0);
+    }
+
+    /// The checkpoint that the log is kept from.
+    pub fn checkpoint(&self) -> LogPos {
+        LogPos(self.space.checkpoint())
+    }
+
+    /// Bytes of log that can be written before appenders wait for a checkpoint.
+    pub fn space_left(&self) -> u64 {
+        self.space.left(self.end.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Nothing will become durable any more: tells the instance, once, and wakes all who wait.
+    fn fail(&self, why: Error) -> Error {
+        let why = match why {
+            Error::WriteFailed(_) => why,
+            other => Error::WriteFailed(other.to_string()),
+        };
+        if !self.failed.swap(true, Ordering::SeqCst) {
+            self.events.log_failed(&why);
+        }
+        if let Error::WriteFailed(text) = &why {
+            self.queue.fail(text.clone());
+        }
+        self.space.wake_all();
+        why
+    }
+}
+
+/// Adds the newest boundary; thins out those before it.
+fn remember(starts: &mut VecDeque<RestartPoint>, point: RestartPoint) {
+    if let [.., before, last] = starts.make_contiguous()
+        && last.pos.0 - before.pos.0 < START_SPACING
+    {
+        *last = point;
+    } else {
+        starts.push_back(point);
     }
 }

@@ -1,0 +1,255 @@
+//! The batch: the unit in which redo is written, and its header. Byte diagram in `README.md`.
+//!
+//! Invariants:
+//! - A batch starts on a fresh log block and is padded with zeros to the end of its last one.
+//! - Everything in it is covered by one CRC32C, so that a batch torn anywhere is recognized.
+//! - It names its own position: a batch of an earlier round of the ring, or one written to the wrong place, is not taken for one that
+//!   belongs there.
+
+use block::{LogPos, Scn, ThreadId};
+
+/// The unit of log I/O; every batch starts on such a boundary.
+pub const LOG_BLOCK: usize = 4096;
+/// Bytes of a batch's header, directly followed by its records.
+pub const BATCH_HEADER: usize = 96;
+/// Largest batch, header included and padding not. Bounds what a crash can tear, what recovery holds in memory, and the time for which a commit
+/// may stand behind a bulk load's write (about a millisecond).
+pub const MAX_BATCH: usize = 1 << 20;
+/// Version of the batch format.
+pub const FORMAT_VERSION: u16 = 1;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"BRDB");
+const CRC_AT: usize = 80;
+const LENGTH_AT: usize = 20;
+
+const _: () = assert!(CRC_AT + 4 <= BATCH_HEADER && MAX_BATCH.is_multiple_of(LOG_BLOCK));
+const _: () = assert!(block::record::MAX_RECORD + BATCH_HEADER <= MAX_BATCH);
+
+/// Number of a batch within its redo thread, from 1; rises by one from batch to batch, across restarts too.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct BatchNo(pub u64);
+
+impl BatchNo {
+    pub fn next(self) -> BatchNo {
+        BatchNo(self.0 + 1)
+    }
+}
+
+/// Which redo this is: what every batch of a thread has in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadIdentity {
+    pub database: u64,
+    /// Rises when a database is opened anew after an incomplete recovery; redo from before is then not its own.
+    pub database_incarnation: u32,
+    pub thread: ThreadId,
+}
+
+/// A batch's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHeader {
+    pub identity: ThreadIdentity,
+    /// Rises with every opening of the thread for writing.
+    pub incarnation: u32,
+    /// Header and records, without the padding.
+    pub length: u32,
+    pub batch: BatchNo,
+    /// Where the batch itself stands.
+    pub pos: LogPos,
+    /// Everything below was durable when this batch was issued.
+    pub durable: LogPos,
+    /// e(n-1): the SCN at which the commits of the previous batch took effect.
+    pub previous_group: Scn,
+    /// When the batch was issued, in microseconds since 1970 (UTC). For people and for point-in-time recovery; nothing is decided by it.
+    pub wall_clock_us: u64,
+}
+
+impl BatchHeader {
+    /// Position after the padding: where the next batch starts.
+    pub fn next_pos(&self) -> LogPos {
+        LogPos(block_up(self.pos.0 + self.length as u64))
+    }
+
+    /// Writes everything but the checksum into the first [`BATCH_HEADER`] bytes of `out`.
+    pub fn encode(&self, out: &mut [u8]) {
+        let h = &mut out[..BATCH_HEADER];
+        h.fill(0);
+        h[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+        h[4..6].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        h[6..8].copy_from_slice(&self.identity.thread.0.to_le_bytes());
+        h[8..16].copy_from_slice(&self.identity.database.to_le_bytes());
+        h[16..20].copy_from_slice(&self.identity.database_incarnation.to_le_bytes());
+        h[LENGTH_AT..24].copy_from_slice(&self.length.to_le_bytes());
+        h[24..32].copy_from_slice(&self.batch.0.to_le_bytes());
+        h[32..40].copy_from_slice(&self.pos.0.to_le_bytes());
+        h[40..48].copy_from_slice(&self.durable.0.to_le_bytes());
+        h[48..56].copy_from_slice(&self.previous_group.0.to_le_bytes());
+        h[56..64].copy_from_slice(&self.wall_clock_us.to_le_bytes());
+        h[64..68].copy_from_slice(&self.incarnation.to_le_bytes());
+    }
+
+    /// Reads a header; says why there is none. The checksum is not looked at: see [`checksum`].
+    pub fn decode(bytes: &[u8]) -> Result<BatchHeader, &'static str> {
+        let Some(h) = bytes.get(..BATCH_HEADER) else {
+            return Err("header is cut short");
+        };
+        let u16_at = |at: usize| u16::from_le_bytes([h[at], h[at + 1]]);
+        let u32_at = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+        let u64_at = |at: usize| u32_at(at) as u64 | (u32_at(at + 4) as u64) << 32;
+        if u32_at(0) != MAGIC {
+            return Err("no batch starts here");
+        }
+        if u16_at(4) != FORMAT_VERSION {
+            return Err("unknown format version");
+        }
+        let header = BatchHeader {
+            identity: ThreadIdentity {
+                database: u64_at(8),
+                database_incarnation: u32_at(16),
+                thread: ThreadId(u16_at(6)),
+            },
+            incarnation: u32_at(64),
+            length: u32_at(LENGTH_AT),
+            batch: BatchNo(u64_at(24)),
+            pos: LogPos(u64_at(32)),
+            durable: LogPos(u64_at(40)),
+            previous_group: Scn(u64_at(48)),
+            wall_clock_us: u64_at(56),
+        };
+        if !(BATCH_HEADER..=MAX_BATCH).contains(&(header.length as usize)) {
+            return Err("length is out of range");
+        }
+        // An overflow further on is thereby impossible, whatever the bytes say.
+        if header.pos.0 > u64::MAX / 2
+            || header.batch.0 > u64::MAX / 2
+            || header.previous_group > Scn::MAX
+        {
+            return Err("position, number or SCN is out of range");
+        }
+        Ok(header)
+    }
+}
+
+/// CRC32C over a batch given in pieces (its memory may wrap around the end of the log buffer), the checksum field taken as zero. The first
+/// piece holds at least the header.
+pub fn checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u32 {
+    let mut crc = 0;
+    for (i, piece) in pieces.into_iter().enumerate() {
+        if i == 0 {
+            crc = crc32c::crc32c(&piece[..CRC_AT]);
+            crc = crc32c::crc32c_append(crc, &[0; 4]);
+            crc = crc32c::crc32c_append(crc, &piece[CRC_AT + 4..]);
+        } else {
+            crc = crc32c::crc32c_append(crc, piece);
+        }
+    }
+    crc
+}
+
+pub fn stored_checksum(header: &[u8]) -> u32 {
+    u32::from_le_bytes([
+        header[CRC_AT],
+        header[CRC_AT + 1],
+        header[CRC_AT + 2],
+        header[CRC_AT + 3],
+    ])
+}
+
+pub fn store_checksum(header: &mut [u8], crc: u32) {
+    header[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// `pos` rounded up to a log block.
+pub fn block_up(pos: u64) -> u64 {
+    pos.next_multiple_of(LOG_BLOCK as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> BatchHeader {
+        BatchHeader {
+            identity: ThreadIdentity {
+                database: 0x1122,
+                database_incarnation: 3,
+                thread: ThreadId(4),
+            },
+            incarnation: 5,
+            length: 200,
+            batch: BatchNo(6),
+            pos: LogPos(7 * 4096),
+            durable: LogPos(6 * 4096),
+            previous_group: Scn(8),
+            wall_clock_us: 9,
+        }
+    }
+
+    #[test]
+    fn the_header_is_pinned() {
+        let mut out = [0xffu8; BATCH_HEADER];
+        sample().encode(&mut out);
+        store_checksum(&mut out, 0xa1b2_c3d4);
+        let mut want = [0u8; BATCH_HEADER];
+        want[..4].copy_from_slice(b"BRDB");
+        for (at, byte) in [
+            (4, 1),
+            (6, 4),
+            (8, 0x22),
+            (9, 0x11),
+            (16, 3),
+            (20, 200),
+            (24, 6),
+            (33, 0x70),
+            (41, 0x60),
+        ] {
+            want[at] = byte;
+        }
+        for (at, byte) in [
+            (48, 8),
+            (56, 9),
+            (64, 5),
+            (80, 0xd4),
+            (81, 0xc3),
+            (82, 0xb2),
+            (83, 0xa1),
+        ] {
+            want[at] = byte;
+        }
+        assert_eq!(out, want);
+        assert_eq!(BatchHeader::decode(&out), Ok(sample()));
+        assert_eq!(sample().next_pos(), LogPos(8 * 4096));
+    }
+
+    #[test]
+    fn the_checksum_covers_all_but_itself() {
+        let mut bytes = vec![7u8; 5000];
+        sample().encode(&mut bytes);
+        let crc = checksum([&bytes[..]]);
+        store_checksum(&mut bytes, crc);
+        assert_eq!(
+            checksum([&bytes[..4096], &bytes[4096..]]),
+            stored_checksum(&bytes)
+        );
+        for at in [0, 30, 79, 84, 96, 4999] {
+            bytes[at] ^= 1;
+            assert_ne!(checksum([&bytes[..]]), crc, "byte {at}");
+            bytes[at] ^= 1;
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_decode_panic() {
+        let mut out = [0u8; BATCH_HEADER];
+        sample().encode(&mut out);
+        for cut in 0..BATCH_HEADER {
+            assert!(BatchHeader::decode(&out[..cut]).is_err());
+        }
+        for at in 0..BATCH_HEADER {
+            let mut b = out;
+            b[at] = 0xff;
+            if let Ok(h) = BatchHeader::decode(&b) {
+                let _ = h.next_pos();
+            }
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Reading a thread back: batch by batch from a restart point to the thread's end.
+//!
+//! Rules:
+//! - The thread ends at the first position where its next batch is not whole on any member. A write of several log blocks can be torn anywhere, its last
+//!   blocks on disk and its first ones not: that is an ordinary crash.
+//! - It is *damage*, and an error, if a whole batch further on says that the log was durable beyond that position. Required is a look
+//!   at all the rest of the ring; enforced is one at the next [`DAMAGE_WINDOW`] bytes, which a start can afford: a hole of that size in files that
+//!   are otherwise readable is not what decaying disks or misdirected writes leave.
+//! - A read error is an error, never the end, unless the other member has the batch.
+//!
+//! The SCN at which the commits of batch n took effect, e(n), stands in the header of batch n+1: the reader looks one batch ahead. That of
+//! the last batch is left to the caller to decide.
+
+use crate::batch::{
+    BATCH_HEADER, BatchHeader, LOG_BLOCK, MAX_BATCH, block_up, checksum, stored_checksum,
+};
+use crate::{Error, LogFiles, RestartPoint, Result};
+use block::record::Record;
+use block::{LogPos, Scn};
+use storage::AlignedBuf;
+
+/// How far behind the end a batch is looked for that proves damage.
+pub const DAMAGE_WINDOW: u64 = 32 * MAX_BATCH as u64;
+/// Bytes read at once.
+const READ_BYTES: u64 = MAX_BATCH as u64;
+
+/// A batch read back, whole and of the right place.
+#[derive(Default)]
+pub struct Batch {
+    header: Option<BatchHeader>,
+    /// Header and records, without padding.
+    bytes: Vec<u8>,
+    group: Option<Scn>,
+}
+
+impl Batch {
+    pub fn header(&self) -> &BatchHeader {
+        self.header
+            .as_ref()
+            .expect("invariant: a batch handed out has been loaded")
+    }
+
+    /// e(n), the SCN at which the commits in this batch took effect; `None` in the thread's last batch.
+    pub fn group(&self) -> Option<Scn> {
+        self.group
+    }
+
+    /// The records in order of position. An error ends the iteration: a record that cannot be read in a batch whose checksum is right.
+    pub fn records(&self) -> impl Iterator<Item = Result<Record<'_>>> {
+        let mut at = BATCH_HEADER;
+        std::iter::from_fn(move || {
+            let next = self.record_at(at).transpose()?;
+            match next {
+                Ok((record, len)) => {
+                    at += len;
+                    Some(Ok(record))
+                }
+                Err(e) => {
+                    at = self.bytes.len();
+                    Some(Err(e))
+                }
+            }
+        })
+    }
+
+    /// The record at byte `at` of the batch, and its length; `None` at the end.
+    pub(crate) fn record_at(&self, at: usize) -> Result<Option<(Record<'_>, usize)>> {
+        if at >= self.bytes.len() {
+            return Ok(None);
+        }
+        let header = self.header();
+        let pos = LogPos(header.pos.0 + at as u64);
+        Record::parse(&self.bytes[at..], pos)
+            .map(Some)
+            .map_err(|e| Error::Damaged {
+                thread: header.identity.thread.0,
+                pos,
+                what: e.to_string(),
+            })
+    }
+}
+
+/// Where and how a thread ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadEnd {
+    /// Where reading started.
+    pub start: RestartPoint,
+    /// Where the next batch goes.
+    pub next: RestartPoint,
+    /// Highest incarnation met; zero if there was no batch.
+    pub incarnation: u32,
+    /// Highest SCN met, in records and headers.
+    pub max_scn: Scn,
+    /// When the last batch was issued, microseconds since 1970; zero if there was none.
+    pub wall_clock_us: u64,
+    /// Why nothing more could be read: for the notice that a start prints.
+    pub reason: String,
+    /// Ranges that one of two members does not hold whole; mended from the other when the thread is opened for appending.
+    pub repairs: Vec<Repair>,
+}
+
+/// A range of log blocks that `member` lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    pub member: usize,
+    pub from: u64,
+    pub to: u64,
+}
+
+/// Log blocks of one member read ahead.
+struct Window {
+    member: usize,
+    from: u64,
+    to: u64,
+    buf: AlignedBuf,
+}
+
+impl Window {
+    /// The bytes of `[from, to)`, whole log blocks; reads on to `limit` at most.
+    fn get(&mut self, files: &LogFiles, from: u64, to: u64, limit: u64) -> Result<&[u8]> {
+        if from < self.from || to > self.to {
+            let end = (from + READ_BYTES).max(to).min(limit);
+            self.to = self.from; // nothing, should the read fail
+            self.buf.resize((end - from) as usize);
+            files.read(self.member, from, &mut self.buf)?;
+            (self.from, self.to) = (from, end);
+        }
+        Ok(&self.buf[(from - self.from) as usize..(to - self.from) as usize])
+    }
+}
+
+/// Reads one thread. See the module for the rules.
+pub struct RedoReader<'a> {
+    files: &'a LogFiles,
+    windows: Vec<Window>,
+    current: Batch,
+    ahead: Option<Batch>,
+    started: bool,
+    /// `next` is where the batch after `ahead` is expected.
+    end: ThreadEnd,
+}
+
+impl<'a> RedoReader<'a> {
+    pub fn new(files: &'a LogFiles, start: RestartPoint) -> RedoReader<'a> {
+        let window = |member| Window {
+            member,
+            from: 0,
+            to: 0,
+            buf: AlignedBuf::default(),
+        };
+        RedoReader {
+            files,
+            windows: (0..files.members()).map(window).collect(),
+            current: Batch::default(),
+            ahead: None,
+            started: false,
+            end: ThreadEnd {
+                start,
+                next: start,
+                incarnation: 0,
+                max_scn: Scn::ZERO,
+                wall_clock_us: 0,
+                reason: String::new(),
+                repairs: Vec::new(),
+            },
+        }
+    }
+
+    /// The next batch; `None` at the end of the thread.
+    pub fn next_batch(&mut self) -> Result<Option<&Batch>> {
+        if !self.started {
+            self.started = true;
+            self.ahead = self.load(Batch::default())?;
+        }
+        let Some(next) = self.ahead.take() else {
+            return Ok(None);
+        };
+        let spare = std::mem::replace(&mut self.current, next);
+        self.ahead = self.load(spare)?;
+        self.current.group = self.ahead.as_ref().map(|b| b.header().previous_group);
+        Ok(Some(&self.current))
+    }
+
+    pub(crate) fn current(&self) -> &Batch {
+        &self.current
+    }
+
+    /// Reads on to the end and says where it is.
+    pub fn finish(mut self) -> Result<ThreadEnd> {
+        while self.next_batch()?.is_some() {}
+        Ok(self.end)
+    }
+
+    pub fn thread(&self) -> block::ThreadId {
+        self.files.identity().thread
+    }
+
+    /// No log block at or beyond is part of this reading: there the ring begins again.
+    fn limit(&self) -> u64 {
+        self.end.start.pos.0 + self.files.geometry().capacity()
+    }
+
+    /// Loads the batch at `end.next` into `spare`.
+    fn load(&mut self, mut spare: Batch) -> Result<Option<Batch>> {
+        let mut bad = Vec::new();
+        let mut failure = None;
+        let mut reason = String::new();
+        let mut found = false;
+        for member in 0..self.windows.len() {
+            match self.try_member(member, &mut spare) {
+                Ok(Ok(())) => {
+                    found = true;
+                    // The other member is looked at too, so that it can be mended.
+                }
+                Ok(Err(why)) => {
+                    reason = why.to_string();
+                    bad.push(member);
+                }
+                Err(e) => {
+                    bad.push(member);
+                    failure = Some(e);
+                }
+            }
+        }
+        if !found {
+            if let Some(e) = failure {
+                return Err(e);
+            }
+            self.end.reason = reason;
+            self.look_for_damage()?;
+            return Ok(None);
+        }
+        let header = *spare.header();
+        for member in bad {
+            self.note_repair(member, header.pos.0, header.next_pos().0);
+        }
+        self.end.next = RestartPoint {
+            pos: header.next_pos(),
+            batch: header.batch.next(),
+        };
+        self.end.incarnation = header.incarnation;
+        self.end.wall_clock_us = header.wall_clock_us;
+        self.end.max_scn = self.end.max_scn.max(header.previous_group);
+        if let Some(last) = spare.records().last() {
+            self.end.max_scn = self.end.max_scn.max(last?.scn);
+        }
+        spare.group = None;
+        Ok(Some(spare))
+    }
+
+    fn note_repair(&mut self, member: usize, from: u64, to: u64) {
+        match self
+            .end
+            .repairs
+            .iter_mut()
+            .rev()
+            .find(|r| r.member == member)
+        {
+            Some(r) if r.to == from => r.to = to,
+            _ => self.end.repairs.push(Repair { member, from, to }),
+        }
+    }
+
+    /// The expected batch from one member, or why it is not there.
+    fn try_member(
+        &mut self,
+        member: usize,
+        into: &mut Batch,
+    ) -> Result<std::result::Result<(), &'static str>> {
+        let (pos, limit) = (self.end.next.pos.0, self.limit());
+        let (header, bytes) = match whole_batch(self.files, &mut self.windows[member], pos, limit)?
+        {
+            Ok(whole) => whole,
+            Err(why) => return Ok(Err(why)),
+        };
+        if header.batch != self.end.next.batch {
+            return Ok(Err("the batch has another number"));
+        }
+        if header.incarnation < self.end.incarnation {
+            return Ok(Err("the batch is of an earlier incarnation"));
+        }
+        into.header = Some(header);
+        into.bytes.clear();
+        into.bytes.extend_from_slice(bytes);
+        Ok(Ok(()))
+    }
+
+    /// The thread ends at `end.next`: unless a later batch knows better.
+    fn look_for_damage(&mut self) -> Result<()> {
+        let end = self.end.next.pos.0;
+        let limit = self.limit();
+        let until = limit.min(end + DAMAGE_WINDOW);
+        for window in &mut self.windows {
+            let mut pos = end + LOG_BLOCK as u64;
+            while pos < until {
+                if let Ok((header, _)) = whole_batch(self.files, window, pos, limit)?
+                    && header.incarnation >= self.end.incarnation
+                    && header.durable.0 > end
+                {
+                    return Err(Error::Damaged {
+                        thread: self.files.identity().thread.0,
+                        pos: self.end.next.pos,
+                        what: format!(
+                            "{}, but batch {} at {pos} was issued when the log was durable up to {}",
+                            self.end.reason, header.batch.0, header.durable.0
+                        ),
+                    });
+                }
+                pos += LOG_BLOCK as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+type Whole<'w> = std::result::Result<(BatchHeader, &'w [u8]), &'static str>;
+
+/// The batch at `pos`, if one of this thread stands there that belongs there and is whole.
+fn whole_batch<'w>(
+    files: &LogFiles,
+    window: &'w mut Window,
+    pos: u64,
+    limit: u64,
+) -> Result<Whole<'w>> {
+    if pos + LOG_BLOCK as u64 > limit {
+        return Ok(Err("the log files are full"));
+    }
+    let header = match BatchHeader::decode(window.get(files, pos, pos + LOG_BLOCK as u64, limit)?) {
+        Ok(header) => header,
+        Err(why) => return Ok(Err(why)),
+    };
+    if header.identity != files.identity() {
+        return Ok(Err("the batch is another database's or thread's"));
+    }
+    if header.pos.0 != pos || header.durable.0 > pos {
+        return Ok(Err("the batch belongs to another position"));
+    }
+    let end = block_up(pos + header.length as u64);
+    if end > limit {
+        return Ok(Err("the batch reaches beyond the log files"));
+    }
+    let bytes = &window.get(files, pos, end, limit)?[..header.length as usize];
+    if checksum([bytes]) != stored_checksum(bytes) {
+        return Ok(Err("the batch is torn: its checksum is wrong"));
+    }
+    Ok(Ok((header, bytes)))
+}
