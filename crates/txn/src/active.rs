@@ -1,0 +1,127 @@
+//! Which transactions are active, and the head of each one's undo: what a checkpoint logs.
+//!
+//! **Invariant.** Id and head change under the log latch only, in step with the record that changes them (but for the id's first store, which
+//! comes before any record). So a copy taken under that latch is right for the position it is taken at.
+
+use crate::enqueue::LockerId;
+use block::{BlockError, TxnId, UndoPtr};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A session's, or a dead transaction's, entry.
+pub(crate) struct Active {
+    pub(crate) locker: LockerId,
+    pub(crate) sid: u32,
+    id: AtomicU64,
+    head: AtomicU64,
+    /// Undo records written, for `v$transaction`.
+    pub(crate) records: AtomicU32,
+    /// Milliseconds since 1970.
+    pub(crate) started_ms: AtomicU64,
+}
+
+impl Active {
+    pub(crate) fn id(&self) -> TxnId {
+        TxnId(self.id.load(Ordering::Acquire))
+    }
+    pub(crate) fn head(&self) -> UndoPtr {
+        UndoPtr(self.head.load(Ordering::Acquire))
+    }
+    /// A transaction begins; nothing of it is logged yet.
+    pub(crate) fn begin(&self, id: TxnId) {
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        self.started_ms
+            .store(now.as_millis() as u64, Ordering::Relaxed);
+        self.records.store(0, Ordering::Relaxed);
+        self.head.store(0, Ordering::Relaxed);
+        self.id.store(id.0, Ordering::Release);
+    }
+    /// Under the log latch.
+    pub(crate) fn set_head(&self, head: UndoPtr) {
+        self.head.store(head.0, Ordering::Release);
+    }
+    /// Under the log latch, or with nothing logged.
+    pub(crate) fn end(&self) {
+        self.id.store(0, Ordering::Release);
+        self.head.store(0, Ordering::Release);
+    }
+}
+
+/// All entries. The latch is held for the moment of copying a few words an entry.
+#[derive(Default)]
+pub(crate) struct ActiveTable {
+    entries: Mutex<Vec<Arc<Active>>>,
+}
+
+impl ActiveTable {
+    pub(crate) fn register(&self, locker: LockerId, sid: u32) -> Arc<Active> {
+        let active = Arc::new(Active {
+            locker,
+            sid,
+            id: AtomicU64::new(0),
+            head: AtomicU64::new(0),
+            records: AtomicU32::new(0),
+            started_ms: AtomicU64::new(0),
+        });
+        self.entries.lock().push(active.clone());
+        active
+    }
+
+    pub(crate) fn unregister(&self, active: &Arc<Active>) {
+        self.entries.lock().retain(|a| !Arc::ptr_eq(a, active));
+    }
+
+    /// Transactions that have undo, with their heads. Under the log latch.
+    pub(crate) fn with_undo(&self) -> Vec<(TxnId, UndoPtr)> {
+        let entries = self.entries.lock();
+        entries
+            .iter()
+            .map(|a| (a.id(), a.head()))
+            .filter(|(id, head)| !id.is_none() && !head.is_none())
+            .collect()
+    }
+
+    /// The session a transaction runs in.
+    pub(crate) fn owner(&self, txn: TxnId) -> Option<LockerId> {
+        self.entries
+            .lock()
+            .iter()
+            .find(|a| a.id() == txn)
+            .map(|a| a.locker)
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Active>> {
+        self.entries
+            .lock()
+            .iter()
+            .filter(|a| !a.id().is_none())
+            .cloned()
+            .collect()
+    }
+}
+
+/// Entries in one marker: 16 KB of a record's 32.
+pub(crate) const PER_MARKER: usize = 1024;
+
+/// The payload of an `ActiveTransactions` marker: transaction and head, 16 bytes each.
+pub(crate) fn encode(list: &[(TxnId, UndoPtr)]) -> Vec<u8> {
+    list.iter()
+        .flat_map(|(txn, head)| [txn.0.to_le_bytes(), head.0.to_le_bytes()].concat())
+        .collect()
+}
+
+pub(crate) fn decode(payload: &[u8]) -> Result<Vec<(TxnId, UndoPtr)>, BlockError> {
+    if payload.len() % 16 != 0 {
+        return Err(BlockError::corrupt(
+            "a list of active transactions is cut short",
+        ));
+    }
+    let u64_at = |b: &[u8]| u64::from_le_bytes(b.try_into().expect("eight bytes"));
+    Ok(payload
+        .chunks_exact(16)
+        .map(|e| (TxnId(u64_at(&e[..8])), UndoPtr(u64_at(&e[8..]))))
+        .collect())
+}

@@ -1,0 +1,111 @@
+//! Finding circles of sessions that wait for each other.
+//!
+//! A session that has waited for [`FIRST_CHECK`] looks for a circle through itself; finding one, it looks again after
+//! [`SECOND_WALK`]. Only if both walks went over the same waits (each wait has a serial of its own) is the circle real, and the session that looked
+//! is the victim. One that only appeared to exist, because an edge was seen that was about to go, is gone by the second walk.
+//! As giving up takes the victim's wait out of the graph under the same latch, a circle has one victim.
+
+use super::locks::{LockTable, LockerId, Resource};
+use std::collections::HashSet;
+use std::time::Duration;
+
+/// A wait shorter than this is not looked at: nearly all are.
+pub(super) const FIRST_CHECK: Duration = Duration::from_millis(200);
+/// Between the two walks over one circle.
+pub(super) const SECOND_WALK: Duration = Duration::from_millis(20);
+/// Between later looks of one wait. A circle is closed by the newest wait in it, whose own first look finds it; this is for an edge that
+/// changed between its two walks.
+pub(super) const LATER_CHECKS: Duration = Duration::from_millis(600);
+
+/// One wait in a circle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Edge {
+    pub(super) waiter: LockerId,
+    serial: u64,
+    pub(super) resource: Resource,
+}
+
+/// A circle of waits that leads from `start` back to it, if there is one.
+pub(super) fn circle(table: &LockTable, start: LockerId) -> Option<Vec<Edge>> {
+    let mut seen = HashSet::from([start]);
+    let mut path: Vec<(Edge, Vec<LockerId>)> = Vec::new();
+    let enter = |path: &mut Vec<(Edge, Vec<LockerId>)>, waiter: LockerId| {
+        let mut blockers = Vec::new();
+        if let Some((resource, serial)) = table.blockers(waiter, &mut blockers) {
+            path.push((
+                Edge {
+                    waiter,
+                    serial,
+                    resource,
+                },
+                blockers,
+            ));
+        }
+    };
+    enter(&mut path, start);
+    while let Some((_, blockers)) = path.last_mut() {
+        match blockers.pop() {
+            Some(next) if next == start => {
+                return Some(path.into_iter().map(|(edge, _)| edge).collect());
+            }
+            Some(next) if seen.insert(next) => enter(&mut path, next),
+            Some(_) => {}
+            None => {
+                path.pop();
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::locks::{Level, NameClass};
+    use super::super::mode::LockMode::*;
+    use super::*;
+    use block::{InstanceId, TxnId};
+
+    fn name(n: u64) -> Resource {
+        Resource::Name(NameClass::Advisory, n, 0)
+    }
+
+    #[test]
+    fn three_sessions_in_a_circle_and_one_beside() {
+        let mut t = LockTable::default();
+        let l = LockerId;
+        for n in 0..3 {
+            t.ask(l(n), name(n as u64), X, Level::Transaction, true);
+        }
+        t.ask(l(0), name(1), X, Level::Transaction, true);
+        t.ask(l(1), name(2), S, Level::Transaction, true);
+        t.ask(l(9), name(0), X, Level::Transaction, true);
+        assert_eq!(circle(&t, l(0)), None);
+        t.ask(l(2), name(0), X, Level::Transaction, true);
+        let waiters =
+            |start| circle(&t, l(start)).map(|c| c.iter().map(|e| e.waiter.0).collect::<Vec<_>>());
+        assert_eq!(waiters(0), Some(vec![0, 1, 2]));
+        assert_eq!(
+            waiters(1),
+            Some(vec![1, 2, 9, 0]),
+            "session 2 waits behind session 9, which waits for session 0"
+        );
+        assert_eq!(
+            waiters(9),
+            Some(vec![9, 0, 1, 2]),
+            "and 9 is itself in the circle that way"
+        );
+    }
+
+    #[test]
+    fn a_circle_over_a_transaction_and_an_upgrade() {
+        let mut t = LockTable::default();
+        let (a, b) = (LockerId(1), LockerId(2));
+        let txn = TxnId::new(InstanceId(1), 5);
+        t.ask(a, name(1), S, Level::Transaction, true);
+        t.await_txn(b, txn, Some(a));
+        t.ask(b, name(1), S, Level::Transaction, true);
+        assert_eq!(circle(&t, a), None);
+        t.ask(a, name(1), X, Level::Transaction, true);
+        assert!(circle(&t, a).is_some());
+    }
+}

@@ -1,0 +1,70 @@
+//! What can go wrong in transactions, by what its user would do about it.
+
+use block::{BlockError, TxnId, UndoPtr};
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error that the rollback of a change met in the layer that made the change.
+pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// This session was waiting in a circle and gave up; its transaction must roll back.
+    #[error("deadlock detected: {0}")]
+    Deadlock(String),
+    /// The lock was not free and the caller did not want to wait (longer).
+    #[error("could not obtain lock on {0}")]
+    LockNotAvailable(String),
+    #[error(transparent)]
+    Cancelled(#[from] wait::Cancelled),
+    /// The undo that the snapshot needs has been given to newer transactions.
+    #[error("snapshot too old: undo record {0:?} has been overwritten")]
+    SnapshotTooOld(UndoPtr),
+    /// Undo has reached its cap and active transactions hold all of it.
+    #[error("undo space is full: active transactions hold all {cap_blocks} blocks")]
+    UndoFull { cap_blocks: u32 },
+    #[error("too many transactions or sessions: at most {limit}")]
+    TooMany { limit: usize },
+    /// The transaction made as many changes as undo numbers can tell apart.
+    #[error("transaction {0:?} has too many changes")]
+    TooManyChanges(TxnId),
+    /// Putting a change back failed; the transaction stays active, to be rolled back again.
+    #[error("rolling back undo record {at:?}: {source}")]
+    Rollback {
+        at: UndoPtr,
+        #[source]
+        source: HandlerError,
+    },
+    /// Status or undo on disk is not what it must be.
+    #[error("{0}")]
+    Corrupt(String),
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+    #[error(transparent)]
+    Redo(#[from] redo::Error),
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
+}
+
+impl Error {
+    /// The SQLSTATE to tell the client; `None` leaves it to the error underneath.
+    pub fn sqlstate(&self) -> Option<&'static str> {
+        Some(match self {
+            Error::Deadlock(_) => "40P01",
+            Error::LockNotAvailable(_) => "55P03",
+            Error::Cancelled(_) => "57014",
+            Error::SnapshotTooOld(_) => "72000",
+            Error::UndoFull { .. } => "53100",
+            Error::TooMany { .. } => "53300",
+            Error::TooManyChanges(_) => "54000",
+            Error::Corrupt(_) | Error::Block(_) => "XX001",
+            Error::Storage(e) if e.is_full() => "53100",
+            Error::Rollback { .. } | Error::Storage(_) | Error::Redo(_) | Error::Cache(_) => {
+                return None;
+            }
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! Locks as a session takes them: what it holds is written down here, so that the end of the transaction gives it back.
+
+use crate::enqueue::{Level, LockMode, LockWait, NameClass, Resource};
+use crate::{Error, Result, Transaction, TxnState};
+use block::{ObjectId, RowId, TxnId};
+
+impl Transaction {
+    /// Waits until `holder`, whose stamp is on the row, has ended; then the caller looks at the row again. Sessions that wait for one row are
+    /// served in order: the first keeps its place until it waits for another row or its transaction ends, the others stand behind it.
+    /// To be called with no latch held.
+    pub fn wait_for_row(&mut self, holder: TxnId, row: RowId, wait: LockWait) -> Result<()> {
+        if self.manager.state(holder) != TxnState::Active {
+            return Ok(());
+        }
+        if self.row != Some(row) {
+            self.leave_row();
+            self.manager.enqueues.lock(
+                &self.locker,
+                Resource::Row(row),
+                LockMode::X,
+                Level::Transaction,
+                wait,
+            )?;
+            self.row = Some(row);
+        }
+        self.wait_for_txn(holder, wait)
+    }
+
+    /// Waits until `holder` has ended: for what is no row, such as an index entry whose fate is undecided.
+    pub fn wait_for_txn(&mut self, holder: TxnId, wait: LockWait) -> Result<()> {
+        assert!(holder != self.id(), "invariant: nobody waits for himself");
+        let manager = &self.manager;
+        let is_active = || manager.state(holder) == TxnState::Active;
+        if !is_active() {
+            return Ok(());
+        }
+        manager.enqueues.wait_for_txn(
+            &self.locker,
+            holder,
+            manager.active.owner(holder),
+            is_active,
+            wait,
+        )
+    }
+
+    fn leave_row(&mut self) {
+        if let Some(row) = self.row.take() {
+            self.manager.enqueues.unlock(
+                &self.locker,
+                Resource::Row(row),
+                LockMode::X,
+                Level::Transaction,
+            );
+        }
+    }
+
+    /// Locks a table until the transaction ends, or until a rollback to a savepoint set before. `SS` and `SX` normally cost a store and a fence.
+    pub fn lock_table(&mut self, object: ObjectId, mode: LockMode, wait: LockWait) -> Result<()> {
+        if self
+            .tables
+            .iter()
+            .any(|(o, held)| *o == object && held.covers(mode))
+        {
+            return Ok(());
+        }
+        self.manager
+            .enqueues
+            .lock_table(&self.locker, object, mode, wait)?;
+        self.tables.push((object, mode));
+        Ok(())
+    }
+
+    /// Locks a name until the transaction ends: `S` shared, `X` exclusive.
+    pub fn lock_name(
+        &mut self,
+        class: NameClass,
+        a: u64,
+        b: u64,
+        mode: LockMode,
+        wait: LockWait,
+    ) -> Result<()> {
+        let r = Resource::Name(class, a, b);
+        if self
+            .names
+            .iter()
+            .any(|(n, held)| *n == r && held.covers(mode))
+        {
+            return Ok(());
+        }
+        self.manager
+            .enqueues
+            .lock(&self.locker, r, mode, Level::Transaction, wait)?;
+        self.names.push((r, mode));
+        Ok(())
+    }
+
+    /// Takes an advisory lock. `false`: not free, and `wait` was [`LockWait::NoWait`]. Locks of the session are counted and outlive transactions.
+    pub fn advisory_lock(
+        &mut self,
+        key: u64,
+        shared: bool,
+        level: Level,
+        wait: LockWait,
+    ) -> Result<bool> {
+        let (r, mode) = advisory(key, shared);
+        match self
+            .manager
+            .enqueues
+            .lock(&self.locker, r, mode, level, wait)
+        {
+            Ok(()) => {}
+            Err(Error::LockNotAvailable(_)) if wait == LockWait::NoWait => return Ok(false),
+            Err(e) => return Err(e),
+        }
+        match level {
+            Level::Transaction => self.names.push((r, mode)),
+            Level::Session => self.session_names.push((r, mode)),
+        }
+        Ok(true)
+    }
+
+    /// Gives one advisory lock of the session back; `false` if it holds none.
+    pub fn advisory_unlock(&mut self, key: u64, shared: bool) -> bool {
+        let lock = advisory(key, shared);
+        match self.session_names.iter().position(|held| *held == lock) {
+            Some(at) => {
+                let (r, mode) = self.session_names.swap_remove(at);
+                self.manager
+                    .enqueues
+                    .unlock(&self.locker, r, mode, Level::Session)
+            }
+            None => false,
+        }
+    }
+
+    /// Gives all advisory locks of the session back.
+    pub fn advisory_unlock_all(&mut self) {
+        self.unlock_session();
+    }
+
+    pub(crate) fn unlock_session(&mut self) {
+        for (r, mode) in self.session_names.drain(..) {
+            self.manager
+                .enqueues
+                .unlock(&self.locker, r, mode, Level::Session);
+        }
+    }
+
+    /// Gives back all but the first so many locks of the transaction, newest first.
+    pub(crate) fn unlock_since(&mut self, tables: usize, names: usize) {
+        while self.tables.len() > tables {
+            let (object, mode) = self.tables.pop().expect("there is one");
+            self.manager
+                .enqueues
+                .unlock_table(&self.locker, object, mode);
+        }
+        while self.names.len() > names {
+            let (r, mode) = self.names.pop().expect("there is one");
+            self.manager
+                .enqueues
+                .unlock(&self.locker, r, mode, Level::Transaction);
+        }
+    }
+
+    pub(crate) fn unlock_transaction(&mut self) {
+        self.leave_row();
+        self.unlock_since(0, 0);
+    }
+}
+
+fn advisory(key: u64, shared: bool) -> (Resource, LockMode) {
+    (
+        Resource::Name(NameClass::Advisory, key, 0),
+        if shared { LockMode::S } else { LockMode::X },
+    )
+}

@@ -1,0 +1,427 @@
+//! The transactions of one instance put together.
+
+use crate::active::{self, Active, ActiveTable};
+use crate::enqueue::{Enqueues, LockRow};
+use crate::horizon::{Horizon, MAX_SNAPSHOTS};
+use crate::numbers::Numbers;
+use crate::purge::{PurgeHint, PurgeQueue};
+use crate::recovery::TxnRecovery;
+use crate::status::{CHUNK, Status, StatusArray};
+use crate::status_file::StatusFile;
+use crate::transaction::Dead;
+use crate::undo_space::{UndoSpace, UndoUsage};
+use crate::visibility::Visibility;
+use crate::{Error, Result, Snapshot, Transaction, TxnState, UndoHandler, Verdict};
+use block::ids::StampKind;
+use block::undo::{Found, UndoView};
+use block::{InstanceId, LogPos, ObjectId, Op, Scn, Stamp, ThreadId, TxnId, UndoPtr};
+use cache::{Cache, RecordHeader};
+use parking_lot::Mutex;
+use redo::{Clock, GroupSink};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use storage::{ControlFile, DoubleWrite};
+use wait::Stat;
+
+/// What a manager must know.
+#[derive(Clone, Copy, Debug)]
+pub struct TxnConfig {
+    pub instance: InstanceId,
+    pub thread: ThreadId,
+    /// The undo file does not grow beyond this; then the oldest snapshots fail.
+    pub undo_cap_blocks: u32,
+}
+
+/// An undo record, copied out of its block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UndoRecord {
+    pub txn: TxnId,
+    /// The transaction's record before this one.
+    pub prev: UndoPtr,
+    pub undo_no: u32,
+    pub object: ObjectId,
+    /// The access layer's number for what was done.
+    pub kind: u16,
+    pub payload: Vec<u8>,
+}
+
+/// One row of `v$transaction`.
+#[derive(Clone, Debug)]
+pub struct TransactionRow {
+    pub sid: u32,
+    pub txn: TxnId,
+    /// Milliseconds since 1970.
+    pub started_ms: u64,
+    pub undo_records: u32,
+    pub undo_head: UndoPtr,
+}
+
+/// Figures for the statistics.
+#[derive(Clone, Copy, Debug)]
+pub struct TxnStatistics {
+    pub undo: UndoUsage,
+    pub status_bytes: usize,
+    pub registered_snapshots: usize,
+    pub purge_hints: usize,
+    pub horizon: Scn,
+}
+
+/// See the crate's head. Shared by all sessions; everything in it has its own latches.
+pub struct TxnManager {
+    pub(crate) config: TxnConfig,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) clock: Arc<Clock>,
+    control: Arc<ControlFile>,
+    pub(crate) visibility: Arc<Visibility>,
+    pub(crate) horizon: Arc<Horizon>,
+    pub(crate) undo: UndoSpace,
+    pub(crate) enqueues: Enqueues,
+    pub(crate) active: ActiveTable,
+    pub(crate) numbers: Numbers,
+    pub(crate) purge: PurgeQueue,
+    status_file: Mutex<StatusFile>,
+    /// Transactions without a session, to be rolled back by whoever calls [`TxnManager::rollback_dead`].
+    pub(crate) dead: Mutex<DeadList>,
+    last_checkpoint: Mutex<Option<LastCheckpoint>>,
+}
+
+#[derive(Default)]
+pub(crate) struct DeadList {
+    pub(crate) list: Vec<Dead>,
+    /// Undo from before the restart is still kept.
+    old_undo: bool,
+}
+
+#[derive(Clone, Copy)]
+struct LastCheckpoint {
+    marker: LogPos,
+    /// The log's end after it.
+    end: LogPos,
+}
+
+impl TxnManager {
+    /// Opens the transactions of an instance whose undo and status files are among the cache's data files. The clock stands above everything drawn
+    /// before. [`TxnManager::recover`] must follow, also after a clean stop, before the first session.
+    /// `double_write` is a file for the status blocks alone, restored already.
+    pub fn open(
+        config: TxnConfig,
+        cache: Arc<Cache>,
+        control: Arc<ControlFile>,
+        double_write: DoubleWrite,
+    ) -> Result<Arc<TxnManager>> {
+        let state = control.get();
+        let thread = state.thread(config.thread).ok_or_else(|| {
+            Error::Corrupt(format!(
+                "thread {} is not in the control file",
+                config.thread.0
+            ))
+        })?;
+        let clock = cache.redo().clock().clone();
+        let words = StatusArray::new(thread.txn_truncated / CHUNK);
+        let status_file = StatusFile::new(config.instance, cache.files().clone(), double_write);
+        status_file.load(&words, thread.txn_reserved.div_ceil(CHUNK))?;
+        let manager = TxnManager {
+            config,
+            visibility: Arc::new(Visibility::new(config.instance, words, clock.clone())),
+            horizon: Arc::new(Horizon::new(clock.clone(), MAX_SNAPSHOTS)),
+            undo: UndoSpace::open(config.instance, config.undo_cap_blocks, cache.clone())?,
+            enqueues: Enqueues::new(),
+            active: ActiveTable::default(),
+            numbers: Numbers::new(config.thread, control.clone(), thread.txn_reserved),
+            purge: PurgeQueue::new(),
+            status_file: Mutex::new(status_file),
+            dead: Mutex::new(DeadList {
+                list: Vec::new(),
+                old_undo: true,
+            }),
+            last_checkpoint: Mutex::new(None),
+            cache,
+            clock,
+            control,
+        };
+        Ok(Arc::new(manager))
+    }
+
+    /// Takes over what redo says. `last`: when those committed whose commit SCN was lost; above everything drawn before. Returns the number of
+    /// transactions that [`TxnManager::rollback_dead`] will roll back; until then their rows stay locked, and all else goes on.
+    pub fn recover(&self, recovery: TxnRecovery, last: Scn) -> Result<usize> {
+        let outcome = recovery.finish(last);
+        let words = &self.visibility.words;
+        let (low, end) = (words.low_chunk(), self.numbers.next() / CHUNK);
+        (low..end).for_each(|chunk| words.with_chunk(chunk, |_| ()));
+        let check = |txn: TxnId| match txn.instance() == self.config.instance
+            && txn.number() < end * CHUNK
+        {
+            true => Ok(()),
+            false => Err(Error::Corrupt(format!(
+                "redo names transaction {txn:?}, which was never drawn here"
+            ))),
+        };
+        for (txn, e) in outcome.committed {
+            check(txn)?;
+            if !matches!(words.get(txn.number()), None | Some(Status::Committed(_))) {
+                words.set(txn.number(), Status::Committed(e));
+            }
+        }
+        let mut losers = Vec::new();
+        for (txn, head) in outcome.losers {
+            check(txn)?;
+            if matches!(words.get(txn.number()), None | Some(Status::Committed(_))) {
+                return Err(Error::Corrupt(format!(
+                    "redo lacks the commit record of {txn:?}, which is committed"
+                )));
+            }
+            words.set(txn.number(), Status::Active);
+            losers.push((txn, head));
+        }
+        let numbers: std::collections::HashSet<u64> =
+            losers.iter().map(|(txn, _)| txn.number()).collect();
+        let now = self.clock.now();
+        for number in low * CHUNK..end * CHUNK {
+            if words.get(number) == Some(Status::Active) && !numbers.contains(&number) {
+                words.set(number, Status::Aborted(now));
+            }
+        }
+        let mut dead = self.dead.lock();
+        for (txn, head) in losers {
+            let locker = self.enqueues.register();
+            let active = self.active.register(locker.id, locker.sid());
+            active.begin(txn);
+            active.set_head(head);
+            dead.list.push(Dead::loser(txn, head, locker, active));
+        }
+        let count = dead.list.len();
+        self.release_old_undo(&mut dead);
+        Ok(count)
+    }
+
+    fn release_old_undo(&self, dead: &mut DeadList) {
+        if dead.old_undo && dead.list.is_empty() {
+            dead.old_undo = false;
+            self.undo.release_old(self.clock.now());
+        }
+    }
+
+    /// Rolls back the transactions that have lost their session or their instance, one after the other. For a background thread; returns how many. After an error
+    /// the transaction stays in the list. One thread at a time may do this.
+    pub fn rollback_dead(self: &Arc<Self>, handler: &dyn UndoHandler) -> Result<usize> {
+        let mut done = 0;
+        loop {
+            let slot = self.horizon.take_slot().ok_or(Error::TooMany {
+                limit: MAX_SNAPSHOTS,
+            })?;
+            let Some(next) = self.dead.lock().list.pop() else {
+                break;
+            };
+            let mut txn = Transaction::adopt(self, next, slot);
+            // Should this fail, dropping the transaction puts it back into the list.
+            txn.rollback(handler)?;
+            done += 1;
+        }
+        self.release_old_undo(&mut self.dead.lock());
+        Ok(done)
+    }
+
+    /// What `snapshot` makes of `stamp`. Takes no latch.
+    #[inline]
+    pub fn verdict(&self, stamp: Stamp, snapshot: &Snapshot) -> Verdict {
+        self.visibility.verdict(stamp, snapshot)
+    }
+
+    /// How a transaction stands now; final unless active.
+    #[inline]
+    pub fn state(&self, txn: TxnId) -> TxnState {
+        self.visibility.state(txn)
+    }
+
+    /// Whether whoever set the stamp has committed.
+    pub fn is_committed(&self, stamp: Stamp) -> bool {
+        self.committed_at(stamp).is_some()
+    }
+
+    /// When whoever set the stamp committed; `None` if that has not happened. [`Scn::ZERO`]: below the horizon.
+    pub fn committed_at(&self, stamp: Stamp) -> Option<Scn> {
+        match stamp.kind() {
+            StampKind::Committed(scn) => Some(scn),
+            StampKind::Txn(txn) => match self.state(txn) {
+                TxnState::Committed(scn) => Some(scn),
+                TxnState::Active | TxnState::Aborted => None,
+            },
+        }
+    }
+
+    /// Whether every present and future snapshot sees what has this stamp. By the horizon last reported, which may lag.
+    pub fn is_below_horizon(&self, stamp: Stamp) -> bool {
+        self.committed_at(stamp)
+            .is_some_and(|scn| scn <= self.horizon_reported())
+    }
+
+    /// The horizon, computed now: no present or future snapshot lies below it.
+    pub fn horizon(&self) -> Scn {
+        self.horizon.compute()
+    }
+
+    /// The horizon as last computed: one load.
+    #[inline]
+    pub fn horizon_reported(&self) -> Scn {
+        self.horizon.reported()
+    }
+
+    /// Publishes commits: for [`redo::Redo::set_group_sink`].
+    pub fn group_sink(&self) -> Arc<dyn GroupSink> {
+        self.visibility.clone()
+    }
+
+    pub fn clock(&self) -> &Arc<Clock> {
+        &self.clock
+    }
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+    pub fn instance(&self) -> InstanceId {
+        self.config.instance
+    }
+
+    /// Runs `f` on the undo record at `ptr`, under its block's shared latch. May read from disk: to be called with no latch held.
+    /// [`Error::SnapshotTooOld`] if the record has been overwritten.
+    pub fn with_undo<R>(&self, ptr: UndoPtr, f: impl FnOnce(&UndoView<'_>) -> R) -> Result<R> {
+        let block = self.cache.read(ptr.dba())?;
+        match block::undo::get(&block, ptr)? {
+            Found::Record(view) => {
+                wait::stat::add(Stat::ConsistentChanges, 1);
+                Ok(f(&view))
+            }
+            Found::Reused => {
+                wait::stat::add(Stat::SnapshotTooOld, 1);
+                Err(Error::SnapshotTooOld(ptr))
+            }
+        }
+    }
+
+    /// A copy of the undo record at `ptr`; otherwise as [`TxnManager::with_undo`].
+    pub fn undo_record(&self, ptr: UndoPtr) -> Result<UndoRecord> {
+        self.with_undo(ptr, |v| UndoRecord {
+            txn: v.txn,
+            prev: v.prev,
+            undo_no: v.undo_no,
+            object: v.object,
+            kind: v.kind,
+            payload: v.payload.to_vec(),
+        })
+    }
+
+    /// Takes up to `max` blocks that have something to purge for good at `horizon`.
+    pub fn take_purgeable(&self, horizon: Scn, max: usize) -> Vec<PurgeHint> {
+        self.purge.take(horizon, max)
+    }
+
+    /// What must be done now and then so that sessions need not: computes the horizon, truncates the status array, reserves numbers and undo
+    /// space. For a background thread, about once a second.
+    pub fn maintain(&self) -> Result<()> {
+        let horizon = self.horizon();
+        self.truncate(horizon)?;
+        self.numbers.reserve_ahead()?;
+        self.undo.prepare_ahead(horizon)
+    }
+
+    fn truncate(&self, horizon: Scn) -> Result<()> {
+        let words = &self.visibility.words;
+        let from = words.low_chunk();
+        let to = words.truncatable(horizon, self.numbers.next() / CHUNK);
+        if to == from {
+            return Ok(());
+        }
+        // "Truncated" says committed. Were the end of a rollback still in the log buffer, a crash would bring its transaction back as active.
+        self.cache.redo().flush_to(self.cache.redo().end())?;
+        self.control.update(|c| {
+            let thread = c
+                .thread_mut(self.config.thread)
+                .expect("invariant: an open thread is in the control file");
+            thread.txn_truncated = to * CHUNK;
+        })?;
+        let file = self.status_file.lock();
+        words.truncate(to);
+        file.punch(from, to)
+    }
+
+    /// Rows of `v$lock`.
+    pub fn locks(&self) -> Vec<LockRow> {
+        let mut rows = self.enqueues.rows();
+        rows.extend(
+            self.active
+                .all()
+                .iter()
+                .map(|a| LockRow::of_transaction(a.sid, a.id())),
+        );
+        rows
+    }
+
+    /// Rows of `v$transaction`.
+    pub fn transactions(&self) -> Vec<TransactionRow> {
+        let row = |a: &Arc<Active>| TransactionRow {
+            sid: a.sid,
+            txn: a.id(),
+            started_ms: a.started_ms.load(Ordering::Relaxed),
+            undo_records: a.records.load(Ordering::Relaxed),
+            undo_head: a.head(),
+        };
+        self.active.all().iter().map(row).collect()
+    }
+
+    pub fn statistics(&self) -> TxnStatistics {
+        TxnStatistics {
+            undo: self.undo.usage(),
+            status_bytes: self.visibility.words.memory(),
+            registered_snapshots: self.horizon.registered(),
+            purge_hints: self.purge.len(),
+            horizon: self.horizon_reported(),
+        }
+    }
+
+    /// Logs who is active, makes that durable, and then writes the status words to their file. In this order: a commit record below the list's
+    /// first marker is then durable, hence its word final, when the words are written; so the checkpoint may go up to that marker.
+    fn checkpoint(&self) -> Result<LogPos> {
+        let mut last = self.last_checkpoint.lock();
+        let redo = self.cache.redo();
+        if let Some(l) = *last
+            && redo.end() == l.end
+        {
+            return Ok(l.marker); // An idle instance does not fill its log with markers.
+        }
+        let mut list = Vec::new();
+        let first = self
+            .cache
+            .mark(RecordHeader::NONE, Op::ActiveTransactions, &[], |_, _| {
+                list = self.active.with_undo()
+            });
+        let mut end = first.end;
+        for part in list.chunks(active::PER_MARKER) {
+            end = self
+                .cache
+                .mark(
+                    RecordHeader::NONE,
+                    Op::ActiveTransactions,
+                    &active::encode(part),
+                    |_, _| (),
+                )
+                .end;
+        }
+        redo.flush_to(end)?;
+        self.status_file
+            .lock()
+            .persist(&self.visibility.words, self.clock.now())?;
+        *last = Some(LastCheckpoint {
+            marker: first.pos,
+            end: redo.end(),
+        });
+        Ok(first.pos)
+    }
+}
+
+impl cache::CheckpointClient for TxnManager {
+    fn before_checkpoint(
+        &self,
+    ) -> std::result::Result<LogPos, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.checkpoint()?)
+    }
+}

@@ -1,0 +1,78 @@
+//! Transaction numbers: drawn from ranges that the control file holds as possibly used, so none is ever drawn twice (CORRECTNESS 23).
+
+use crate::Result;
+use crate::status::CHUNK;
+use block::ThreadId;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use storage::ControlFile;
+
+/// Numbers reserved at a time: two seconds' worth at 8,000 transactions a second, and 128 KiB of status words that a restart leaves behind.
+const RANGE: u64 = 16 * CHUNK;
+
+pub(crate) struct Numbers {
+    thread: ThreadId,
+    control: Arc<ControlFile>,
+    next: AtomicU64,
+    /// Numbers below this may be drawn.
+    reserved: AtomicU64,
+    reserving: Mutex<()>,
+}
+
+impl Numbers {
+    /// `used`: numbers below may have been drawn. Draws begin in a chunk of their own above it.
+    pub(crate) fn new(thread: ThreadId, control: Arc<ControlFile>, used: u64) -> Numbers {
+        let start = used.max(1).next_multiple_of(CHUNK);
+        Numbers {
+            thread,
+            control,
+            next: AtomicU64::new(start),
+            reserved: AtomicU64::new(0),
+            reserving: Mutex::new(()),
+        }
+    }
+
+    /// The lowest number that is not drawn yet.
+    pub(crate) fn next(&self) -> u64 {
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// Draws a number. Writes the control file once in a range, unless [`Numbers::reserve_ahead`] did.
+    pub(crate) fn draw(&self) -> Result<u64> {
+        loop {
+            // Reserved before drawn: a number whose reservation failed would be lost otherwise, and its status word with it.
+            let number = self.next.load(Ordering::Acquire);
+            if number >= self.reserved.load(Ordering::Acquire) {
+                self.reserve(number + 1)?;
+            } else if self
+                .next
+                .compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                return Ok(number);
+            }
+        }
+    }
+
+    /// Reserves a further range when half of the present one is gone; for a background worker.
+    pub(crate) fn reserve_ahead(&self) -> Result<()> {
+        self.reserve(self.next() + RANGE / 2)
+    }
+
+    fn reserve(&self, wanted: u64) -> Result<()> {
+        let _one = self.reserving.lock();
+        if wanted <= self.reserved.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let to = wanted.max(self.next()) + RANGE;
+        self.control.update(|c| {
+            let thread = c
+                .thread_mut(self.thread)
+                .expect("invariant: an open thread is in the control file");
+            thread.txn_reserved = to;
+        })?;
+        self.reserved.store(to, Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,132 @@
+//! What redo says about transactions: who committed at which SCN, and who must be rolled back from where.
+//!
+//! Feed every record of the thread, from its checkpoint position on, to [`TxnRecovery::record`], and every e(n) that a batch header
+//! gives to [`TxnRecovery::group`]; then give the whole to [`TxnManager::recover`](crate::TxnManager::recover).
+//!
+//! **Rule.** A record's undo head is newer than whatever a list of active transactions says that stands *after* it: the list was
+//! taken at the first of the checkpoint's markers, and its parts were logged later. So a list counts only for transactions of
+//! which nothing has been seen. The checkpoint position is at or below that first marker, hence nothing is missed.
+
+use crate::{Result, active};
+use block::record::Record;
+use block::{Op, Scn, TxnId, UndoPtr};
+use redo::BatchNo;
+use std::collections::{BTreeMap, HashMap};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Seen {
+    /// Its undo head after its last record.
+    Active(UndoPtr),
+    Ended,
+}
+
+/// Collects from redo. See the module.
+#[derive(Default)]
+pub struct TxnRecovery {
+    seen: HashMap<TxnId, Seen>,
+    groups: BTreeMap<BatchNo, Vec<TxnId>>,
+    committed: Vec<(TxnId, Scn)>,
+}
+
+/// What was collected.
+pub(crate) struct Outcome {
+    pub(crate) committed: Vec<(TxnId, Scn)>,
+    pub(crate) losers: Vec<(TxnId, UndoPtr)>,
+}
+
+impl TxnRecovery {
+    /// The next record, which stands in `batch`.
+    pub fn record(&mut self, batch: BatchNo, record: &Record<'_>) -> Result<()> {
+        if !record.txn.is_none() {
+            self.seen.insert(record.txn, Seen::Active(record.undo_head));
+        }
+        for v in record.vectors() {
+            match v.op {
+                Op::Commit => {
+                    self.seen.insert(record.txn, Seen::Ended);
+                    self.groups.entry(batch).or_default().push(record.txn);
+                }
+                Op::RollbackEnd => {
+                    self.seen.insert(record.txn, Seen::Ended);
+                }
+                Op::ActiveTransactions => {
+                    for (txn, head) in active::decode(v.payload)? {
+                        self.seen.entry(txn).or_insert(Seen::Active(head));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The transactions of `batch` committed at `e`.
+    pub fn group(&mut self, batch: BatchNo, e: Scn) {
+        let txns = self.groups.remove(&batch).unwrap_or_default();
+        self.committed.extend(txns.into_iter().map(|txn| (txn, e)));
+    }
+
+    /// `last`: when the groups committed whose e was lost with the instance. Above everything that was drawn before.
+    pub(crate) fn finish(mut self, last: Scn) -> Outcome {
+        for batch in self.groups.keys().copied().collect::<Vec<_>>() {
+            self.group(batch, last);
+        }
+        let losers = self.seen.into_iter().filter_map(|(txn, seen)| match seen {
+            Seen::Active(head) => Some((txn, head)),
+            Seen::Ended => None,
+        });
+        Outcome {
+            committed: self.committed,
+            losers: losers.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::record::RecordWriter;
+    use block::{InstanceId, LogPos};
+
+    fn feed(r: &mut TxnRecovery, batch: u64, txn: TxnId, head: u64, marker: Option<(Op, Vec<u8>)>) {
+        let mut bytes = Vec::new();
+        let mut w = RecordWriter::new(&mut bytes, txn, UndoPtr(head));
+        if let Some((op, payload)) = marker {
+            w.marker(op, &payload);
+        }
+        w.finish();
+        r.record(BatchNo(batch), &Record::parse(&bytes, LogPos(0)).unwrap().0)
+            .unwrap();
+    }
+
+    #[test]
+    fn heads_commits_and_losers() {
+        let t = |n| TxnId::new(InstanceId(1), n);
+        let mut r = TxnRecovery::default();
+        feed(&mut r, 1, t(1), 10, None);
+        feed(&mut r, 1, t(2), 20, None);
+        feed(&mut r, 1, t(1), 11, Some((Op::Commit, vec![])));
+        // The list was taken before these records: it knows t1 and an older head of t2, and it alone knows t3.
+        let list = active::encode(&[
+            (t(1), UndoPtr(10)),
+            (t(2), UndoPtr(19)),
+            (t(3), UndoPtr(30)),
+        ]);
+        feed(
+            &mut r,
+            2,
+            TxnId::NONE,
+            0,
+            Some((Op::ActiveTransactions, list)),
+        );
+        feed(&mut r, 2, t(4), 40, None);
+        feed(&mut r, 2, t(4), 0, Some((Op::RollbackEnd, vec![])));
+        feed(&mut r, 3, t(5), 50, Some((Op::Commit, vec![])));
+        r.group(BatchNo(1), Scn(100));
+        r.group(BatchNo(2), Scn(101));
+        let mut o = r.finish(Scn(500));
+        o.losers.sort_by_key(|(txn, _)| txn.0);
+        assert_eq!(o.committed, [(t(1), Scn(100)), (t(5), Scn(500))]);
+        assert_eq!(o.losers, [(t(2), UndoPtr(20)), (t(3), UndoPtr(30))]);
+    }
+}

@@ -1,0 +1,164 @@
+//! The status file: chunk c of the status array is block c + 1, written by checkpoints and read at the start.
+//!
+//! **Invariants.** A thread's checkpoint passes a commit record only after the word of its transaction is in this file. Words that are not final are written as zero; who
+//! recovers decides about them. Blocks are written through a double-write file of their own, because a torn one would lose
+//! commits that redo no longer has.
+
+use crate::status::{CHUNK, Chunk, Status, StatusArray};
+use crate::{Error, Result};
+use block::{BlockBuf, BlockType, Dba, FileId, HEADER_SIZE, InstanceId, ObjectId, Scn};
+use std::sync::Arc;
+use storage::{AlignedBuf, DataFiles, DoubleWrite};
+
+/// Blocks in one write: a megabyte.
+const BATCH: usize = 128;
+/// Blocks in one read at the start.
+const READ: u64 = 64;
+/// Blocks by which the file grows.
+const GROWTH: u32 = 64;
+
+/// Who writes the file; one at a time.
+pub(crate) struct StatusFile {
+    file: FileId,
+    files: Arc<DataFiles>,
+    double_write: DoubleWrite,
+}
+
+impl StatusFile {
+    pub(crate) fn new(
+        instance: InstanceId,
+        files: Arc<DataFiles>,
+        double_write: DoubleWrite,
+    ) -> StatusFile {
+        StatusFile {
+            file: FileId::status(instance),
+            files,
+            double_write,
+        }
+    }
+
+    fn dba(&self, chunk: u64) -> Dba {
+        let block = u32::try_from(chunk + 1)
+            .expect("invariant: 4,000,000,000,000 transactions fit a status file");
+        Dba::new(self.file, block)
+    }
+
+    /// Reads the chunks from the array's first one up to `end`, those that are in the file.
+    pub(crate) fn load(&self, words: &StatusArray, end: u64) -> Result<()> {
+        let there = u64::from(self.files.blocks(self.file)?).saturating_sub(1);
+        let mut buf = AlignedBuf::default();
+        let mut at = words.low_chunk();
+        while at < end.min(there) {
+            let n = READ.min(end.min(there) - at);
+            let mut failed = None;
+            self.files
+                .read_blocks(self.dba(at), n as usize, &mut buf, |dba, block, verdict| {
+                    let chunk = u64::from(dba.block()) - 1;
+                    let loaded = verdict
+                        .map_err(Error::from)
+                        .and_then(|()| load_chunk(words, chunk, block));
+                    failed = failed.take().or(loaded.err());
+                })?;
+            match failed {
+                Some(e) => return Err(e),
+                None => at += n,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the chunks that changed since they were last written; durable when it returns.
+    pub(crate) fn persist(&mut self, words: &StatusArray, scn: Scn) -> Result<()> {
+        let mut changed = Vec::new();
+        words.each_chunk(|number, chunk| {
+            if chunk.take_changed() {
+                changed.push(number);
+            }
+            Ok::<(), Error>(())
+        })?;
+        for part in changed.chunks(BATCH) {
+            let written = self.write(words, part, scn);
+            if written.is_err() {
+                // Those of this part and later parts are tried again by the next checkpoint.
+                changed
+                    .iter()
+                    .for_each(|&c| words.with_chunk(c, Chunk::set_changed));
+                return written;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, words: &StatusArray, chunks: &[u64], scn: Scn) -> Result<()> {
+        let mut blocks: Vec<(Dba, Box<BlockBuf>)> = chunks
+            .iter()
+            .map(|&c| {
+                (
+                    self.dba(c),
+                    words.with_chunk(c, |chunk| build(self.dba(c), chunk, scn)),
+                )
+            })
+            .collect();
+        let end = blocks.last().map_or(0, |(dba, _)| dba.block() + 1);
+        if end > self.files.blocks(self.file)? {
+            self.files
+                .extend(self.file, end.next_multiple_of(GROWTH), &mut |_| {})?;
+        }
+        Ok(self.double_write.write(&self.files, &mut blocks)?)
+    }
+
+    /// Gives the space of the chunks in `from..to` back.
+    pub(crate) fn punch(&self, from: u64, to: u64) -> Result<()> {
+        let there = u64::from(self.files.blocks(self.file)?);
+        let (from, to) = ((from + 1).min(there), (to + 1).min(there));
+        if from < to {
+            let size = block::BLOCK_SIZE as u64;
+            self.files
+                .file(self.file)?
+                .punch(from * size, (to - from) * size)?;
+        }
+        Ok(())
+    }
+}
+
+fn build(dba: Dba, chunk: &Chunk, scn: Scn) -> Box<BlockBuf> {
+    let mut block = BlockBuf::zeroed();
+    block.format(dba, ObjectId::NONE, BlockType::Status);
+    block.set_scn(scn);
+    for (i, status) in chunk.words().enumerate() {
+        let word = match status {
+            Status::Active | Status::Committing(_) => 0,
+            Status::Committed(_) | Status::Aborted(_) => status.pack(),
+        };
+        block.put_u64(HEADER_SIZE + 8 * i, word);
+    }
+    block
+}
+
+fn load_chunk(words: &StatusArray, chunk: u64, block: &BlockBuf) -> Result<()> {
+    if block.is_unformatted() {
+        return Ok(());
+    }
+    if block.block_type()? != BlockType::Status {
+        return Err(Error::Corrupt(format!(
+            "block {} is not a status block",
+            block.dba()
+        )));
+    }
+    words.with_chunk(chunk, |_| ());
+    for i in 0..CHUNK {
+        let word = block.u64_at(HEADER_SIZE + 8 * i as usize);
+        match Status::unpack(word) {
+            Status::Active => {}
+            Status::Committing(_) => {
+                return Err(Error::Corrupt(format!(
+                    "status block {} has a word {word:#x}",
+                    block.dba()
+                )));
+            }
+            status => words.set(chunk * CHUNK + i, status),
+        }
+    }
+    words.with_chunk(chunk, Chunk::take_changed);
+    Ok(())
+}

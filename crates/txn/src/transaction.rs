@@ -1,0 +1,595 @@
+//! A session's transaction: its identity, undo, snapshot, commit and rollback. Locks are in [`crate::locking`].
+//!
+//! **Order of a change.** [`Transaction::prepare_undo`] first, with no latch held: it draws the transaction's number, finds room in the session's own undo
+//! block and waits for log space. Then the caller latches the block it wants to change and calls [`Transaction::log`], which puts the
+//! change and its undo into one record. The address of the undo record is known in between, so the change can carry it.
+//!
+//! **Invariants.** Undo numbers rise and are never given twice, not even after a rollback to a savepoint. Each step of a rollback logs the head
+//! it leaves, so no step is undone twice, whenever the instance dies. A transaction that has changed something ends by
+//! [`Transaction::commit`] or [`Transaction::rollback`]; one that is dropped is rolled back by a background thread and keeps its locks until then.
+
+use crate::active::Active;
+use crate::enqueue::{LockMode, Locker, Resource};
+use crate::horizon::{MAX_SNAPSHOTS, SnapshotSlot};
+use crate::manager::{TxnManager, UndoRecord};
+use crate::purge;
+use crate::status::{CHUNK, Status};
+use crate::undo_space::{Extent, UndoBlock};
+use crate::{Error, HandlerError, Result, Snapshot, TxnState};
+use block::undo::{UNDO_MAX_PAYLOAD, UndoView, append_payload};
+use block::{Dba, ObjectId, Op, RowId, Scn, Stamp, TxnId, UndoPtr};
+use cache::{Change, RecordHeader};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use wait::Stat;
+
+/// What a transaction sees of others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isolation {
+    /// Each statement has a snapshot of its own.
+    ReadCommitted,
+    /// All statements have the first one's snapshot.
+    RepeatableRead,
+}
+
+/// Puts one change back. Implemented by whoever knows the undo kinds.
+pub trait UndoHandler {
+    /// Undoes `record`, which is `txn`'s newest undo at `at`: latches what it names and logs the change with
+    /// [`Transaction::log_compensation`] and `record.prev`, after [`Transaction::reserve_log`]. What takes several records uses
+    /// [`Transaction::log_partial`] for all but the last, and must find out how far it came if it is called for the same record again after a
+    /// crash. If there is nothing to do, nothing need be logged. Needs no space that anybody could have taken.
+    fn undo(
+        &self,
+        txn: &mut Transaction,
+        record: &UndoRecord,
+        at: UndoPtr,
+    ) -> std::result::Result<(), HandlerError>;
+}
+
+/// Undo to be written with a change.
+#[derive(Clone, Copy, Debug)]
+pub struct Undo<'a> {
+    /// The access layer's number for what was done.
+    pub kind: u16,
+    pub object: ObjectId,
+    pub payload: &'a [u8],
+}
+
+/// Room for one undo record at a known address. Not using it costs nothing.
+#[derive(Debug)]
+#[must_use]
+pub struct UndoSlot {
+    ptr: UndoPtr,
+    max_payload: usize,
+}
+
+impl UndoSlot {
+    /// Where the record will be.
+    pub fn ptr(&self) -> UndoPtr {
+        self.ptr
+    }
+}
+
+/// A point to roll back to.
+#[derive(Clone, Copy, Debug)]
+pub struct Savepoint {
+    undo_no: u32,
+    pub(crate) tables: usize,
+    pub(crate) names: usize,
+}
+
+/// Keeps a snapshot registered beyond its statement: for a cursor, or for a worker on another thread.
+pub struct HeldSnapshot {
+    snapshot: Snapshot,
+    slot: SnapshotSlot,
+    manager: Arc<TxnManager>,
+}
+
+impl HeldSnapshot {
+    pub fn snapshot(&self) -> Snapshot {
+        self.snapshot
+    }
+    /// Another registration of the same snapshot.
+    pub fn another(&self) -> Result<HeldSnapshot> {
+        hold(&self.manager, self.snapshot)
+    }
+    /// Ends this registration; the same as dropping it.
+    pub fn release(self) {
+        drop(self.slot);
+    }
+}
+
+/// The caller's snapshot is registered.
+fn hold(manager: &Arc<TxnManager>, snapshot: Snapshot) -> Result<HeldSnapshot> {
+    let slot = manager.horizon.take_slot().ok_or(Error::TooMany {
+        limit: MAX_SNAPSHOTS,
+    })?;
+    slot.copy(snapshot.scn);
+    Ok(HeldSnapshot {
+        snapshot,
+        slot,
+        manager: manager.clone(),
+    })
+}
+
+/// See the module. One per session, used for one transaction after the other.
+pub struct Transaction {
+    pub(crate) manager: Arc<TxnManager>,
+    pub(crate) locker: Arc<Locker>,
+    active: Arc<Active>,
+    slot: SnapshotSlot,
+    isolation: Isolation,
+    /// The registered snapshot.
+    scn: Option<Scn>,
+    id: TxnId,
+    head: UndoPtr,
+    /// Of the next undo record.
+    undo_no: u32,
+    /// Whether a record carries this transaction's id.
+    logged: bool,
+    undo: Option<UndoBlock>,
+    /// Extents with records of this transaction, each held.
+    extents: Vec<Arc<Extent>>,
+    pub(crate) tables: Vec<(ObjectId, LockMode)>,
+    pub(crate) names: Vec<(Resource, LockMode)>,
+    /// Locks that outlive the transaction.
+    pub(crate) session_names: Vec<(Resource, LockMode)>,
+    /// The row whose queue this session heads.
+    pub(crate) row: Option<RowId>,
+    purge: Vec<(ObjectId, Dba)>,
+    scratch: Vec<u8>,
+}
+
+/// What is left of a transaction whose session or instance is gone.
+pub(crate) struct Dead {
+    id: TxnId,
+    head: UndoPtr,
+    undo_no: u32,
+    locker: Arc<Locker>,
+    active: Arc<Active>,
+    extents: Vec<Arc<Extent>>,
+    tables: Vec<(ObjectId, LockMode)>,
+    names: Vec<(Resource, LockMode)>,
+    row: Option<RowId>,
+}
+
+impl Dead {
+    /// A transaction of a former life of the instance. Its undo is kept by its age, its locks are its stamps.
+    pub(crate) fn loser(
+        id: TxnId,
+        head: UndoPtr,
+        locker: Arc<Locker>,
+        active: Arc<Active>,
+    ) -> Dead {
+        let (extents, tables, names) = (Vec::new(), Vec::new(), Vec::new());
+        Dead {
+            id,
+            head,
+            undo_no: 0,
+            locker,
+            active,
+            extents,
+            tables,
+            names,
+            row: None,
+        }
+    }
+}
+
+impl Transaction {
+    /// For the calling session; to be made in its thread.
+    pub fn new(manager: &Arc<TxnManager>) -> Result<Transaction> {
+        let slot = manager.horizon.take_slot().ok_or(Error::TooMany {
+            limit: MAX_SNAPSHOTS,
+        })?;
+        let locker = manager.enqueues.register();
+        let active = manager.active.register(locker.id, locker.sid());
+        let (extents, tables, names) = (Vec::new(), Vec::new(), Vec::new());
+        let blank = Dead {
+            id: TxnId::NONE,
+            head: UndoPtr::NONE,
+            undo_no: 0,
+            locker,
+            active,
+            extents,
+            tables,
+            names,
+            row: None,
+        };
+        Ok(Transaction::adopt(manager, blank, slot))
+    }
+
+    pub(crate) fn adopt(manager: &Arc<TxnManager>, dead: Dead, slot: SnapshotSlot) -> Transaction {
+        Transaction {
+            manager: manager.clone(),
+            locker: dead.locker,
+            active: dead.active,
+            slot,
+            isolation: Isolation::ReadCommitted,
+            scn: None,
+            id: dead.id,
+            head: dead.head,
+            undo_no: dead.undo_no,
+            logged: !dead.id.is_none(),
+            undo: None,
+            extents: dead.extents,
+            tables: dead.tables,
+            names: dead.names,
+            session_names: Vec::new(),
+            row: dead.row,
+            purge: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    pub fn manager(&self) -> &Arc<TxnManager> {
+        &self.manager
+    }
+
+    /// Sets how the transaction about to start sees others. Nothing else happens: it gets its snapshot from its first statement, its
+    /// number from its first change.
+    pub fn begin(&mut self, isolation: Isolation) {
+        assert!(
+            self.id.is_none() && self.scn.is_none(),
+            "invariant: a transaction begins when the one before has ended"
+        );
+        self.isolation = isolation;
+    }
+
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// [`TxnId::NONE`] until the first change.
+    pub fn id(&self) -> TxnId {
+        self.id
+    }
+
+    /// The number of the next undo record: the limit of a snapshot that sees all changes made so far.
+    pub fn undo_no(&self) -> u32 {
+        self.undo_no
+    }
+
+    /// Whether anything has been logged that a rollback or commit has to deal with.
+    pub fn has_changes(&self) -> bool {
+        self.logged
+    }
+
+    /// What this transaction marks its changes with. It must have a number.
+    pub fn stamp(&self) -> Stamp {
+        Stamp::txn(self.id)
+    }
+
+    /// Gives the transaction a number if it has none. May write the control file.
+    pub fn ensure_id(&mut self) -> Result<TxnId> {
+        if self.id.is_none() {
+            let number = self.manager.numbers.draw()?;
+            self.manager
+                .visibility
+                .words
+                .with_chunk(number / CHUNK, |_| ());
+            self.id = TxnId::new(self.manager.config.instance, number);
+            self.active.begin(self.id);
+            wait::session::set_transaction(self.id.0);
+        }
+        Ok(self.id)
+    }
+
+    // ---- snapshots ----
+
+    /// The snapshot of a statement that starts now. It stays registered until [`Transaction::end_statement`], or to the transaction's end under
+    /// REPEATABLE READ.
+    #[inline]
+    pub fn statement(&mut self) -> Snapshot {
+        let scn = match (self.isolation, self.scn) {
+            (Isolation::RepeatableRead, Some(scn)) => scn,
+            _ => *self.scn.insert(self.slot.take()),
+        };
+        Snapshot {
+            scn,
+            own: self.id,
+            own_limit: self.undo_no,
+        }
+    }
+
+    /// The statement's snapshot is not used any more.
+    #[inline]
+    pub fn end_statement(&mut self) {
+        if self.isolation == Isolation::ReadCommitted && self.scn.take().is_some() {
+            self.slot.clear();
+        }
+    }
+
+    /// Keeps `snapshot`, which is the statement's or transaction's present one, registered beyond it.
+    pub fn hold(&self, snapshot: Snapshot) -> Result<HeldSnapshot> {
+        assert!(
+            self.scn.is_some_and(|scn| scn <= snapshot.scn),
+            "invariant: a snapshot that is held is registered already"
+        );
+        hold(&self.manager, snapshot)
+    }
+
+    // ---- changes ----
+
+    /// Room for an undo record with a payload of at most `max_payload` bytes, at most [`UNDO_MAX_PAYLOAD`]. Waits for log space; to be called with
+    /// no latch held.
+    pub fn prepare_undo(&mut self, max_payload: usize) -> Result<UndoSlot> {
+        assert!(
+            max_payload <= UNDO_MAX_PAYLOAD,
+            "invariant: an undo payload is at most {UNDO_MAX_PAYLOAD} bytes, not {max_payload}"
+        );
+        let id = self.ensure_id()?;
+        if self.undo_no == u32::MAX {
+            return Err(Error::TooManyChanges(id));
+        }
+        let block = match self.undo.take() {
+            Some(block) if block.fits(max_payload) => block,
+            full => {
+                drop(full);
+                self.manager
+                    .undo
+                    .take(max_payload, || self.manager.horizon())?
+            }
+        };
+        let ptr = self.undo.insert(block).next();
+        self.manager.cache.reserve()?;
+        Ok(UndoSlot { ptr, max_payload })
+    }
+
+    /// Logs and applies `changes` and the undo in one record. Never waits. At most one of the blocks may be one that others want; the rest are
+    /// blocks the record formats. Returns the record's SCN, which the changed blocks have now.
+    pub fn log(&mut self, slot: UndoSlot, undo: &Undo<'_>, changes: &mut [Change<'_, '_>]) -> Scn {
+        assert!(
+            undo.payload.len() <= slot.max_payload,
+            "invariant: undo fits the room prepared for it"
+        );
+        let block = self.undo.as_mut().expect("invariant: undo is prepared");
+        assert!(
+            block.next() == slot.ptr,
+            "invariant: a slot is used once, and before the next is prepared"
+        );
+        if !self
+            .extents
+            .last()
+            .is_some_and(|e| Arc::ptr_eq(e, &block.extent))
+        {
+            block.extent.hold();
+            self.extents.push(block.extent.clone());
+        }
+        let view = UndoView {
+            txn: self.id,
+            prev: self.head,
+            undo_no: self.undo_no,
+            object: undo.object,
+            kind: undo.kind,
+            payload: undo.payload,
+        };
+        self.scratch.clear();
+        append_payload(slot.ptr, &view, &mut self.scratch);
+        let mut guard = block.pin.write();
+        let append = Change {
+            guard: &mut guard,
+            op: Op::UndoAppend,
+            object: ObjectId::NONE,
+            payload: &self.scratch,
+        };
+        let header = RecordHeader {
+            txn: self.id,
+            undo_head: slot.ptr,
+        };
+        let active = &self.active;
+        let appended = self
+            .manager
+            .cache
+            .change_with(header, changes, &mut [append], |_, _| {
+                active.set_head(slot.ptr)
+            });
+        drop(guard);
+        block.added(undo.payload.len());
+        self.head = slot.ptr;
+        self.undo_no += 1;
+        self.logged = true;
+        active.records.fetch_add(1, Ordering::Relaxed);
+        wait::stat::add(Stat::UndoBytes, self.scratch.len() as u64);
+        appended.scn
+    }
+
+    /// Waits until the log has room; with no latch held, before a change that needs no undo.
+    pub fn reserve_log(&self) -> Result<()> {
+        Ok(self.manager.cache.reserve()?)
+    }
+
+    /// Logs a step of a rollback that finishes with one undo record; `prev` is that record's.
+    pub fn log_compensation(&mut self, prev: UndoPtr, changes: &mut [Change<'_, '_>]) -> Scn {
+        let header = RecordHeader {
+            txn: self.id,
+            undo_head: prev,
+        };
+        let active = &self.active;
+        let appended = self
+            .manager
+            .cache
+            .change(header, changes, |_, _| active.set_head(prev));
+        self.head = prev;
+        appended.scn
+    }
+
+    /// Logs a change under the transaction's id that leaves its undo as it is: a step of a rollback that is not the last for its
+    /// undo record, or a change that is not undone.
+    pub fn log_partial(&mut self, changes: &mut [Change<'_, '_>]) -> Scn {
+        let header = RecordHeader {
+            txn: self.id,
+            undo_head: self.head,
+        };
+        self.logged = true;
+        self.manager.cache.change(header, changes, |_, _| ()).scn
+    }
+
+    /// Remembers that the block has something to purge once this transaction is committed and below the horizon.
+    pub fn hint_purge(&mut self, object: ObjectId, dba: Dba) {
+        let known = self.purge.iter().rev().take(8).any(|h| *h == (object, dba));
+        if !known && self.purge.len() < purge::PER_TRANSACTION {
+            self.purge.push((object, dba));
+        }
+    }
+
+    // ---- ends ----
+
+    /// Commits: returns when the commit is durable and published, with the SCN at which it became visible, [`Scn::ZERO`] if
+    /// nothing was changed. An error means that the log failed and the instance must stop: nobody knows the outcome.
+    pub fn commit(&mut self) -> Result<Scn> {
+        if !self.logged {
+            self.abandon_number();
+            self.finish(Scn::ZERO);
+            return Ok(Scn::ZERO);
+        }
+        self.manager.cache.reserve()?;
+        let (id, manager) = (self.id, &self.manager);
+        let header = RecordHeader {
+            txn: id,
+            undo_head: self.head,
+        };
+        let appended = manager.cache.mark(header, Op::Commit, &[], |at, group| {
+            group.push(id);
+            manager.visibility.committing(id, at.batch);
+            self.active.end();
+        });
+        manager.cache.redo().flush_to(appended.end)?;
+        let TxnState::Committed(e) = manager.state(id) else {
+            panic!("invariant: {id:?} is committed once its commit record is durable");
+        };
+        manager.purge.push(e, self.purge.drain(..));
+        wait::stat::add(Stat::UserCommits, 1);
+        self.finish(e);
+        Ok(e)
+    }
+
+    /// Undoes everything and ends the transaction. After an error it is still there, to be rolled back again.
+    pub fn rollback(&mut self, handler: &dyn UndoHandler) -> Result<()> {
+        self.undo_down_to(0, handler)?;
+        if self.logged {
+            self.manager.cache.reserve()?;
+            let header = RecordHeader {
+                txn: self.id,
+                undo_head: UndoPtr::NONE,
+            };
+            self.manager
+                .cache
+                .mark(header, Op::RollbackEnd, &[], |_, _| self.active.end());
+            wait::stat::add(Stat::UserRollbacks, 1);
+        }
+        self.abandon_number();
+        self.finish(self.manager.clock.now());
+        Ok(())
+    }
+
+    /// A point to come back to.
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint {
+            undo_no: self.undo_no,
+            tables: self.tables.len(),
+            names: self.names.len(),
+        }
+    }
+
+    /// Undoes what was changed since the savepoint, and gives back table and name locks taken since. After an error the whole transaction must roll back.
+    pub fn rollback_to(&mut self, savepoint: &Savepoint, handler: &dyn UndoHandler) -> Result<()> {
+        self.undo_down_to(savepoint.undo_no, handler)?;
+        self.unlock_since(savepoint.tables, savepoint.names);
+        Ok(())
+    }
+
+    /// Undoes, newest first, every change with an undo number of `first` or above.
+    fn undo_down_to(&mut self, first: u32, handler: &dyn UndoHandler) -> Result<()> {
+        while !self.head.is_none() {
+            let at = self.head;
+            let record = match self.manager.undo_record(at) {
+                Err(Error::SnapshotTooOld(_)) => {
+                    return Err(Error::Corrupt(format!(
+                        "undo of the active transaction {:?} at {at:?} is gone",
+                        self.id
+                    )));
+                }
+                other => other?,
+            };
+            if record.txn != self.id {
+                return Err(Error::Corrupt(format!(
+                    "undo at {at:?} belongs to {:?}, not {:?}",
+                    record.txn, self.id
+                )));
+            }
+            if record.undo_no < first {
+                break;
+            }
+            handler
+                .undo(self, &record, at)
+                .map_err(|source| Error::Rollback { at, source })?;
+            // The handler has logged the step, or there was nothing to do; that is found again after a crash.
+            assert!(
+                self.head == at || self.head == record.prev,
+                "invariant: a rollback goes from record to record"
+            );
+            self.head = record.prev;
+        }
+        Ok(())
+    }
+
+    /// The status word of a transaction of which nothing is left.
+    fn abandon_number(&mut self) {
+        if !self.id.is_none() {
+            let now = self.manager.clock.now();
+            self.manager
+                .visibility
+                .words
+                .set(self.id.number(), Status::Aborted(now));
+            self.active.end();
+        }
+    }
+
+    /// The status word says how it ended. `end`: no snapshot from here on needs its undo.
+    fn finish(&mut self, end: Scn) {
+        self.extents.drain(..).for_each(|extent| extent.end(end));
+        if !self.id.is_none() {
+            self.manager.enqueues.txn_ended(self.id);
+            wait::session::set_transaction(0);
+        }
+        self.unlock_transaction();
+        if self.scn.take().is_some() {
+            self.slot.clear();
+        }
+        self.id = TxnId::NONE;
+        self.head = UndoPtr::NONE;
+        self.undo_no = 0;
+        self.logged = false;
+        self.purge.clear();
+        self.isolation = Isolation::ReadCommitted;
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if let Some(block) = self.undo.take() {
+            self.manager.undo.give_back(block);
+        }
+        self.unlock_session();
+        if self.logged {
+            let dead = Dead {
+                id: self.id,
+                head: self.head,
+                undo_no: self.undo_no,
+                locker: self.locker.clone(),
+                active: self.active.clone(),
+                extents: std::mem::take(&mut self.extents),
+                tables: std::mem::take(&mut self.tables),
+                names: std::mem::take(&mut self.names),
+                row: self.row.take(),
+            };
+            self.manager.dead.lock().list.push(dead);
+            return;
+        }
+        self.abandon_number();
+        self.finish(Scn::ZERO);
+        self.manager.active.unregister(&self.active);
+        self.manager.enqueues.unregister(&self.locker);
+    }
+}
