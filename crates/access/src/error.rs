@@ -1,10 +1,30 @@
-use block::{BlockError, ObjectId};
+use block::{BlockError, Dba, ObjectId, RowId};
 
 /// What goes wrong in heaps, trees, sequences and space.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Block(#[from] BlockError),
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+    #[error(transparent)]
+    Txn(#[from] txn::Error),
+    /// SQLSTATE 53100.
+    #[error("could not extend the data file: {0}")]
+    DiskFull(storage::Error),
+    #[error("block {header} is not the segment header of object {}", object.0)]
+    WrongSegment { header: Dba, object: ObjectId },
+    /// SQLSTATE 54000.
+    #[error("not supported yet: segment {} has as many extents as its header has room for", object.0)]
+    TooManyExtents { object: ObjectId },
+    #[error("row {rid:?} of object {}: {what}", object.0)]
+    HeapCorrupt {
+        object: ObjectId,
+        rid: RowId,
+        what: String,
+    },
     #[error("index {}: {what}", object.0)]
     IndexCorrupt { object: ObjectId, what: String },
     #[error("index row size {len} exceeds maximum {max}")]

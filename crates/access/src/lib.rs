@@ -2,6 +2,8 @@
 
 pub mod btree;
 mod error;
+pub mod heap;
 pub mod sequence;
+pub mod space;
 
 pub use error::{Error, Result};

@@ -7,12 +7,15 @@
 //! - The order of latches is: the block's, then that of the values in memory. Nobody waits for the first while holding the second.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use block::sequence::{SequenceParams, SequenceRange, SequenceState, mark_payload, read};
-use block::{Dba, LogPos, Op};
+use block::{Dba, LogPos, ObjectId, Op};
 use parking_lot::Mutex;
+use txn::TxnManager;
 
-use crate::btree::{Step, Store};
+use crate::btree::{Live, Step, Store};
+use crate::space::Space;
 use crate::{Error, Result};
 
 /// A value drawn.
@@ -31,15 +34,30 @@ struct Cached {
 }
 
 /// A sequence as an instance uses it. One object per sequence and instance: it holds the instance's cached values.
-pub struct Sequence<S> {
+pub struct Sequence<S = Live> {
     store: S,
     dba: Dba,
     cached: Mutex<VecDeque<Cached>>,
 }
 
+/// Segment header and the sequence's block.
+const FIXED_BLOCKS: u32 = 2;
+
+impl Sequence {
+    /// The sequence `object` in the segment at `header`, as this instance uses it. In a new segment [`create`](Sequence::create) comes
+    /// first.
+    pub fn open(
+        txns: &Arc<TxnManager>,
+        space: &Arc<Space>,
+        object: ObjectId,
+        header: Dba,
+    ) -> Sequence {
+        Sequence::over(Live::new(txns, space, object, header, FIXED_BLOCKS), header)
+    }
+}
+
 impl<S: Store> Sequence<S> {
-    /// The sequence in the segment at `header`.
-    pub fn open(store: S, header: Dba) -> Sequence<S> {
+    fn over(store: S, header: Dba) -> Sequence<S> {
         Sequence {
             store,
             dba: header.plus(1),
@@ -162,7 +180,7 @@ mod tests {
     use crate::btree::memory::{HEADER, Memory};
 
     fn create(store: &Memory, params: SequenceParams) -> Sequence<Memory> {
-        let s = Sequence::open(store.clone(), HEADER);
+        let s = Sequence::over(store.clone(), HEADER);
         s.create(&params).unwrap();
         s
     }
@@ -183,7 +201,7 @@ mod tests {
                 ..Default::default()
             },
         );
-        let two = Sequence::open(store.clone(), HEADER);
+        let two = Sequence::over(store.clone(), HEADER);
         assert_eq!(values(&one, 1), [10]);
         assert_eq!(values(&two, 2), [30, 31]);
         assert_eq!(values(&one, 19), (11..30).collect::<Vec<_>>());
@@ -204,7 +222,7 @@ mod tests {
                 ..Default::default()
             },
         );
-        let two = Sequence::open(store.clone(), HEADER);
+        let two = Sequence::over(store.clone(), HEADER);
         assert_eq!(
             [values(&one, 1), values(&two, 1), values(&one, 1)].concat(),
             [10, 11, 12]
@@ -216,7 +234,7 @@ mod tests {
         let store = Memory::new();
         let one = create(&store, SequenceParams::default());
         assert_eq!(values(&one, 3), [1, 2, 3]);
-        assert_eq!(values(&Sequence::open(store, HEADER), 1), [21]);
+        assert_eq!(values(&Sequence::over(store, HEADER), 1), [21]);
     }
 
     #[test]

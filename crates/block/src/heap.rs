@@ -180,6 +180,11 @@ fn allocation(body: usize) -> usize {
     (ROW_HEADER + body).max(MIN_ALLOCATION)
 }
 
+/// Bytes that a new row with a body of `len` bytes takes in a fresh slot.
+pub fn needs(len: usize) -> usize {
+    allocation(len) + SLOT
+}
+
 /// Whether a new row with a body of `len` bytes fits.
 pub fn fits(block: &BlockBuf, len: usize) -> bool {
     let slot = if block.u16_at(FREE_SLOTS_AT) > 0 {

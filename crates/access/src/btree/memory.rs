@@ -84,8 +84,9 @@ impl Memory {
         self.0.status.write().insert(txn.id.0, at);
     }
     pub fn rollback(&self, mut txn: Txn) {
+        let tree = Tree::new(self.clone(), OBJECT, HEADER);
         while let Some((kind, payload)) = txn.undo.pop() {
-            Tree::undo(self.clone(), OBJECT, &mut txn, &(), kind as u16, &payload).unwrap();
+            tree.undo(&mut txn, &(), kind as u16, &payload).unwrap();
         }
     }
     /// Everything committed so far is below the horizon.

@@ -21,6 +21,7 @@
 mod build;
 mod descend;
 mod insert;
+mod live;
 mod scan;
 mod split;
 mod store;
@@ -33,14 +34,19 @@ pub(crate) mod memory;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use block::{Dba, ObjectId, Op, RowId, Scn, Stamp};
+use txn::TxnManager;
 
 use crate::Result;
+use crate::space::Space;
 
 pub use build::BulkBuilder;
+pub use live::Live;
 pub use scan::{Cursor, Found};
 pub use store::{Conflict, Fate, Progress, Step, Store, UndoKind};
-pub use undo::is_index_undo;
+pub use undo::{is_index_undo, undo_header};
 pub use unlink::Purged;
 pub use verify::TreeReport;
 
@@ -71,11 +77,34 @@ impl Conflicts {
     }
 }
 
-/// A B-link tree over `S`. Cheap to make; holds no latch and no block.
+/// The B-link trees of an instance.
+pub type BTree = Tree<Live>;
+
+/// A B-link tree over `S`. Holds no latch and no block between calls, and is used by all sessions at once.
 pub struct Tree<S> {
     store: S,
     object: ObjectId,
     header: Dba,
+}
+
+/// Segment header, root and list of freed blocks.
+const FIXED_BLOCKS: u32 = 3;
+
+impl BTree {
+    /// The tree of `object` in the segment at `header`. An instance has one of these for each index at most: it gives out the
+    /// segment's blocks. In a new segment [`create`](Tree::create) comes first.
+    pub fn open(
+        txns: &Arc<TxnManager>,
+        space: &Arc<Space>,
+        object: ObjectId,
+        header: Dba,
+    ) -> BTree {
+        Tree::new(
+            Live::new(txns, space, object, header, FIXED_BLOCKS),
+            object,
+            header,
+        )
+    }
 }
 
 impl<S: Store> Tree<S> {

@@ -8,10 +8,10 @@
 //! **Invariant.** No undo needs space: entries are removed, unmarked, or marked again in the room that their mark had before.
 
 use block::index::{mark_payload, remove_payload, unmark_payload};
-use block::{Dba, ObjectId, Op, Stamp};
+use block::{Dba, Op, Stamp};
 
 use super::{Progress, Step, Store, Tree, UndoKind};
-use crate::{Error, Result};
+use crate::Result;
 
 const HEADER: usize = 16;
 /// The longest undo payload that the tree asks for: one that fits an undo block with any other in it.
@@ -38,37 +38,33 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
+/// The segment header of the index that an undo record is about, by its payload.
+pub fn undo_header(payload: &[u8]) -> Option<Dba> {
+    u64_at(payload, 0).map(Dba)
+}
+
 impl<S: Store> Tree<S> {
-    /// Undoes one undo record of this kind: finds the tree by the segment header in it. `at` is the record's place in the
-    /// transaction's undo. Called with no latch held.
-    pub fn undo(
-        store: S,
-        object: ObjectId,
-        txn: &mut S::Txn,
-        at: &S::Undoing,
-        kind: u16,
-        payload: &[u8],
-    ) -> Result<()> {
-        let damaged = || Error::IndexCorrupt {
-            object,
-            what: format!("undo record of kind {kind} makes no sense"),
-        };
+    /// Undoes one undo record of this index (see [`is_index_undo`], [`undo_header`]). `at` is the record's place in the transaction's undo: of
+    /// an instance's trees the record before it. Called with no latch held.
+    pub fn undo(&self, txn: &mut S::Txn, at: &S::Undoing, kind: u16, payload: &[u8]) -> Result<()> {
+        let damaged = || self.corrupt(&format!("undo record of kind {kind} makes no sense"));
         let kind = UndoKind::from_u16(kind).ok_or_else(damaged)?;
-        let header = Dba(u64_at(payload, 0).ok_or_else(damaged)?);
         let before = Stamp(u64_at(payload, 8).ok_or_else(damaged)?);
-        let tree = Tree::new(store, object, header);
+        if undo_header(payload) != Some(self.header) {
+            return Err(self.corrupt("an undo record of another index"));
+        }
         let rest = &payload[HEADER..];
         match kind {
             UndoKind::Insert => {
-                tree.undo_one(txn, at, rest, |at| (Op::IndexRemove, remove_payload([at])))
+                self.undo_one(txn, at, rest, |at| (Op::IndexRemove, remove_payload([at])))
             }
-            UndoKind::Revive => tree.undo_one(txn, at, rest, |at| {
+            UndoKind::Revive => self.undo_one(txn, at, rest, |at| {
                 (Op::IndexMark, mark_payload(at, before).to_vec())
             }),
-            UndoKind::Mark => tree.undo_one(txn, at, rest, |at| {
+            UndoKind::Mark => self.undo_one(txn, at, rest, |at| {
                 (Op::IndexMark, unmark_payload(at).to_vec())
             }),
-            UndoKind::InsertMany => tree.undo_many(txn, at, &parse_many(rest).ok_or_else(damaged)?),
+            UndoKind::InsertMany => self.undo_many(txn, at, &parse_many(rest).ok_or_else(damaged)?),
         }
     }
 

@@ -67,6 +67,20 @@ impl<S: Store> Tree<S> {
         Ok(Purged { entries, blocks })
     }
 
+    /// The same for the leaf at `dba`, as a hint names it; nothing if that is no leaf of this tree any more.
+    pub fn purge_block(&self, dba: Dba) -> Result<Purged> {
+        let block = self.store.read(dba)?;
+        let Some(low) = self
+            .view(&block, 0)
+            .filter(|v| !v.is_dead())
+            .map(|v| v.low().to_vec())
+        else {
+            return Ok(Purged::default());
+        };
+        drop(block);
+        self.purge(&low)
+    }
+
     /// Takes the block at `level` whose low fence is `low` out of the tree, if it is empty and this needs no waiting for latches.
     fn unlink(&self, level: u16, low: &[u8]) -> Result<bool> {
         if level >= MAX_HEIGHT || self.free_list_is_full()? {

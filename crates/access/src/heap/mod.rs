@@ -1,0 +1,332 @@
+//! Heaps: rows in blocks, changed in place, older versions in undo.
+//!
+//! **Invariants.**
+//! - A row id is stable: a row that no longer fits its block leaves a head behind whose body says where its bytes are (*chained*).
+//! - Every change of a row is one record with its undo. A row of several pieces is written pieces first, head last; pieces are rows of their own, with stamps and
+//!   undo of their own, and never change.
+//! - A slot is reused only if its row's deletion is committed below the horizon, or its insertion was rolled back (R7 and CORRECTNESS 23b: see
+//!   `block::heap` for space).
+//! - No latch is held while a version is looked up in undo, a piece is read, or log, undo or data space is waited for.
+
+mod chain;
+mod prune;
+mod read;
+mod scan;
+mod undo;
+mod verify;
+mod write;
+
+pub use undo::is_heap_undo;
+pub use verify::HeapReport;
+pub use write::WriteOutcome;
+
+use crate::space::Space;
+use crate::space::segment::Segment;
+use crate::{Error, Result};
+use block::heap::{self, MAX_INLINE_BODY, RowHead};
+use block::{Dba, ObjectId, Op, RowId};
+use cache::{Cache, Change, RecordHeader, WriteGuard};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use txn::{Transaction, TxnManager, Undo};
+use wait::{Event, Latch, LatchClass};
+
+static FREE_BLOCKS: LatchClass = LatchClass {
+    name: "heap free blocks",
+    event: Event::LatchSpace,
+};
+
+/// Blocks under insertion at a time: sessions spread over them.
+const INSERT_POINTS: usize = 16;
+/// Blocks remembered as having room, at most; others are found again by the survey.
+const MAX_FREE_BLOCKS: usize = 65_536;
+/// A block with less free than this is not worth remembering.
+const WORTHWHILE_BYTES: usize = block::BLOCK_SIZE / 5;
+/// Blocks looked through for room before another extent is added.
+const SURVEY_BLOCKS: u32 = 256;
+
+/// What an undo record of the heap is about. Numbers are part of the format.
+pub(crate) const UNDO_INSERT: u16 = 100;
+pub(crate) const UNDO_INSERT_MANY: u16 = 101;
+pub(crate) const UNDO_UPDATE: u16 = 102;
+pub(crate) const UNDO_HEAD: u16 = 103;
+/// Bytes of an undo payload before the old body.
+pub(crate) const UNDO_ROW: usize = 8 + 17;
+
+/// A heap as an instance uses it. One object per heap and instance.
+pub struct Heap {
+    space: Arc<Space>,
+    txns: Arc<TxnManager>,
+    segment: Segment,
+    /// Addresses of blocks, zero for none.
+    points: [AtomicU64; INSERT_POINTS],
+    free: Latch<FreeBlocks>,
+}
+
+/// Blocks known to have room. In memory only: after a restart the survey finds them.
+#[derive(Default)]
+struct FreeBlocks {
+    list: Vec<Dba>,
+    set: HashSet<Dba>,
+    /// Where the survey goes on: number of a block among the used ones; past the end it starts again once something was freed.
+    survey: u64,
+    survey_done: bool,
+}
+
+impl FreeBlocks {
+    fn push(&mut self, dba: Dba) {
+        if self.list.len() < MAX_FREE_BLOCKS && self.set.insert(dba) {
+            self.list.push(dba);
+        }
+    }
+    fn pop(&mut self) -> Option<Dba> {
+        let dba = self.list.pop()?;
+        self.set.remove(&dba);
+        Some(dba)
+    }
+}
+
+impl Heap {
+    pub fn open(space: Arc<Space>, txns: Arc<TxnManager>, object: ObjectId, header: Dba) -> Heap {
+        Heap {
+            space,
+            txns,
+            segment: Segment::new(object, header, 1),
+            points: Default::default(),
+            free: Latch::new(&FREE_BLOCKS, FreeBlocks::default()),
+        }
+    }
+
+    pub fn object(&self) -> ObjectId {
+        self.segment.object()
+    }
+    pub fn header(&self) -> Dba {
+        self.segment.header()
+    }
+    fn cache(&self) -> &Arc<Cache> {
+        self.space.cache()
+    }
+
+    /// Runs of blocks that may hold rows, for scans to divide among themselves.
+    pub fn block_runs(&self) -> Result<Vec<(Dba, u32)>> {
+        self.segment.used(&self.space)
+    }
+
+    /// Inserts a row; `body` is what `block::row` made.
+    pub fn insert(&self, txn: &mut Transaction, body: &[u8]) -> Result<RowId> {
+        if body.len() <= MAX_INLINE_BODY {
+            return self.insert_row(txn, 0, body);
+        }
+        let chain = self.write_pieces(txn, body)?;
+        self.insert_row(txn, heap::CHAINED, &chain.encode())
+    }
+
+    pub(crate) fn insert_row(
+        &self,
+        txn: &mut Transaction,
+        flags: u8,
+        body: &[u8],
+    ) -> Result<RowId> {
+        let mut payload = Vec::with_capacity(body.len() + 24);
+        let mut tried = Dba::NONE;
+        loop {
+            let slot = txn.prepare_undo(8)?;
+            let dba = self.insert_block(tried, body.len())?;
+            let mut guard = self.cache().write(dba)?;
+            if !self.is_ours(&guard) || !heap::fits(&guard, body.len()) {
+                tried = dba;
+                continue;
+            }
+            let rid = RowId::new(dba, heap::next_slot(&guard));
+            payload.clear();
+            let head = RowHead {
+                flags,
+                stamp: txn.stamp(),
+                undo: slot.ptr(),
+            };
+            heap::row_payload(rid.slot(), head, body, &mut payload);
+            let undo = Undo {
+                kind: UNDO_INSERT,
+                object: self.object(),
+                payload: &rid.0.to_le_bytes(),
+            };
+            let change = Change {
+                guard: &mut guard,
+                op: Op::HeapInsert,
+                object: self.object(),
+                payload: &payload,
+            };
+            txn.log(slot, &undo, &mut [change]);
+            return Ok(rid);
+        }
+    }
+
+    /// Inserts rows block by block: one record and one undo record a block. Appends the row ids in the order of the rows.
+    pub fn insert_many<B: AsRef<[u8]>>(
+        &self,
+        txn: &mut Transaction,
+        rows: &[B],
+        out: &mut Vec<RowId>,
+    ) -> Result<()> {
+        let mut payload = Vec::new();
+        let mut undo = Vec::new();
+        let mut at = 0;
+        let mut tried = Dba::NONE;
+        while at < rows.len() {
+            if rows[at].as_ref().len() > MAX_INLINE_BODY {
+                out.push(self.insert(txn, rows[at].as_ref())?);
+                at += 1;
+                continue;
+            }
+            let slot = txn.prepare_undo(8 + 2 * heap::MAX_SLOTS as usize)?;
+            let dba = self.insert_block(tried, rows[at].as_ref().len())?;
+            let mut guard = self.cache().write(dba)?;
+            let n = if self.is_ours(&guard) {
+                fill(&guard, &rows[at..])
+            } else {
+                0
+            };
+            if n == 0 {
+                tried = dba;
+                continue;
+            }
+            let first = heap::slots(&guard);
+            let slots = (first..).take(n);
+            payload.clear();
+            let head = RowHead {
+                flags: 0,
+                stamp: txn.stamp(),
+                undo: slot.ptr(),
+            };
+            heap::many_payload(
+                head,
+                slots
+                    .clone()
+                    .zip(rows[at..at + n].iter().map(AsRef::as_ref)),
+                &mut payload,
+            );
+            undo.clear();
+            undo.extend_from_slice(&dba.0.to_le_bytes());
+            slots
+                .clone()
+                .for_each(|s| undo.extend_from_slice(&s.to_le_bytes()));
+            let record = Undo {
+                kind: UNDO_INSERT_MANY,
+                object: self.object(),
+                payload: &undo,
+            };
+            let change = Change {
+                guard: &mut guard,
+                op: Op::HeapInsertMany,
+                object: self.object(),
+                payload: &payload,
+            };
+            txn.log(slot, &record, &mut [change]);
+            out.extend(slots.map(|s| RowId::new(dba, s)));
+            at += n;
+        }
+        Ok(())
+    }
+
+    fn is_ours(&self, guard: &WriteGuard<'_>) -> bool {
+        guard.object() == self.object() && matches!(guard.block_type(), Ok(block::BlockType::Heap))
+    }
+
+    /// The block this session inserts into, or another if that is `tried` and had no room for `len` bytes. Formats it if it is new. Called with no latch held.
+    fn insert_block(&self, tried: Dba, len: usize) -> Result<Dba> {
+        let sid = wait::session::with(|s| s.sid).unwrap_or(0);
+        let point = &self.points[sid as usize % INSERT_POINTS];
+        let current = Dba(point.load(Relaxed));
+        if !current.is_none() && current != tried {
+            return Ok(current);
+        }
+        if !tried.is_none() && self.prune(tried)? >= len + heap::ROW_HEADER + 4 {
+            return Ok(tried);
+        }
+        let next = match self.free.lock().pop() {
+            Some(dba) => dba,
+            None => self.fresh_block()?,
+        };
+        point.store(next.0, Relaxed);
+        Ok(next)
+    }
+
+    /// A block that was never used, formatted; or one with room that the survey found.
+    fn fresh_block(&self) -> Result<Dba> {
+        if self.segment.is_exhausted(&self.space)? {
+            self.survey()?;
+            if let Some(dba) = self.free.lock().pop() {
+                return Ok(dba);
+            }
+        }
+        let dba = self.segment.next_block(&self.space)?;
+        let pin = self.cache().pin_new(dba)?;
+        self.cache().reserve()?;
+        let mut guard = pin.write();
+        let change = Change {
+            guard: &mut guard,
+            op: Op::HeapFormat,
+            object: self.object(),
+            payload: &[],
+        };
+        self.cache()
+            .change(RecordHeader::NONE, &mut [change], |_, _| {});
+        Ok(dba)
+    }
+
+    /// Looks through some of the used blocks for room, so that a heap does not grow while it has some: called before an extent is added.
+    fn survey(&self) -> Result<()> {
+        let runs = self.block_runs()?;
+        let total: u64 = runs.iter().map(|r| u64::from(r.1)).sum();
+        let (from, done) = {
+            let free = self.free.lock();
+            (free.survey, free.survey_done)
+        };
+        if done {
+            return Ok(());
+        }
+        let mut skip = from;
+        let mut left = SURVEY_BLOCKS;
+        for (first, n) in runs {
+            let here = u64::from(n).saturating_sub(skip).min(u64::from(left)) as u32;
+            let start = skip.min(u64::from(n)) as u32;
+            skip = skip.saturating_sub(u64::from(n));
+            if here > 0 {
+                self.cache().prefetch(first.plus(start), here);
+                for i in start..start + here {
+                    self.prune(first.plus(i))?;
+                }
+                left -= here;
+            }
+        }
+        let mut free = self.free.lock();
+        free.survey = from + u64::from(SURVEY_BLOCKS - left);
+        free.survey_done = free.survey >= total;
+        Ok(())
+    }
+
+    fn corrupt(&self, rid: RowId, what: impl Into<String>) -> Error {
+        Error::HeapCorrupt {
+            object: self.object(),
+            rid,
+            what: what.into(),
+        }
+    }
+}
+
+/// How many of the rows, from the first on, fit into fresh slots of the block; none if it has free slots, which single inserts use up.
+fn fill<B: AsRef<[u8]>>(block: &block::BlockBuf, rows: &[B]) -> usize {
+    if heap::next_slot(block) != heap::slots(block) {
+        return 0;
+    }
+    let mut free = heap::free_bytes(block);
+    rows.iter()
+        .take_while(|r| {
+            let needs = heap::needs(r.as_ref().len());
+            let fits = r.as_ref().len() <= MAX_INLINE_BODY && needs <= free;
+            free = free.saturating_sub(needs);
+            fits
+        })
+        .count()
+}

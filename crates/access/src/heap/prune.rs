@@ -1,0 +1,55 @@
+//! Taking away what no snapshot needs: deleted rows below the horizon, and room that committed rows do not use.
+
+use super::{Heap, WORTHWHILE_BYTES};
+use crate::Result;
+use block::Dba;
+use block::Op;
+use block::heap;
+use cache::{Change, RecordHeader};
+use wait::{Stat, stat};
+
+impl Heap {
+    /// Prunes a block and remembers it if it has room worth it. Returns the bytes that rows can have in it. Called with no latch held; does nothing to a block
+    /// that is not the heap's.
+    pub fn prune(&self, dba: Dba) -> Result<usize> {
+        self.cache().reserve()?;
+        let mut guard = self.cache().write(dba)?;
+        if !self.is_ours(&guard) {
+            return Ok(0);
+        }
+        let (mut free, mut trim) = (Vec::new(), Vec::new());
+        for slot in 0..heap::slots(&guard) {
+            let Some(row) = heap::row(&guard, slot)? else {
+                continue;
+            };
+            if row.head.is_deleted() && self.txns.is_below_horizon(row.head.stamp) {
+                free.push(slot);
+            } else if heap::slack(&guard, slot) > 0 && self.txns.is_committed(row.head.stamp) {
+                trim.push(slot);
+            }
+        }
+        if !free.is_empty() || !trim.is_empty() {
+            let mut payload = Vec::new();
+            heap::prune_payload(&free, &trim, &mut payload);
+            let change = Change {
+                guard: &mut guard,
+                op: Op::HeapPrune,
+                object: self.object(),
+                payload: &payload,
+            };
+            self.cache()
+                .change(RecordHeader::NONE, &mut [change], |_, _| {});
+            stat::add(Stat::RowsPurged, free.len() as u64);
+        }
+        let room = heap::free_bytes(&guard);
+        drop(guard);
+        if room >= WORTHWHILE_BYTES {
+            self.remember_room(dba);
+        }
+        Ok(room)
+    }
+
+    pub(super) fn remember_room(&self, dba: Dba) {
+        self.free.lock().push(dba);
+    }
+}

@@ -1,0 +1,167 @@
+//! Reading rows: the version a snapshot sees.
+
+use super::{Heap, UNDO_HEAD, UNDO_INSERT, UNDO_INSERT_MANY, UNDO_ROW, UNDO_UPDATE};
+use crate::Result;
+use block::heap::{self, RowHead};
+use block::{RowId, Stamp, UndoPtr};
+use txn::{Snapshot, Verdict};
+use wait::{Stat, stat};
+
+/// A version taken out of its block, to be looked at without a latch.
+pub(crate) struct Version {
+    pub head: RowHead,
+    pub body: Vec<u8>,
+}
+
+/// What an undo record says of the version before.
+enum Before {
+    /// There was none: the record is the row's insertion.
+    Nothing,
+    Same(RowHead),
+    Other(RowHead, Vec<u8>),
+}
+
+impl Heap {
+    /// Calls `f` with the version of the row that the snapshot sees; `None` if it sees none. `f` may run under the block's latch: it must not wait.
+    pub fn fetch_with<R>(
+        &self,
+        snap: &Snapshot,
+        rid: RowId,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        stat::add(Stat::TableFetchByRowid, 1);
+        let mut version = {
+            let block = self.cache().read(rid.dba())?;
+            if block.object() != self.object() {
+                return Ok(None);
+            }
+            let Some(row) = heap::row(&block, rid.slot())? else {
+                return Ok(None);
+            };
+            if row.head.is_piece() {
+                return Ok(None);
+            }
+            if !row.head.is_chained()
+                && matches!(self.txns.verdict(row.head.stamp, snap), Verdict::Visible)
+            {
+                return Ok((!row.head.is_deleted()).then(|| f(row.body)));
+            }
+            Version {
+                head: row.head,
+                body: row.body.to_vec(),
+            }
+        };
+        match self.resolve(snap, rid, &mut version)? {
+            true => Ok(Some(f(&version.body))),
+            false => Ok(None),
+        }
+    }
+
+    /// The newest version of a row that the calling transaction has locked; `None` if it is deleted.
+    pub fn fetch_current(&self, rid: RowId, out: &mut Vec<u8>) -> Result<bool> {
+        let version = {
+            let block = self.cache().read(rid.dba())?;
+            match heap::row(&block, rid.slot())? {
+                Some(row)
+                    if block.object() == self.object()
+                        && !row.head.is_piece()
+                        && !row.head.is_deleted() =>
+                {
+                    Version {
+                        head: row.head,
+                        body: row.body.to_vec(),
+                    }
+                }
+                _ => return Ok(false),
+            }
+        };
+        out.clear();
+        match version.head.is_chained() {
+            true => self.read_pieces(rid, &version.body, out)?,
+            false => out.extend_from_slice(&version.body),
+        }
+        Ok(true)
+    }
+
+    /// Turns the version into the one that the snapshot sees, its bytes whole; false if it sees none. Called with no latch held.
+    pub(crate) fn resolve(
+        &self,
+        snap: &Snapshot,
+        rid: RowId,
+        version: &mut Version,
+    ) -> Result<bool> {
+        while !self.sees(snap, version.head.stamp, version.head.undo)? {
+            match self.before(rid, version.head.undo)? {
+                Before::Nothing => return Ok(false),
+                Before::Same(head) => version.head = head,
+                Before::Other(head, body) => *version = Version { head, body },
+            }
+        }
+        if version.head.is_deleted() {
+            return Ok(false);
+        }
+        if version.head.is_chained() {
+            let mut whole = Vec::new();
+            self.read_pieces(rid, &version.body, &mut whole)?;
+            version.body = whole;
+        }
+        Ok(true)
+    }
+
+    fn sees(&self, snap: &Snapshot, stamp: Stamp, undo: UndoPtr) -> Result<bool> {
+        Ok(match self.txns.verdict(stamp, snap) {
+            Verdict::Visible => true,
+            Verdict::Invisible => false,
+            Verdict::OwnCheckUndo => self.txns.with_undo(undo, |u| u.undo_no)? < snap.own_limit,
+        })
+    }
+
+    fn before(&self, rid: RowId, undo: UndoPtr) -> Result<Before> {
+        stat::add(Stat::ConsistentChanges, 1);
+        let record = self.txns.undo_record(undo)?;
+        let wrong = |what: &str| self.corrupt(rid, format!("undo record {undo:?} {what}"));
+        if record.object != self.object() {
+            return Err(wrong("belongs to another object"));
+        }
+        match record.kind {
+            UNDO_INSERT | UNDO_INSERT_MANY => Ok(Before::Nothing),
+            UNDO_UPDATE | UNDO_HEAD => {
+                let (of, head, body) =
+                    decode_undo(&record.payload).ok_or_else(|| wrong("is cut short"))?;
+                if of != rid {
+                    return Err(wrong("belongs to another row"));
+                }
+                Ok(match record.kind {
+                    UNDO_HEAD => Before::Same(head),
+                    _ => Before::Other(head, body.to_vec()),
+                })
+            }
+            _ => Err(wrong("is of no kind that a row's can be")),
+        }
+    }
+}
+
+/// Payload of an undo record of a row: its id, its old head and, for an update, its old body.
+pub(crate) fn encode_undo(rid: RowId, head: RowHead, body: &[u8]) -> Vec<u8> {
+    let mut p = Vec::with_capacity(UNDO_ROW + body.len());
+    p.extend_from_slice(&rid.0.to_le_bytes());
+    p.push(head.flags);
+    p.extend_from_slice(&head.stamp.0.to_le_bytes());
+    p.extend_from_slice(&head.undo.0.to_le_bytes());
+    p.extend_from_slice(body);
+    p
+}
+
+pub(crate) fn decode_undo(payload: &[u8]) -> Option<(RowId, RowHead, &[u8])> {
+    let (fixed, body) = payload.split_at_checked(UNDO_ROW)?;
+    let u64_at = |at: usize| u64::from_le_bytes(fixed[at..at + 8].try_into().expect("eight bytes"));
+    Some((
+        RowId(u64_at(0)),
+        RowHead {
+            flags: fixed[8],
+            stamp: Stamp(u64_at(9)),
+            undo: UndoPtr(u64_at(17)),
+        },
+        body,
+    ))
+}

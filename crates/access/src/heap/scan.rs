@@ -1,0 +1,68 @@
+//! Reading all rows of a block at once.
+
+use super::Heap;
+use super::read::Version;
+use crate::Result;
+use block::heap;
+use block::{Dba, RowId};
+use txn::{Snapshot, Verdict};
+use wait::{Stat, stat};
+
+impl Heap {
+    /// Gives `f` every row of the block that the snapshot sees. A block that is not the heap's gives none. `f` runs under the block's latch for most rows: it must
+    /// not wait.
+    pub fn scan_block(
+        &self,
+        snap: &Snapshot,
+        dba: Dba,
+        f: &mut dyn FnMut(RowId, &[u8]),
+    ) -> Result<()> {
+        let mut later = Vec::new();
+        let mut rows = 0;
+        {
+            let block = self.cache().read(dba)?;
+            if block.object() != self.object()
+                || !matches!(block.block_type(), Ok(block::BlockType::Heap))
+            {
+                return Ok(());
+            }
+            for slot in 0..heap::slots(&block) {
+                let Some(row) = heap::row(&block, slot)? else {
+                    continue;
+                };
+                if row.head.is_piece() {
+                    continue;
+                }
+                rows += 1;
+                let visible = matches!(self.txns.verdict(row.head.stamp, snap), Verdict::Visible);
+                if visible && row.head.is_deleted() {
+                    continue;
+                }
+                let rid = RowId::new(dba, slot);
+                match visible && !row.head.is_chained() {
+                    true => f(rid, row.body),
+                    false => later.push((
+                        rid,
+                        Version {
+                            head: row.head,
+                            body: row.body.to_vec(),
+                        },
+                    )),
+                }
+            }
+        }
+        for (rid, mut version) in later {
+            if self.resolve(snap, rid, &mut version)? {
+                f(rid, &version.body);
+            }
+        }
+        stat::add(Stat::TableScanBlocks, 1);
+        stat::add(Stat::TableScanRows, rows);
+        Ok(())
+    }
+
+    /// Reads blocks ahead of a scan.
+    pub fn prefetch(&self, first: Dba, n: u32) {
+        self.cache().prefetch(first, n);
+    }
+}
