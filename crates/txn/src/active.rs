@@ -114,7 +114,7 @@ pub(crate) fn encode(list: &[(TxnId, UndoPtr)]) -> Vec<u8> {
 }
 
 pub(crate) fn decode(payload: &[u8]) -> Result<Vec<(TxnId, UndoPtr)>, BlockError> {
-    if payload.len() % 16 != 0 {
+    if !payload.len().is_multiple_of(16) {
         return Err(BlockError::corrupt(
             "a list of active transactions is cut short",
         ));

@@ -5,7 +5,7 @@
 //! is the victim. One that only appeared to exist, because an edge was seen that was about to go, is gone by the second walk.
 //! As giving up takes the victim's wait out of the graph under the same latch, a circle has one victim.
 
-use super::locks::{LockTable, LockerId, Resource};
+use super::locks::{Blocker, LockTable, LockerId, Resource};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -25,13 +25,17 @@ pub(super) struct Edge {
     pub(super) resource: Resource,
 }
 
-/// A circle of waits that leads from `start` back to it, if there is one.
+/// A circle of waits that leads from `start` back to it and that `start` would break by giving up, if there is one.
+///
+/// Whoever only stands behind `start` in a queue, and whom a holder keeps waiting as well, would not get on if `start` gave up: that is no
+/// reason to. Should the holder let go and the circle still be there, a later look finds it.
 pub(super) fn circle(table: &LockTable, start: LockerId) -> Option<Vec<Edge>> {
     let mut seen = HashSet::from([start]);
-    let mut path: Vec<(Edge, Vec<LockerId>)> = Vec::new();
-    let enter = |path: &mut Vec<(Edge, Vec<LockerId>)>, waiter: LockerId| {
+    let mut path: Vec<(Edge, Vec<Blocker>, bool)> = Vec::new();
+    let enter = |path: &mut Vec<(Edge, Vec<Blocker>, bool)>, waiter: LockerId| {
         let mut blockers = Vec::new();
-        if let Some((resource, serial)) = table.blockers(waiter, &mut blockers) {
+        if let Some((resource, serial)) = table.blockers(waiter, start, &mut blockers) {
+            let held_up = blockers.iter().any(|b| b.directly);
             path.push((
                 Edge {
                     waiter,
@@ -39,16 +43,18 @@ pub(super) fn circle(table: &LockTable, start: LockerId) -> Option<Vec<Edge>> {
                     resource,
                 },
                 blockers,
+                held_up,
             ));
         }
     };
     enter(&mut path, start);
-    while let Some((_, blockers)) = path.last_mut() {
+    while let Some((_, blockers, held_up)) = path.last_mut() {
+        let held_up = *held_up;
         match blockers.pop() {
-            Some(next) if next == start => {
-                return Some(path.into_iter().map(|(edge, _)| edge).collect());
+            Some(b) if b.locker == start && (b.directly || !held_up) => {
+                return Some(path.into_iter().map(|(edge, ..)| edge).collect());
             }
-            Some(next) if seen.insert(next) => enter(&mut path, next),
+            Some(b) if seen.insert(b.locker) => enter(&mut path, b.locker),
             Some(_) => {}
             None => {
                 path.pop();
@@ -84,15 +90,11 @@ mod tests {
         let waiters =
             |start| circle(&t, l(start)).map(|c| c.iter().map(|e| e.waiter.0).collect::<Vec<_>>());
         assert_eq!(waiters(0), Some(vec![0, 1, 2]));
-        assert_eq!(
-            waiters(1),
-            Some(vec![1, 2, 9, 0]),
-            "session 2 waits behind session 9, which waits for session 0"
-        );
+        assert_eq!(waiters(1), Some(vec![1, 2, 0]));
         assert_eq!(
             waiters(9),
-            Some(vec![9, 0, 1, 2]),
-            "and 9 is itself in the circle that way"
+            None,
+            "session 2 stands behind 9, but 9 giving up would not help it"
         );
     }
 

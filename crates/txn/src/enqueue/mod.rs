@@ -466,7 +466,7 @@ impl Tables {
 /// The event that waiting for `r` is charged to; the first parameter is name and mode as the field packs them.
 fn event(r: &Resource, mode: LockMode) -> (Event, [u64; 3]) {
     let kind = r.kind().as_bytes();
-    let name_mode = u64::from(kind[0]) << 24 | u64::from(kind[1]) << 16 | mode as u64 + 1;
+    let name_mode = u64::from(kind[0]) << 24 | u64::from(kind[1]) << 16 | (mode as u64 + 1);
     let (id1, id2) = r.ids();
     let event = match r {
         Resource::Txn(_) | Resource::Row(_) => Event::EnqTx,

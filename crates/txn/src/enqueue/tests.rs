@@ -1,1 +1,299 @@
+//! Enqueues under threads: order, cancellation, deadlines, deadlocks, and the fast path against strong lockers.
 
+use super::*;
+use block::{InstanceId, RowId};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+use std::thread;
+
+const NAME: Resource = Resource::Name(NameClass::Advisory, 1, 0);
+
+fn name(n: u64) -> Resource {
+    Resource::Name(NameClass::Advisory, n, 0)
+}
+
+/// Runs until `n` requests stand in queues.
+fn await_queued(e: &Enqueues, n: usize) {
+    while e
+        .rows()
+        .iter()
+        .filter(|r| r.requested != LockMode::Null)
+        .count()
+        < n
+    {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn waiters_are_served_in_order() {
+    let e = Enqueues::new();
+    let first = e.register();
+    e.lock(
+        &first,
+        NAME,
+        LockMode::X,
+        Level::Transaction,
+        LockWait::NoWait,
+    )
+    .unwrap();
+    let (send, receive) = mpsc::channel();
+    thread::scope(|s| {
+        for n in 0..5 {
+            let (e, send) = (&e, send.clone());
+            s.spawn(move || {
+                let me = e.register();
+                e.lock(
+                    &me,
+                    NAME,
+                    LockMode::X,
+                    Level::Transaction,
+                    LockWait::Forever,
+                )
+                .unwrap();
+                send.send(n).unwrap();
+                assert!(e.unlock(&me, NAME, LockMode::X, Level::Transaction));
+            });
+            await_queued(e, n + 1);
+        }
+        e.unlock(&first, NAME, LockMode::X, Level::Transaction);
+    });
+    assert_eq!(receive.try_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    assert!(e.rows().is_empty());
+}
+
+#[test]
+fn no_wait_and_deadlines() {
+    let e = Enqueues::new();
+    let (a, b) = (e.register(), e.register());
+    e.lock(&a, NAME, LockMode::S, Level::Session, LockWait::NoWait)
+        .unwrap();
+    e.lock(&b, NAME, LockMode::S, Level::Transaction, LockWait::NoWait)
+        .unwrap();
+    let refused = e.lock(&b, NAME, LockMode::X, Level::Transaction, LockWait::NoWait);
+    assert!(matches!(refused, Err(Error::LockNotAvailable(_))));
+    let soon = LockWait::Until(Instant::now() + Duration::from_millis(30));
+    assert!(matches!(
+        e.lock(&b, NAME, LockMode::X, Level::Transaction, soon),
+        Err(Error::LockNotAvailable(_))
+    ));
+    assert!(e.unlock(&a, NAME, LockMode::S, Level::Session));
+    assert!(!e.unlock(&a, NAME, LockMode::S, Level::Session));
+    e.lock(&b, NAME, LockMode::X, Level::Transaction, LockWait::NoWait)
+        .unwrap();
+}
+
+#[test]
+fn a_cancelled_waiter_leaves_the_queue() {
+    let e = Enqueues::new();
+    let a = e.register();
+    e.lock(&a, NAME, LockMode::X, Level::Transaction, LockWait::NoWait)
+        .unwrap();
+    let (send, receive) = mpsc::channel();
+    thread::scope(|s| {
+        let waiter = s.spawn(|| {
+            let session = wait::session::register(wait::session::Kind::User, "cancel me");
+            send.send(session.session().sid).unwrap();
+            let me = e.register();
+            e.lock(
+                &me,
+                NAME,
+                LockMode::X,
+                Level::Transaction,
+                LockWait::Forever,
+            )
+        });
+        let sid = receive.recv().unwrap();
+        await_queued(&e, 1);
+        assert!(wait::session::cancel(sid));
+        assert!(matches!(waiter.join().unwrap(), Err(Error::Cancelled(_))));
+    });
+    assert_eq!(e.rows().len(), 1);
+}
+
+/// Every session holds its own lock and asks for the next one's. One is the victim, soon; the others get through.
+fn ring(n: u64) {
+    let e = Enqueues::new();
+    let barrier = std::sync::Barrier::new(n as usize);
+    let started = Instant::now();
+    let outcomes: Vec<Result<()>> = thread::scope(|s| {
+        let threads: Vec<_> = (0..n)
+            .map(|i| {
+                let (e, barrier) = (&e, &barrier);
+                s.spawn(move || {
+                    let me = e.register();
+                    e.lock(
+                        &me,
+                        name(i),
+                        LockMode::X,
+                        Level::Transaction,
+                        LockWait::NoWait,
+                    )
+                    .unwrap();
+                    barrier.wait();
+                    let got = e.lock(
+                        &me,
+                        name((i + 1) % n),
+                        LockMode::X,
+                        Level::Transaction,
+                        LockWait::Forever,
+                    );
+                    if got.is_ok() {
+                        e.unlock(&me, name((i + 1) % n), LockMode::X, Level::Transaction);
+                    }
+                    e.unlock(&me, name(i), LockMode::X, Level::Transaction);
+                    got
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "took {:?}",
+        started.elapsed()
+    );
+    let victims: Vec<_> = outcomes
+        .iter()
+        .filter(|o| matches!(o, Err(Error::Deadlock(_))))
+        .collect();
+    assert_eq!(victims.len(), 1, "{outcomes:?}");
+    assert_eq!(outcomes.iter().filter(|o| o.is_ok()).count() as u64, n - 1);
+}
+
+#[test]
+fn circles_of_two_three_and_five_have_one_victim_within_a_second() {
+    ring(2);
+    ring(3);
+    ring(5);
+}
+
+#[test]
+fn two_upgrades_have_one_victim() {
+    let e = Enqueues::new();
+    let barrier = std::sync::Barrier::new(2);
+    let victims = thread::scope(|s| {
+        let one = || {
+            let me = e.register();
+            let object = ObjectId(9);
+            e.lock_table(&me, object, LockMode::SX, LockWait::NoWait)
+                .unwrap();
+            barrier.wait();
+            let got = e.lock_table(&me, object, LockMode::X, LockWait::Forever);
+            if got.is_ok() {
+                e.unlock_table(&me, object, LockMode::X);
+            }
+            e.unlock_table(&me, object, LockMode::SX);
+            got.is_err()
+        };
+        let (a, b) = (s.spawn(one), s.spawn(one));
+        usize::from(a.join().unwrap()) + usize::from(b.join().unwrap())
+    });
+    assert_eq!(victims, 1);
+    assert!(e.rows().is_empty());
+    assert!(e.strong.iter().all(|s| s.load(Ordering::SeqCst) == 0));
+}
+
+/// Two rows, locked in opposite orders; the wait is for the holder's transaction, from the head of the row's queue.
+#[test]
+fn rows_in_opposite_orders_have_one_victim() {
+    let e = Enqueues::new();
+    let barrier = std::sync::Barrier::new(2);
+    let ended = [AtomicBool::new(false), AtomicBool::new(false)];
+    let lockers = [e.register(), e.register()];
+    let victims: usize = thread::scope(|s| {
+        let threads: Vec<_> = (0..2)
+            .map(|i| {
+                let (e, barrier, ended, lockers) = (&e, &barrier, &ended, &lockers);
+                s.spawn(move || {
+                    let (me, other) = (&lockers[i], 1 - i);
+                    let txn = |i: usize| TxnId::new(InstanceId(1), 10 + i as u64);
+                    let row = Resource::Row(RowId(100 + other as u64));
+                    barrier.wait();
+                    e.lock(me, row, LockMode::X, Level::Transaction, LockWait::Forever)
+                        .unwrap();
+                    let active = || !ended[other].load(Ordering::SeqCst);
+                    let got = e.wait_for_txn(
+                        me,
+                        txn(other),
+                        Some(lockers[other].id),
+                        active,
+                        LockWait::Forever,
+                    );
+                    ended[i].store(true, Ordering::SeqCst);
+                    e.txn_ended(txn(i));
+                    e.unlock(me, row, LockMode::X, Level::Transaction);
+                    usize::from(matches!(got, Err(Error::Deadlock(_))))
+                })
+            })
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).sum()
+    });
+    assert_eq!(victims, 1);
+    assert!(e.rows().is_empty());
+}
+
+/// Weak lockers by the fast path and strong ones: never inside together.
+#[test]
+fn the_fast_path_never_meets_a_strong_lock() {
+    let e = Enqueues::new();
+    let object = ObjectId(5);
+    let (weak, strong) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|s| {
+        for _ in 0..3 {
+            s.spawn(|| {
+                let me = e.register();
+                for i in 0..20_000 {
+                    let mode = if i % 3 == 0 {
+                        LockMode::SS
+                    } else {
+                        LockMode::SX
+                    };
+                    e.lock_table(&me, object, mode, LockWait::Forever).unwrap();
+                    weak.fetch_add(1, Ordering::SeqCst);
+                    assert_eq!(strong.load(Ordering::SeqCst), 0);
+                    weak.fetch_sub(1, Ordering::SeqCst);
+                    e.unlock_table(&me, object, mode);
+                }
+            });
+        }
+        s.spawn(|| {
+            let me = e.register();
+            for _ in 0..300 {
+                e.lock_table(&me, object, LockMode::X, LockWait::Forever)
+                    .unwrap();
+                strong.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(weak.load(Ordering::SeqCst), 0);
+                strong.fetch_sub(1, Ordering::SeqCst);
+                e.unlock_table(&me, object, LockMode::X);
+                thread::yield_now();
+            }
+        });
+    });
+    assert!(e.rows().is_empty());
+}
+
+#[test]
+fn a_fast_lock_is_seen_in_v_lock_and_moves_when_a_strong_one_comes() {
+    let e = Enqueues::new();
+    let (a, b) = (e.register(), e.register());
+    e.lock_table(&a, ObjectId(3), LockMode::SX, LockWait::Forever)
+        .unwrap();
+    assert_eq!(e.rows().len(), 1);
+    assert!(
+        e.lock_table(&b, ObjectId(3), LockMode::S, LockWait::NoWait)
+            .is_err()
+    );
+    e.lock_table(&b, ObjectId(3), LockMode::SS, LockWait::NoWait)
+        .unwrap();
+    e.unlock_table(&b, ObjectId(3), LockMode::SS);
+    e.unlock_table(&a, ObjectId(3), LockMode::SX);
+    e.lock_table(&b, ObjectId(3), LockMode::X, LockWait::NoWait)
+        .unwrap();
+    assert!(
+        e.lock_table(&a, ObjectId(3), LockMode::SS, LockWait::NoWait)
+            .is_err()
+    );
+    e.unlock_table(&b, ObjectId(3), LockMode::X);
+    assert!(e.rows().is_empty());
+}
