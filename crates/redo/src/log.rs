@@ -144,7 +144,7 @@ impl Open {
 struct Writer {
     /// e(n) of the last durable batch.
     last_group: Scn,
-    /// Batch boundaries from the checkpoint on, thinned out; the last one is the newest durable one.
+    /// Batch boundaries, thinned out: the first is the checkpoint, the last the newest durable one.
     starts: VecDeque<RestartPoint>,
 }
 
@@ -534,28 +534,26 @@ impl Redo {
         store_checksum(first, crc);
     }
 
-    /// The newest batch boundary at or below `pos` at which a reader can start: what the control file must hold before
-    /// [`Redo::set_checkpoint`]. `pos` is not below the checkpoint.
+    /// The newest batch boundary at or below `pos` at which a reader can start, or the checkpoint if `pos` is below it: what the control
+    /// file must hold before [`Redo::set_checkpoint`]. May wait for the write in progress.
     pub fn restart_point(&self, pos: LogPos) -> RestartPoint {
         let writer = self.writer.lock();
         let after = writer.starts.partition_point(|s| s.pos <= pos);
-        writer.starts[after
-            .checked_sub(1)
-            .expect("invariant: the checkpoint never moves back")]
+        writer.starts[after.saturating_sub(1)]
     }
 
-    /// Frees the log below `point`, which came from [`Redo::restart_point`] and is durable in the control file.
+    /// Frees the log below `point`, which came from [`Redo::restart_point`] and is durable in the control file. A point below the present
+    /// checkpoint changes nothing.
     pub fn set_checkpoint(&self, point: RestartPoint) {
-        {
-            let mut writer = self.writer.lock();
-            while writer.starts.front().is_some_and(|s| s.pos < point.pos) {
-                writer.starts.pop_front();
-            }
-            if writer.starts.front() != Some(&point) {
-                // Thinning may have dropped it meanwhile.
-                writer.starts.push_front(point);
-            }
+        let mut writer = self.writer.lock();
+        if point.pos <= self.checkpoint() {
+            return;
         }
+        while writer.starts.front().is_some_and(|s| s.pos <= point.pos) {
+            writer.starts.pop_front();
+        }
+        // Thinning may have dropped it meanwhile; the front is always the checkpoint.
+        writer.starts.push_front(point);
         self.space.advance(point.pos.0);
     }
 
