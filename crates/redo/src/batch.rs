@@ -87,7 +87,7 @@ impl BatchHeader {
         h[64..68].copy_from_slice(&self.incarnation.to_le_bytes());
     }
 
-    /// Reads a header; says why there is none. The checksum is not looked at: see [`checksum`].
+    /// Reads a header; says why there is none. The checksum is not looked at: that takes the whole batch.
     pub fn decode(bytes: &[u8]) -> Result<BatchHeader, &'static str> {
         let Some(h) = bytes.get(..BATCH_HEADER) else {
             return Err("header is cut short");

@@ -13,6 +13,7 @@ mod clock;
 mod error;
 mod files;
 mod flush;
+mod interface;
 mod lgwr;
 mod log;
 mod merge;
@@ -24,7 +25,8 @@ pub use batch::{BATCH_HEADER, BatchHeader, BatchNo, LOG_BLOCK, MAX_BATCH, Thread
 pub use clock::{CeilingHook, Clock};
 pub use error::{Error, Result};
 pub use files::{Geometry, LogFiles};
+pub use interface::{Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint};
 pub use lgwr::LogWriter;
-pub use log::{Appended, GroupList, GroupSink, LogEvents, Redo, RedoConfig, RestartPoint};
+pub use log::Redo;
 pub use merge::{Merge, Merged};
 pub use reader::{Batch, DAMAGE_WINDOW, RedoReader, Repair, ThreadEnd};

@@ -13,94 +13,17 @@ use crate::batch::{
 use crate::buffer::Buffer;
 use crate::files::LogFiles;
 use crate::flush::FlushQueue;
+use crate::interface::{Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint};
 use crate::space::Space;
 use crate::{BatchNo, Clock, Error, Result, ThreadEnd};
 use block::record::{MAX_RECORD, set_scn};
-use block::{LogPos, Scn, TxnId};
+use block::{LogPos, Scn};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 use wait::{Event, Latch, LatchClass, Stat};
-
-/// Where a record was put.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
-    /// Position of the record's first byte.
-    pub pos: LogPos,
-    /// Position after its last byte: what [`Redo::flush_to`] takes to make it durable.
-    pub end: LogPos,
-    /// The SCN drawn for it.
-    pub scn: Scn,
-    /// The batch that it is in; a commit record commits when the group of this batch becomes durable.
-    pub batch: BatchNo,
-}
-
-/// The transactions whose commit records are in a batch.
-#[derive(Debug, Default)]
-pub struct GroupList(Vec<TxnId>);
-
-impl GroupList {
-    pub fn push(&mut self, txn: TxnId) {
-        self.0.push(txn);
-    }
-}
-
-/// Learns of every durable group. Implemented by `txn`.
-pub trait GroupSink: Send + Sync {
-    /// Batch `batch` is durable and holds the commit records of `committed` (often none). Draws and publishes the SCN at which they
-    /// committed and returns it. Called exactly once per batch, in order, before anybody waiting for the batch goes on. It must not
-    /// wait for anything, and must not append redo.
-    fn group_durable(&self, batch: BatchNo, committed: &[TxnId]) -> Scn;
-}
-
-/// What the log asks of the instance it belongs to. Each is called from whatever thread found out, possibly with block latches held: they may
-/// only note it and wake somebody.
-pub trait LogEvents: Send + Sync {
-    /// The log cannot be written: the instance must stop. Called once.
-    fn log_failed(&self, why: &Error);
-    /// A checkpoint should advance soon; called again and again until it does.
-    fn checkpoint_wanted(&self);
-    /// The log goes on with `healthy` members, one less than before.
-    fn member_lost(&self, healthy: usize);
-}
-
-/// A batch boundary at which reading a thread can start; kept in the control file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RestartPoint {
-    pub pos: LogPos,
-    pub batch: BatchNo,
-}
-
-impl RestartPoint {
-    /// Where a new thread begins.
-    pub const FIRST: RestartPoint = RestartPoint {
-        pos: LogPos(0),
-        batch: BatchNo(1),
-    };
-}
-
-/// How a thread is to be run.
-#[derive(Clone, Copy, Debug)]
-pub struct RedoConfig {
-    /// Size of the log buffer: a multiple of the log block, at least four batches of [`MAX_BATCH`].
-    pub buffer_bytes: usize,
-    /// Threads that may append at the same time (sessions and background threads). The log files keep room for a record from each.
-    pub max_appenders: usize,
-    /// How old a record may get before `lgwr` writes it unasked.
-    pub flush_interval: Duration,
-}
-
-impl Default for RedoConfig {
-    fn default() -> Self {
-        RedoConfig {
-            buffer_bytes: 8 << 20,
-            max_appenders: 256,
-            flush_interval: Duration::from_millis(200),
-        }
-    }
-}
 
 /// A closed batch that waits for its write.
 struct Closed {
@@ -196,10 +119,16 @@ impl Redo {
             config.buffer_bytes >= 4 * MAX_BATCH,
             "the log buffer holds at least four batches"
         );
-        assert!(
-            incarnation > end.incarnation,
-            "invariant: a thread's incarnation rises with every opening"
-        );
+        if incarnation <= end.incarnation {
+            let what = format!(
+                "incarnation {} was met, the control file says {incarnation} is new",
+                end.incarnation
+            );
+            return Err(Error::Files {
+                thread: files.identity().thread.0,
+                what,
+            });
+        }
         let reserve = config.max_appenders as u64 * (MAX_RECORD + LOG_BLOCK + BATCH_HEADER) as u64
             + MAX_BATCH as u64;
         let capacity = files.geometry().capacity();
@@ -590,10 +519,9 @@ impl Redo {
 
 /// Adds the newest boundary; thins out those before it.
 fn remember(starts: &mut VecDeque<RestartPoint>, point: RestartPoint) {
-    if let [.., before, last] = starts.make_contiguous()
-        && last.pos.0 - before.pos.0 < START_SPACING
-    {
-        *last = point;
+    let n = starts.len();
+    if n >= 2 && starts[n - 1].pos.0 - starts[n - 2].pos.0 < START_SPACING {
+        starts[n - 1] = point;
     } else {
         starts.push_back(point);
     }
