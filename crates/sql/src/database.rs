@@ -50,14 +50,14 @@ impl Database {
         self.dict.load_full()
     }
 
-    /// Whether a table is still defined as a plan has it.
-    pub(crate) fn is_current(&self, table: &Arc<crate::dict::Table>) -> bool {
-        self.dict.load().table_by_oid(table.oid).is_some_and(|t| Arc::ptr_eq(t, table))
+    /// Looks at the committed dictionary without keeping it.
+    pub(crate) fn with_dict<R>(&self, look: impl FnOnce(&Dict) -> R) -> R {
+        look(&self.dict.load())
     }
 
     pub(crate) fn publish(&self, changes: &[Change]) {
         let _one_at_a_time = self.publication.lock();
-        let next = self.dict.load().with(changes);
+        let next = self.dict.load().successor(changes);
         self.dict.store(Arc::new(next));
         self.plans.clear();
     }

@@ -134,13 +134,16 @@ fn access(a: &TableAccess, depth: usize, lines: &mut Vec<String>) {
     let name = &a.table.name;
     match &a.path {
         Path::Full => step(depth, format!("Seq Scan on {name}  (rows={:.0})", a.rows), lines),
-        Path::Nothing => step(depth, "Result  (one-time filter: false)".into(), lines),
-        Path::Index { index, equal, low, high, backward, .. } => {
+        Path::Index { index, equal, any_of, low, high, backward, .. } => {
             let def = &a.table.indexes[*index];
             let way = if *backward { " Backward" } else { "" };
             step(depth, format!("Index Scan{way} using {} on {name}  (rows={:.0})", def.name, a.rows), lines);
             let column = |i: usize| a.table.columns[def.keys[i].column].name.as_str();
             let mut terms: Vec<String> = equal.iter().enumerate().map(|(i, e)| format!("{} = {}", column(i), shown(e, a))).collect();
+            if !any_of.is_empty() {
+                let list: Vec<String> = any_of.iter().map(|e| shown(e, a)).collect();
+                terms.push(format!("{} IN ({})", column(equal.len()), list.join(", ")));
+            }
             if let Some(b) = low {
                 terms.push(format!("{} {} {}", column(equal.len()), if b.inclusive { ">=" } else { ">" }, shown(&b.value, a)));
             }

@@ -21,6 +21,11 @@ impl Binder<'_> {
             Some(weakest) if weakest <= context => {}
             _ => return Err(cannot_cast(value.ty, to, explicit)),
         }
+        // Strings without a length are stored alike: such a conversion must not hide a column from the indexes.
+        let plain = |t: SqlType| matches!(t, SqlType::Text | SqlType::Varchar | SqlType::Unknown);
+        if typmod < 0 && plain(value.ty) && plain(to) {
+            return Ok(Typed { expr: value.expr, ty: to, typmod });
+        }
         let cast = Cast { from: value.ty, to, typmod, explicit };
         let expr = fold(Expr::Cast(cast, Box::new(value.expr)))?;
         Ok(Typed { expr, ty: to, typmod })

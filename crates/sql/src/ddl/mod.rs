@@ -30,9 +30,6 @@ impl SqlSession {
         match statement {
             ast::Statement::CreateTable(c) => table::create(core, c),
             ast::Statement::CreateIndex(c) => index::create(core, c),
-            ast::Statement::CreateSequence { temporary: false, if_not_exists, name, data_type, sequence_options, owned_by } => {
-                sequence::create(core, name, *if_not_exists, data_type.as_ref(), sequence_options, owned_by.as_ref())
-            }
             ast::Statement::AlterTable(a) => alter::table(core, a),
             ast::Statement::Truncate(t) => table::truncate(core, t),
             ast::Statement::Drop { object_type, if_exists, names, cascade, .. } => match object_type {

@@ -12,19 +12,11 @@ use crate::error::{Error, Result};
 use crate::parse::utility::{SequenceOption, TableLock};
 use crate::types::SqlType;
 
-pub fn create(
-    core: &mut Core,
-    name: &ast::ObjectName,
-    if_not_exists: bool,
-    data_type: Option<&ast::DataType>,
-    options: &[SequenceOptions],
-    owned_by: Option<&ast::ObjectName>,
-) -> Result<Tag> {
-    let name = name_of(name)?;
-    core.claim_name(&name)?;
-    if core.dict().relation(&name).is_some() {
+pub fn create(core: &mut Core, name: &str, if_not_exists: bool, data_type: Option<&ast::DataType>, options: &[SequenceOption]) -> Result<Tag> {
+    core.claim_name(name)?;
+    if core.dict().relation(name).is_some() {
         if !if_not_exists {
-            return Err(already_exists(&name));
+            return Err(already_exists(name));
         }
         core.notice("NOTICE", "42P07", format!("relation \"{name}\" already exists, skipping"));
         return Ok(Tag::Plain("CREATE SEQUENCE"));
@@ -33,17 +25,7 @@ pub fn create(
         None => SqlType::Int8,
         Some(t) => parts::data_type(t)?.0,
     };
-    let mut options = convert(options)?;
-    if let Some(owner) = owned_by {
-        let mut path = names::parts(owner)?;
-        let owner = match (path.pop(), path.pop()) {
-            (Some(column), Some(table)) => Some((table, column)),
-            (Some(none), None) if none == "none" => None,
-            _ => return Err(Error::new("42601", "invalid OWNED BY option").hint("Specify OWNED BY table.column or OWNED BY NONE.")),
-        };
-        options.push(SequenceOption::OwnedBy(owner));
-    }
-    let sequence = define(core, name, ty, &options)?;
+    let sequence = define(core, name.to_string(), ty, options)?;
     core.define(Object::Sequence(Arc::new(sequence)))?;
     Ok(Tag::Plain("CREATE SEQUENCE"))
 }

@@ -48,6 +48,8 @@ pub struct Dict {
     entries: HashMap<i64, Entry>,
     /// Relation name to key of the entry that has it: tables, sequences, and indexes by their table's key.
     names: HashMap<String, i64>,
+    /// Rises with every publication; a picture with uncommitted changes has that of the one it was made from.
+    version: u64,
 }
 
 /// Statistics of a table are an entry beside the table's, so that ANALYZE makes no plan stale.
@@ -56,6 +58,17 @@ pub fn stats_key(table: u32) -> i64 {
 }
 
 impl Dict {
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The picture that follows this one.
+    pub fn successor(&self, changes: &[Change]) -> Dict {
+        let mut next = self.with(changes);
+        next.version = self.version + 1;
+        next
+    }
+
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
         match &self.entries.get(self.names.get(name)?)?.object {
             Object::Table(t) if t.name == name => Some(t),

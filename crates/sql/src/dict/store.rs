@@ -34,7 +34,7 @@ pub fn load(engine: &Arc<Engine>) -> Result<Dict> {
         let object = Object::decode(definition)?;
         changes.push(Change { key: object.key(), entry: Some(Entry { row, object }) });
     }
-    Ok(Dict::default().with(&changes))
+    Ok(Dict::default().successor(&changes))
 }
 
 /// The row of a definition.

@@ -95,12 +95,12 @@ pub fn insert_batch(table: &Table, core: &mut Core, batch: &mut Vec<Vec<Datum>>)
 
 pub fn update(plan: &UpdatePlan, core: &mut Core, params: &[Datum], snapshot: Snapshot, sink: &mut dyn RowSink) -> Result<u64> {
     let columns = &plan.access.table.engine().columns;
-    let mut cursor = TableCursor::empty();
+    let mut cursor = TableCursor::with_buffer(core.take_row_buffer());
     cursor.open(&plan.access, core, &snapshot, &Env { row: &[], params })?;
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
     let mut count = 0;
-    while let Some(rid) = cursor.next(core, &snapshot)? {
+    while let Some(rid) = cursor.next(&plan.access, core, &snapshot)? {
         let mut values = recycle(spare);
         decode(cursor.row(), columns, columns.len(), &mut values)?;
         if holds(plan.access.filter.as_ref(), core, &Env { row: &values, params })? {
@@ -117,6 +117,7 @@ pub fn update(plan: &UpdatePlan, core: &mut Core, params: &[Datum], snapshot: Sn
         spare = recycle(values);
     }
     core.put_spare(spare);
+    core.put_row_buffer(cursor.into_buffer());
     Ok(count)
 }
 
@@ -161,12 +162,12 @@ fn write_update(
 pub fn delete(plan: &DeletePlan, core: &mut Core, params: &[Datum], snapshot: Snapshot, sink: &mut dyn RowSink) -> Result<u64> {
     let table = &plan.access.table;
     let columns = &table.engine().columns;
-    let mut cursor = TableCursor::empty();
+    let mut cursor = TableCursor::with_buffer(core.take_row_buffer());
     cursor.open(&plan.access, core, &snapshot, &Env { row: &[], params })?;
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
     let mut count = 0;
-    while let Some(rid) = cursor.next(core, &snapshot)? {
+    while let Some(rid) = cursor.next(&plan.access, core, &snapshot)? {
         let mut values = recycle(spare);
         decode(cursor.row(), columns, columns.len(), &mut values)?;
         if holds(plan.access.filter.as_ref(), core, &Env { row: &values, params })? {
@@ -186,6 +187,7 @@ pub fn delete(plan: &DeletePlan, core: &mut Core, params: &[Datum], snapshot: Sn
         spare = recycle(values);
     }
     core.put_spare(spare);
+    core.put_row_buffer(cursor.into_buffer());
     Ok(count)
 }
 

@@ -12,7 +12,7 @@ use super::source::TableCursor;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};
-use crate::plan::{LockRows, SelectPlan, Source, TableAccess};
+use crate::plan::{LockRows, Path, SelectPlan, Source, TableAccess};
 use crate::session::Core;
 
 /// An execution of a plan under way.
@@ -50,6 +50,28 @@ type Consumer<'c> = dyn FnMut(&mut Core, RowSource<'_>) -> Result<Flow> + 'c;
 #[derive(Clone, Copy)]
 pub struct RowSource<'r> {
     pub values: &'r [DatumRef<'r>],
+}
+
+/// Runs a plan that can give one row at most, found by its key, at once: no run is set up for it. Returns the number
+/// of rows; `None` if the plan is not of this kind.
+pub fn run_point(plan: &SelectPlan, core: &mut Core, params: &[Datum], sink: &mut dyn RowSink) -> Result<Option<u64>> {
+    let Source::Table(access) = &plan.source else { return Ok(None) };
+    let Path::Index { unique: true, any_of, .. } = &access.path else { return Ok(None) };
+    let plain = any_of.is_empty() && plan.aggregate.is_none() && plan.lock.is_none() && plan.limit.is_none() && plan.offset.is_none();
+    if !plain {
+        return Ok(None);
+    }
+    let snapshot = core.engine.snapshot()?;
+    let mut cursor = TableCursor::with_buffer(core.take_row_buffer());
+    cursor.open(access, core, &snapshot, &Env { row: &[], params })?;
+    let mut sent = 0;
+    drive_table(&mut cursor, access, plan, core, params, &snapshot, &mut |core, row| {
+        sent += 1;
+        project(&plan.output, core, &Env { row: row.values, params }, sink)?;
+        Ok(Flow::Stop)
+    })?;
+    core.put_row_buffer(cursor.into_buffer());
+    Ok(Some(sent))
 }
 
 impl SelectRun {
@@ -226,14 +248,14 @@ impl SourceRun {
                 }
             }
             Source::Table(access) => {
-                let mut cursor = TableCursor::empty();
+                let mut cursor = TableCursor::with_buffer(Vec::new());
                 cursor.open(access, core, snapshot, env)?;
                 SourceRun::Table(cursor)
             }
             Source::Loop { outer, .. } => {
-                let mut cursor = TableCursor::empty();
+                let mut cursor = TableCursor::with_buffer(Vec::new());
                 cursor.open(outer, core, snapshot, env)?;
-                SourceRun::Loop { outer: cursor, inner: TableCursor::empty(), inner_open: false, matched: false }
+                SourceRun::Loop { outer: cursor, inner: TableCursor::with_buffer(Vec::new()), inner_open: false, matched: false }
             }
         })
     }
@@ -318,7 +340,7 @@ fn drive_table(
 ) -> Result<Flow> {
     let columns = &access.table.engine().columns;
     let mut spare: Vec<DatumRef<'static>> = core.take_spare();
-    while cursor.next(core, snapshot)?.is_some() {
+    while cursor.next(access, core, snapshot)?.is_some() {
         let mut values = recycle(spare);
         decode(cursor.row(), columns, access.needed, &mut values)?;
         let flow = match holds(access.filter.as_ref(), core, &Env { row: &values, params })? {
@@ -354,7 +376,7 @@ fn drive_locked(
         LockRows::SkipLocked => LockWait::SkipLocked,
     };
     let mut newest = Vec::new();
-    while let Some(rid) = cursor.next(core, snapshot)? {
+    while let Some(rid) = cursor.next(access, core, snapshot)? {
         {
             let mut values = Vec::with_capacity(columns.len());
             decode(cursor.row(), columns, access.needed, &mut values)?;
@@ -413,7 +435,7 @@ impl LoopState<'_> {
         let mut spare: Vec<DatumRef<'static>> = Vec::new();
         loop {
             if !*self.inner_open {
-                if self.outer.next(core, snapshot)?.is_none() {
+                if self.outer.next(outer, core, snapshot)?.is_none() {
                     return Ok(Flow::More);
                 }
                 let mut values = recycle(spare);
@@ -429,7 +451,7 @@ impl LoopState<'_> {
                 }
                 (*self.inner_open, *self.matched) = (true, false);
             }
-            while self.inner.next(core, snapshot)?.is_some() {
+            while self.inner.next(inner, core, snapshot)?.is_some() {
                 let mut values = recycle(spare);
                 decode(self.outer.row(), outer_columns, outer.needed, &mut values)?;
                 decode(self.inner.row(), inner_columns, inner.needed, &mut values)?;

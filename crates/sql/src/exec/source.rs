@@ -1,6 +1,7 @@
 //! Cursors over one table: a scan, or entries of an index. They hold no latch and no pin between rows, so a client may
 //! take its time.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use block::RowId;
@@ -9,7 +10,7 @@ use engine::{HeapScan, IndexScan, Snapshot};
 
 use crate::dict::Table;
 use crate::error::Result;
-use crate::expr::{Env, Expr, cast};
+use crate::expr::{Env, Expr, cast, compare};
 use crate::plan::{KeyBound, Path, TableAccess};
 use crate::session::Core;
 use crate::types::SqlType;
@@ -18,6 +19,8 @@ use crate::types::SqlType;
 pub struct TableCursor {
     state: State,
     row: Vec<u8>,
+    /// Keys of an IN list still to be entered, last first.
+    keys: Vec<Vec<Datum>>,
 }
 
 enum State {
@@ -39,38 +42,75 @@ enum Fit {
 }
 
 impl TableCursor {
-    pub fn empty() -> TableCursor {
-        TableCursor { state: State::Done, row: Vec::new() }
+    /// A cursor that uses the given memory for rows.
+    pub fn with_buffer(row: Vec<u8>) -> TableCursor {
+        TableCursor { state: State::Done, row, keys: Vec::new() }
+    }
+
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.row
     }
 
     /// Places the cursor before its first row. `env` gives parameters and, on the inner side of a loop, the outer row.
     pub fn open(&mut self, access: &TableAccess, core: &mut Core, snapshot: &Snapshot, env: &Env<'_>) -> Result<()> {
-        self.state = match &access.path {
-            Path::Nothing => State::Done,
-            Path::Full => State::Scan { scan: core.engine.scan(access.table.engine()), rows: Vec::new(), at: 0 },
-            Path::Index { index, equal, low, high, backward, unique } => {
-                let Some(key) = equal_key(access, *index, equal, core, env)? else {
-                    self.state = State::Done;
-                    return Ok(());
-                };
-                if *unique {
-                    State::One(core.engine.get_unique(access.table.engine(), *index, &key, snapshot, &mut self.row)?)
-                } else {
-                    match range(access, *index, key, low.as_ref(), high.as_ref(), core, env)? {
-                        None => State::Done,
-                        Some((low, high)) => {
-                            let (low, high) = (as_slice(&low), as_slice(&high));
-                            State::Index(core.engine.index_range(access.table.engine(), *index, low, high, *backward)?)
-                        }
-                    }
-                }
-            }
+        self.state = State::Done;
+        self.keys.clear();
+        let Path::Index { index, equal, any_of, low, high, backward, .. } = &access.path else {
+            self.state = State::Scan { scan: core.engine.scan(access.table.engine()), rows: Vec::new(), at: 0 };
+            return Ok(());
+        };
+        let Some(key) = equal_key(access, *index, equal, core, env)? else { return Ok(()) };
+        if !any_of.is_empty() {
+            self.keys = listed_keys(access, *index, key, any_of, core, env)?;
+            return self.enter_next(access, core, snapshot).map(|_| ());
+        }
+        if low.is_none() && high.is_none() && !key.is_empty() {
+            return self.enter(access, key, core, snapshot);
+        }
+        if let Some((low, high)) = range(access, *index, key, low.as_ref(), high.as_ref(), core, env)? {
+            let (low, high) = (as_slice(&low), as_slice(&high));
+            self.state = State::Index(core.engine.index_range(access.table.engine(), *index, low, high, *backward)?);
+        }
+        Ok(())
+    }
+
+    /// Enters the index at one key, or prefix of keys.
+    fn enter(&mut self, access: &TableAccess, key: Vec<Datum>, core: &mut Core, snapshot: &Snapshot) -> Result<()> {
+        let Path::Index { index, backward, unique, .. } = &access.path else { return Ok(()) };
+        let table = access.table.engine();
+        self.state = if *unique {
+            State::One(core.engine.get_unique(table, *index, &key, snapshot, &mut self.row)?)
+        } else {
+            let end = Bound::Included(key.as_slice());
+            State::Index(core.engine.index_range(table, *index, end, end, *backward)?)
         };
         Ok(())
     }
 
+    /// Enters the index at the next key of the list; false if there is none.
+    fn enter_next(&mut self, access: &TableAccess, core: &mut Core, snapshot: &Snapshot) -> Result<bool> {
+        match self.keys.pop() {
+            None => Ok(false),
+            Some(key) => {
+                self.enter(access, key, core, snapshot)?;
+                Ok(true)
+            }
+        }
+    }
+
     /// Steps to the next row.
-    pub fn next(&mut self, core: &mut Core, snapshot: &Snapshot) -> Result<Option<RowId>> {
+    pub fn next(&mut self, access: &TableAccess, core: &mut Core, snapshot: &Snapshot) -> Result<Option<RowId>> {
+        loop {
+            if let Some(rid) = self.step(core, snapshot)? {
+                return Ok(Some(rid));
+            }
+            if !self.enter_next(access, core, snapshot)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn step(&mut self, core: &mut Core, snapshot: &Snapshot) -> Result<Option<RowId>> {
         match &mut self.state {
             State::Done => Ok(None),
             State::One(found) => {
@@ -145,6 +185,20 @@ fn fit(table: &Table, index: usize, position: usize, value: DatumRef<'_>) -> Res
         }
         (d, _) => Fit::Key(d.to_datum()),
     })
+}
+
+/// The keys of an IN list, each once, in descending order: they are taken from the end.
+fn listed_keys(access: &TableAccess, index: usize, prefix: Vec<Datum>, list: &[Expr], core: &mut Core, env: &Env<'_>) -> Result<Vec<Vec<Datum>>> {
+    let mut values = Vec::with_capacity(list.len());
+    for e in list {
+        if let Fit::Key(value) = fit(&access.table, index, prefix.len(), e.eval(env, core)?.get())? {
+            values.push(value);
+        }
+    }
+    values.sort_by(|a, b| compare(b.borrow(), a.borrow()).unwrap_or(Ordering::Equal));
+    values.dedup_by(|a, b| compare(a.borrow(), b.borrow()).is_ok_and(Ordering::is_eq));
+    let key = |value| prefix.iter().cloned().chain(std::iter::once(value)).collect();
+    Ok(values.into_iter().map(key).collect())
 }
 
 type KeyRange = (Bound<Vec<Datum>>, Bound<Vec<Datum>>);

@@ -175,13 +175,6 @@ impl Expr {
         }
     }
 
-    /// Whether no column of the row is used.
-    pub fn is_row_free(&self) -> bool {
-        let mut free = true;
-        self.visit(&mut |e| free &= !matches!(e, Expr::Column(_)));
-        free
-    }
-
     /// Whether the value depends on nothing but constants, so that it may be computed at planning.
     pub fn is_constant(&self) -> bool {
         let mut constant = true;

@@ -73,6 +73,7 @@ pub enum Utility {
     LockTable { tables: Vec<String>, mode: TableLock, no_wait: bool },
     Explain { analyze: bool, text: String },
     AlterSequence { name: String, if_exists: bool, options: Vec<SequenceOption> },
+    CreateSequence { name: String, if_not_exists: bool, ty: Option<ast::DataType>, options: Vec<SequenceOption> },
     /// UNLISTEN: there is nothing to stop listening to.
     Unlisten,
 }
@@ -142,6 +143,13 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             w.bump();
             Utility::Unlisten
+        }
+        "create" => {
+            w.bump();
+            if !w.accept("sequence") {
+                return Ok(None);
+            }
+            create_sequence(&mut w)?
         }
         "alter" => {
             w.bump();
@@ -490,6 +498,22 @@ fn explain(w: &mut Words<'_>) -> Result<Utility> {
         w.accept("verbose");
     }
     Ok(Utility::Explain { analyze, text: w.rest().to_string() })
+}
+
+fn create_sequence(w: &mut Words<'_>) -> Result<Utility> {
+    let if_not_exists = w.accept("if not exists");
+    let name = w.relation()?;
+    let mut ty = None;
+    if w.accept("as") {
+        let name = w.name()?;
+        let syntax = |e| super::syntax_error(e, &name);
+        ty = Some(Parser::new(&PostgreSqlDialect {}).try_with_sql(&name).map_err(syntax)?.parse_data_type().map_err(syntax)?);
+    }
+    let mut options = Vec::new();
+    while !w.at_end() {
+        options.push(sequence_option(w)?);
+    }
+    Ok(Utility::CreateSequence { name, if_not_exists, ty, options })
 }
 
 fn alter_sequence(w: &mut Words<'_>) -> Result<Utility> {

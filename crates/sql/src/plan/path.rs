@@ -3,6 +3,8 @@
 //! A path may return rows that the condition refuses, never the reverse: what is not wholly expressed by the key stays
 //! in the filter.
 
+use block::value::Datum;
+
 use super::{Planner, TableAccess};
 use crate::dict::{Index, Table};
 use crate::expr::{CmpOp, Expr};
@@ -18,14 +20,14 @@ pub enum Path {
         /// Position in the table's list of indexes.
         index: usize,
         equal: Vec<Expr>,
+        /// The column after the equal ones is one of these: the index is entered once for each.
+        any_of: Vec<Expr>,
         low: Option<KeyBound>,
         high: Option<KeyBound>,
         backward: bool,
         /// Every column of a unique index is given: at most one row.
         unique: bool,
     },
-    /// A condition that no row meets.
-    Nothing,
 }
 
 /// A bound on the column after the equal ones, in the order of values, not of the index.
@@ -37,6 +39,8 @@ pub struct KeyBound {
 
 /// Rows assumed of a table that was never analyzed.
 const UNKNOWN_ROWS: f64 = 1000.0;
+/// Longest IN list that becomes keys.
+const MAX_LIST: usize = 10_000;
 /// Guessed shares of rows that meet a condition, where statistics say nothing.
 const RANGE_SHARE: f64 = 0.3;
 const EQUAL_SHARE: f64 = 0.005;
@@ -69,6 +73,7 @@ struct KeyTerm<'e> {
 struct Candidate {
     index: usize,
     equal: Vec<Expr>,
+    any_of: Vec<Expr>,
     low: Option<KeyBound>,
     high: Option<KeyBound>,
     /// Conjuncts that the key expresses wholly.
@@ -88,7 +93,7 @@ impl Planner<'_> {
         let mut best: Option<Candidate> = None;
         for at in 0..table.indexes.len() {
             let Some(candidate) = self.candidate(table, offset, at, &terms, order, total) else { continue };
-            let useful = !candidate.equal.is_empty() || candidate.low.is_some() || candidate.high.is_some();
+            let useful = !candidate.equal.is_empty() || !candidate.any_of.is_empty() || candidate.low.is_some() || candidate.high.is_some();
             if !useful && !(candidate.ordered && (limited || terms.is_empty())) {
                 continue;
             }
@@ -109,7 +114,7 @@ impl Planner<'_> {
                     position += 1;
                     !c.used.contains(&(position - 1))
                 });
-                let path = Path::Index { index: c.index, equal: c.equal, low: c.low, high: c.high, backward: c.backward, unique: c.unique };
+                let path = Path::Index { index: c.index, equal: c.equal, any_of: c.any_of, low: c.low, high: c.high, backward: c.backward, unique: c.unique };
                 (TableAccess { table: table.clone(), offset, path, needed, filter: conjoin(rest), rows: c.rows }, c.ordered)
             }
         }
@@ -121,6 +126,7 @@ impl Planner<'_> {
         let mut c = Candidate {
             index: at,
             equal: Vec::new(),
+            any_of: Vec::new(),
             low: None,
             high: None,
             used: Vec::new(),
@@ -135,8 +141,17 @@ impl Planner<'_> {
             c.equal.push(keys[term].as_ref()?.value.clone());
             c.used.push(term);
         }
-        c.unique = index.unique && c.equal.len() == index.keys.len();
-        if let Some(next) = index.keys.get(c.equal.len()) {
+        if let Some(next) = index.keys.get(c.equal.len())
+            && let Some((term, list)) = terms.iter().enumerate().find_map(|(i, t)| Some((i, in_list(t, offset + next.column, offset)?)))
+        {
+            c.any_of = list.to_vec();
+            c.used.push(term);
+        }
+        let given = c.equal.len() + usize::from(!c.any_of.is_empty());
+        c.unique = index.unique && given == index.keys.len();
+        if c.any_of.is_empty()
+            && let Some(next) = index.keys.get(c.equal.len())
+        {
             for key in keys.iter().flatten().filter(|k| k.column == next.column) {
                 let bound = Some(KeyBound { value: key.value.clone(), inclusive: matches!(key.op, CmpOp::Le | CmpOp::Ge) });
                 match key.op {
@@ -145,25 +160,36 @@ impl Planner<'_> {
                     _ => {}
                 }
             }
+            if c.low.is_none()
+                && c.high.is_none()
+                && let Some((low, high)) = terms.iter().find_map(|t| like_prefix(t, offset + next.column))
+            {
+                (c.low, c.high) = (Some(low), high);
+            }
         }
         c.rows = self.expected(table, index, &c, total);
-        if let Some(backward) = index_order(index, c.equal.len(), offset, order) {
+        if c.any_of.is_empty()
+            && let Some(backward) = index_order(index, c.equal.len(), offset, order)
+        {
             c.ordered = true;
             c.backward = backward;
         }
-        c.ordered |= c.unique;
+        c.ordered |= order.is_empty() || c.unique && c.any_of.is_empty();
         Some(c)
     }
 
     fn expected(&self, table: &Table, index: &Index, c: &Candidate, total: f64) -> f64 {
         if c.unique {
-            return 1.0;
+            return c.any_of.len().max(1) as f64;
         }
         let stats = self.dict.stats(table.oid);
         let mut rows = total;
         for key in index.keys.iter().take(c.equal.len()) {
             let distinct = stats.and_then(|s| s.columns.get(key.column)).map(|s| s.distinct).filter(|d| *d >= 1.0);
             rows *= distinct.map_or(EQUAL_SHARE, |d| 1.0 / d);
+        }
+        if !c.any_of.is_empty() {
+            rows *= EQUAL_SHARE * c.any_of.len() as f64;
         }
         for bound in [&c.low, &c.high] {
             if bound.is_some() {
@@ -175,7 +201,33 @@ impl Planner<'_> {
 }
 
 fn better(a: &Candidate, b: &Candidate) -> bool {
-    (a.unique, a.equal.len(), a.low.is_some() as u8 + a.high.is_some() as u8, a.ordered) > (b.unique, b.equal.len(), b.low.is_some() as u8 + b.high.is_some() as u8, b.ordered)
+    let rank = |c: &Candidate| (c.unique, c.equal.len(), !c.any_of.is_empty(), u8::from(c.low.is_some()) + u8::from(c.high.is_some()), c.ordered);
+    rank(a) > rank(b)
+}
+
+/// `column IN (list)` with values known before the table's row is.
+fn in_list(term: &Expr, slot: usize, offset: usize) -> Option<&[Expr]> {
+    let Expr::InList { expr, list, negated: false } = term else { return None };
+    let known = |e: &Expr| !e.is_volatile() && e.columns_needed() <= offset && !matches!(e, Expr::Column(i) if *i >= offset);
+    let fits = matches!(**expr, Expr::Column(i) if i == slot) && list.len() <= MAX_LIST && list.iter().all(known);
+    fits.then_some(list)
+}
+
+/// `column LIKE 'abc%'` as the range of strings that begin with `abc`. The term itself stays in the filter.
+fn like_prefix(term: &Expr, slot: usize) -> Option<(KeyBound, Option<KeyBound>)> {
+    let Expr::Like { expr, pattern, escape, fold_case: false, negated: false } = term else { return None };
+    let Expr::Const(Datum::Text(pattern)) = &**pattern else { return None };
+    if !matches!(**expr, Expr::Column(i) if i == slot) {
+        return None;
+    }
+    let end = pattern.find(|c| c == '%' || c == '_' || Some(c) == *escape).unwrap_or(pattern.len());
+    let prefix = &pattern[..end];
+    let bound = |text: String, inclusive| KeyBound { value: Expr::Const(Datum::Text(text)), inclusive };
+    let last = prefix.chars().next_back()?;
+    let head = &prefix[..prefix.len() - last.len_utf8()];
+    // The next character in the order of UTF-8, which is that of code points; none follows the last.
+    let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
+    Some((bound(prefix.to_string(), true), next.map(|c| bound(format!("{head}{c}"), false))))
 }
 
 /// Reads a conjunct as a key term of the table whose columns are `offset..offset + width` of the combined row.

@@ -385,9 +385,9 @@ impl TableAccess {
 
     /// Columns of the combined row that the path's keys use.
     fn key_columns(&self) -> usize {
-        let Path::Index { equal, low, high, .. } = &self.path else { return 0 };
+        let Path::Index { equal, any_of, low, high, .. } = &self.path else { return 0 };
         let bounds = low.iter().chain(high).map(|b| &b.value);
-        equal.iter().chain(bounds).map(Expr::columns_needed).max().unwrap_or(0)
+        equal.iter().chain(any_of).chain(bounds).map(Expr::columns_needed).max().unwrap_or(0)
     }
 }
 

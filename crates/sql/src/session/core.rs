@@ -16,6 +16,9 @@ use crate::pgtype::IoSettings;
 /// Microseconds between 1970 and 2000.
 const UNIX_TO_PG_MICROS: i64 = 946_684_800_000_000;
 
+/// Row buffers up to this size are kept between statements.
+const MAX_KEPT_BUFFER_BYTES: usize = 64 << 10;
+
 pub struct Core {
     pub database: Arc<Database>,
     pub engine: engine::Session,
@@ -36,6 +39,7 @@ pub struct Core {
     /// Held by every portal that is suspended: while one is, the snapshot of its transaction stays registered.
     pub suspended: Arc<()>,
     spare: Vec<DatumRef<'static>>,
+    row_buffer: Vec<u8>,
     random: u64,
 }
 
@@ -64,6 +68,7 @@ impl Core {
             transaction_start: now,
             suspended: Arc::new(()),
             spare: Vec::new(),
+            row_buffer: Vec::new(),
             random: now as u64 ^ (std::process::id() as u64) << 32 | 1,
         };
         core.io = core.settings.io(now)?;
@@ -118,6 +123,18 @@ impl Core {
         self.messages.notices.push(Notice { severity, sqlstate, message: message.into() });
     }
 
+    /// Whether a suspended portal still reads by this transaction's snapshot.
+    pub fn is_suspended(&self) -> bool {
+        Arc::strong_count(&self.suspended) > 1
+    }
+
+    /// At the end of a transaction: portals that are left cannot be resumed.
+    pub fn forget_suspended(&mut self) {
+        if self.is_suspended() {
+            self.suspended = Arc::new(());
+        }
+    }
+
     /// An empty vector for a row's values, with the memory of the last.
     pub fn take_spare(&mut self) -> Vec<DatumRef<'static>> {
         std::mem::take(&mut self.spare)
@@ -125,6 +142,18 @@ impl Core {
 
     pub fn put_spare(&mut self, spare: Vec<DatumRef<'static>>) {
         self.spare = spare;
+    }
+
+    /// A buffer for stored rows, likewise.
+    pub fn take_row_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.row_buffer)
+    }
+
+    pub fn put_row_buffer(&mut self, buffer: Vec<u8>) {
+        // One large row must not stay with every session for ever.
+        if buffer.capacity() <= MAX_KEPT_BUFFER_BYTES {
+            self.row_buffer = buffer;
+        }
     }
 
     /// xorshift64*: for `random()`, not for secrets.

@@ -6,6 +6,7 @@ mod cursors;
 mod run;
 mod settings;
 mod statement;
+mod timeout;
 mod transaction;
 mod utility;
 

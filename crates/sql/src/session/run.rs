@@ -1,16 +1,19 @@
 //! Execution of portals.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use block::value::{Datum, DatumRef};
 
 use super::statement::{Kind, Portal, Run, Statement};
 use super::transaction::State;
+use super::timeout::Timer;
 use super::{Core, SqlSession};
 use crate::api::{Completion, RowSink, Tag};
+use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::exec::dml;
-use crate::exec::select::SelectRun;
+use crate::exec::select::{SelectRun, run_point};
 use crate::parse::utility::TableLock;
 
 /// How often a statement is planned again because its tables changed before they could be locked.
@@ -19,7 +22,14 @@ const MAX_REPLANS: usize = 10;
 impl SqlSession {
     /// Runs the portal until its end or `max_rows` rows (0: all). An error fails the transaction.
     pub fn execute(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
-        let done = self.try_execute(portal, max_rows, sink);
+        let timer = Timer::start(self.core.settings.hot().statement_timeout_ms)?;
+        let mut done = self.try_execute(portal, max_rows, sink);
+        if timer.fired() {
+            done = done.map_err(|e| match e.sqlstate() {
+                "57014" => Error::new("57014", "canceling statement due to statement timeout"),
+                _ => e,
+            });
+        }
         if done.is_err() {
             portal.run = Run::Done;
             portal.hold = None;
@@ -39,6 +49,7 @@ impl SqlSession {
         match portal.run {
             Run::New => {
                 self.core.statement_start = super::now_micros();
+                wait::session::set_sql(Some(portal.statement.text().clone()));
                 self.start_portal(portal, max_rows, sink)
             }
             Run::Done => Ok(Completion::Complete(Tag::Rows("SELECT", 0))),
@@ -60,6 +71,11 @@ impl SqlSession {
             Kind::Select(plan) => {
                 if plan.lock.is_some() {
                     self.refuse_if_read_only("SELECT FOR UPDATE")?;
+                }
+                if let Some(sent) = run_point(plan, &mut self.core, &portal.params, sink)? {
+                    self.end_of_statement();
+                    portal.run = Run::Done;
+                    return Ok(Completion::Complete(Tag::Rows("SELECT", sent)));
                 }
                 let snapshot = self.core.engine.snapshot()?;
                 portal.run = Run::Select(Box::new(SelectRun::start(plan, &mut self.core, &portal.params, snapshot)?));
@@ -87,6 +103,7 @@ impl SqlSession {
                 })
             }
             Kind::Ddl(statement) => {
+                self.refuse_if_read_only("a data definition statement")?;
                 let tag = self.run_ddl(statement)?;
                 self.end_of_statement();
                 portal.run = Run::Done;
@@ -160,7 +177,7 @@ impl SqlSession {
 
     /// Lets the statement's snapshot go, unless a suspended portal still reads by it.
     pub(super) fn end_of_statement(&mut self) {
-        if Arc::strong_count(&self.core.suspended) == 1 {
+        if !self.core.is_suspended() {
             self.core.engine.end_statement();
         }
     }
@@ -171,15 +188,7 @@ impl SqlSession {
             for (table, lock) in &portal.statement.tables {
                 self.core.lock_table(table.oid, *lock, false)?;
             }
-            let dict_is_own = self.core.has_own_dict();
-            let current = if dict_is_own {
-                let dict = self.core.dict();
-                let same = |t: &Arc<crate::dict::Table>| dict.table_by_oid(t.oid).is_some_and(|now| Arc::ptr_eq(now, t));
-                portal.statement.tables.iter().all(|(t, _)| same(t))
-            } else {
-                portal.statement.tables.iter().all(|(t, _)| self.core.database.is_current(t))
-            };
-            if current {
+            if self.core.is_current(&portal.statement) {
                 return Ok(());
             }
             self.replan(portal)?;
@@ -217,6 +226,28 @@ impl SqlSession {
 }
 
 impl Core {
+    /// Whether the statement's tables, now locked, are still defined as its plan has them. Most often no definition
+    /// at all has changed since that was last found out.
+    fn is_current(&self, statement: &Statement) -> bool {
+        let same = |dict: &Dict| {
+            let mut tables = statement.tables.iter();
+            tables.all(|(t, _)| dict.table_by_oid(t.oid).is_some_and(|now| Arc::ptr_eq(now, t)))
+        };
+        if self.has_own_dict() {
+            return same(&self.dict());
+        }
+        self.database.with_dict(|dict| {
+            if statement.verified.load(Ordering::Relaxed) == dict.version() {
+                return true;
+            }
+            let current = same(dict);
+            if current {
+                statement.verified.store(dict.version(), Ordering::Relaxed);
+            }
+            current
+        })
+    }
+
     /// Locks a table until the transaction ends.
     pub fn lock_table(&mut self, oid: u32, lock: TableLock, no_wait: bool) -> Result<()> {
         use engine::LockMode;

@@ -15,6 +15,16 @@ pub struct Settings {
     /// What to restore when the transaction ends: the value before, if there was one. `local` ones always, others
     /// only if it is rolled back.
     undo: Vec<Undo>,
+    hot: Hot,
+}
+
+/// Settings that every transaction or statement asks for, ready for use.
+#[derive(Clone, Copy, Default)]
+pub struct Hot {
+    pub repeatable_read: bool,
+    pub read_only: bool,
+    /// Zero: none.
+    pub statement_timeout_ms: u64,
 }
 
 struct Undo {
@@ -25,7 +35,22 @@ struct Undo {
 
 impl Settings {
     pub fn new(instance: &Arc<Instance>) -> Settings {
-        Settings { instance: instance.clone(), own: BTreeMap::new(), undo: Vec::new() }
+        let mut settings = Settings { instance: instance.clone(), own: BTreeMap::new(), undo: Vec::new(), hot: Hot::default() };
+        settings.refresh();
+        settings
+    }
+
+    pub fn hot(&self) -> Hot {
+        self.hot
+    }
+
+    /// After every change of a value.
+    fn refresh(&mut self) {
+        self.hot = Hot {
+            repeatable_read: self.get("default_transaction_isolation") == "repeatable read",
+            read_only: self.get("default_transaction_read_only") == "on",
+            statement_timeout_ms: self.get("statement_timeout").parse().unwrap_or(0),
+        };
     }
 
     /// The value as SHOW gives it.
@@ -72,6 +97,7 @@ impl Settings {
         if in_transaction {
             self.undo.push(Undo { name: key, before, local });
         }
+        self.refresh();
         Ok(reported)
     }
 
@@ -89,6 +115,7 @@ impl Settings {
                 self.undo.push(Undo { name, before, local: false });
             }
         }
+        self.refresh();
     }
 
     /// At the end of a transaction: undoes SET LOCAL, and after a rollback every SET. True if anything changed.
@@ -102,6 +129,9 @@ impl Settings {
                     None => self.own.remove(&undo.name),
                 };
             }
+        }
+        if changed {
+            self.refresh();
         }
         changed
     }
@@ -120,6 +150,7 @@ impl Settings {
                 };
             }
         }
+        self.refresh();
     }
 
     /// All parameters, for SHOW ALL and pg_settings.
@@ -149,11 +180,6 @@ impl Settings {
             bytea_escape: self.get("bytea_output") == "escape",
             now_micros,
         })
-    }
-
-    /// Milliseconds of a timeout; zero is none.
-    pub fn timeout_ms(&self, name: &str) -> u64 {
-        self.get(name).parse().unwrap_or(0)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Statements: parsed, bound and planned once, shared by all sessions; and portals, their executions.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use block::value::Datum;
 use datafusion::sql::sqlparser::ast;
@@ -25,6 +26,8 @@ pub struct Statement {
     columns: Option<Vec<ColumnDesc>>,
     pub(crate) kind: Kind,
     pub(crate) tables: Tables,
+    /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
+    pub(crate) verified: AtomicU64,
 }
 
 /// The definitions a plan was made from, and the locks it needs.
@@ -125,7 +128,7 @@ impl SqlSession {
         };
         let params = params.finish();
         let param_types = params.iter().map(|t| t.oid()).collect();
-        Ok(Statement { text, param_types, params, columns, kind, tables })
+        Ok(Statement { text, param_types, params, columns, kind, tables, verified: AtomicU64::new(0) })
     }
 
     /// Binds parameters. Text and binary values are read here, so that a bad one fails the Bind.

@@ -58,7 +58,7 @@ impl SqlSession {
                 return Err(Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ."));
             }
         };
-        self.read_only = modes.read_only.unwrap_or_else(|| self.core.settings.get("default_transaction_read_only") == "on");
+        self.read_only = modes.read_only.unwrap_or(self.core.settings.hot().read_only);
         self.core.engine.begin(isolation)?;
         self.core.transaction_start = self.core.statement_start;
         self.core.io.now_micros = self.core.transaction_start;
@@ -66,10 +66,7 @@ impl SqlSession {
     }
 
     fn default_isolation(&self) -> IsolationLevel {
-        match self.core.settings.get("default_transaction_isolation").as_str() {
-            "repeatable read" => IsolationLevel::RepeatableRead,
-            _ => IsolationLevel::ReadCommitted,
-        }
+        if self.core.settings.hot().repeatable_read { IsolationLevel::RepeatableRead } else { IsolationLevel::ReadCommitted }
     }
 
     pub(super) fn begin(&mut self, modes: Modes) -> Result<Tag> {
@@ -175,7 +172,7 @@ impl SqlSession {
             self.core.io = self.core.settings.io(now_micros())?;
             self.core.messages.parameters.extend(self.core.settings.reported());
         }
-        self.core.suspended = std::sync::Arc::new(());
+        self.core.forget_suspended();
         done
     }
 

@@ -152,6 +152,11 @@ impl SqlSession {
                 self.refuse_if_read_only("ALTER SEQUENCE")?;
                 crate::ddl::sequence::alter(&mut self.core, name, *if_exists, options)?
             }
+            Utility::CreateSequence { name, if_not_exists, ty, options } => {
+                self.ensure_transaction()?;
+                self.refuse_if_read_only("CREATE SEQUENCE")?;
+                crate::ddl::sequence::create(&mut self.core, name, *if_not_exists, ty.as_ref(), options)?
+            }
             Utility::Unlisten => Tag::Plain("UNLISTEN"),
             Utility::Show(_) | Utility::Explain { .. } | Utility::Fetch { .. } | Utility::Execute { .. } | Utility::Copy(_) => {
                 return Err(Error::internal("a utility statement with a result among those without"));
