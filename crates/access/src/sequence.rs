@@ -77,9 +77,9 @@ impl<S: Store> Sequence<S> {
                 max: params.max,
             });
         }
-        let fresh = self.store.fresh(self.dba)?;
+        let _fresh = self.store.fresh(self.dba)?;
         self.store.reserve()?;
-        let mut guard = self.store.latch(fresh)?;
+        let mut guard = self.store.write(self.dba)?;
         self.store.change(&mut [Step {
             guard: &mut guard,
             op: Op::SequenceFormat,

@@ -59,9 +59,9 @@ impl<S: Store> Tree<S> {
     }
 
     fn format(&self, dba: Dba, op: Op, payload: &[u8]) -> Result<()> {
-        let fresh = self.store.fresh(dba)?;
+        let _fresh = self.store.fresh(dba)?;
         self.store.reserve()?;
-        let mut guard = self.store.latch(fresh)?;
+        let mut guard = self.store.write(dba)?;
         self.alter(&mut guard, op, payload)
     }
 

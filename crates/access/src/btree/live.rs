@@ -74,8 +74,8 @@ impl Store for Live {
     fn fresh(&self, dba: Dba) -> Result<Pin> {
         Ok(self.cache.pin_new(dba)?)
     }
-    fn latch<'s>(&'s self, fresh: Pin) -> Result<WriteGuard<'s>> {
-        Ok(self.cache.write_pinned(fresh))
+    fn try_latch<'s>(&'s self, fresh: &Pin) -> Option<WriteGuard<'s>> {
+        self.cache.try_write(fresh.dba())
     }
 
     fn reserve(&self) -> Result<()> {

@@ -192,8 +192,8 @@ impl Store for Memory {
     fn fresh(&self, dba: Dba) -> Result<Dba> {
         Ok(dba)
     }
-    fn latch<'s>(&'s self, dba: Dba) -> Result<Guard<'s>> {
-        self.write(dba)
+    fn try_latch<'s>(&'s self, dba: &Dba) -> Option<Guard<'s>> {
+        self.try_write(*dba)
     }
     fn reserve(&self) -> Result<()> {
         Ok(())

@@ -21,25 +21,22 @@ impl<S: Store> Tree<S> {
         key: &[u8],
         enough: impl Fn(&IndexBlock<'_>) -> bool,
     ) -> Result<()> {
+        let mut spare = Vec::new();
         loop {
             let is_root = self.root_level()? == level;
-            let mut spare = vec![self.alloc()?];
-            if is_root {
+            while spare.len() < if is_root { 2 } else { 1 } {
                 spare.push(self.alloc()?);
             }
-            let used = match is_root {
-                true => self.split_root(level, key, &enough, [spare[0], spare[1]])?,
-                false => self.split_block(level, key, &enough, spare[0])?,
+            let (used, taken) = match is_root {
+                true => (self.split_root(level, key, &enough, [spare[0], spare[1]])?, 2),
+                false => (self.split_block(level, key, &enough, spare[0])?, 1),
             };
-            match used {
-                Used::Yes => return Ok(()),
-                Used::NotNeeded | Used::Changed => {
-                    spare.into_iter().try_for_each(|dba| self.give_back(dba))?
-                }
-            }
-            if used == Used::NotNeeded {
-                return Ok(());
-            }
+            let left_over = match used {
+                Used::Yes => &spare[taken..],
+                Used::NotNeeded => &spare[..],
+                Used::TryAgain => continue,
+            };
+            return left_over.iter().try_for_each(|&dba| self.give_back(dba));
         }
     }
 
@@ -60,13 +57,13 @@ impl<S: Store> Tree<S> {
         let fresh = self.store.fresh(sibling)?;
         self.store.reserve()?;
         let Some((mut left, _)) = self.write_at(Target::Key(key), level)? else {
-            return Ok(Used::Changed);
+            return Ok(Used::TryAgain);
         };
         if left.dba() == self.root() {
-            return Ok(Used::Changed);
+            return Ok(Used::TryAgain);
         }
         let Some(v) = self.view(&left, level) else {
-            return Ok(Used::Changed);
+            return Ok(Used::TryAgain);
         };
         if enough(&v) {
             return Ok(Used::NotNeeded);
@@ -76,7 +73,9 @@ impl<S: Store> Tree<S> {
             v.right_half(split, &separator),
             truncate_payload(split, sibling, &separator),
         );
-        let mut right = self.store.latch(fresh)?;
+        let Some(mut right) = self.store.try_latch(&fresh) else {
+            return Ok(Used::TryAgain);
+        };
         self.store.change(&mut [
             Step {
                 guard: &mut left,
@@ -110,7 +109,7 @@ impl<S: Store> Tree<S> {
         self.store.reserve()?;
         let mut root = self.store.write(self.root())?;
         let Some(v) = self.view(&root, level) else {
-            return Ok(Used::Changed);
+            return Ok(Used::TryAgain);
         };
         if enough(&v) {
             return Ok(Used::NotNeeded);
@@ -124,10 +123,11 @@ impl<S: Store> Tree<S> {
         top.push(&[], Some(at[0].0));
         top.push(&separator, Some(at[1].0));
         let top = top.finish();
-        let (mut left, mut right) = (
-            self.store.latch(lower_fresh)?,
-            self.store.latch(upper_fresh)?,
-        );
+        let (Some(mut left), Some(mut right)) =
+            (self.store.try_latch(&lower_fresh), self.store.try_latch(&upper_fresh))
+        else {
+            return Ok(Used::TryAgain);
+        };
         self.store.change(&mut [
             Step {
                 guard: &mut root,
@@ -227,6 +227,6 @@ impl<S: Store> Tree<S> {
 enum Used {
     Yes,
     NotNeeded,
-    /// The root grew meanwhile: try again.
-    Changed,
+    /// The root grew meanwhile, or a fresh block was busy: its former readers may not be done with it.
+    TryAgain,
 }

@@ -83,7 +83,9 @@ pub trait Store: Sync {
     fn try_read(&self, dba: Dba) -> Option<Self::Read<'_>>;
     fn try_write(&self, dba: Dba) -> Option<Self::Write<'_>>;
     fn fresh(&self, dba: Dba) -> Result<Self::Fresh<'_>>;
-    fn latch<'s>(&'s self, fresh: Self::Fresh<'s>) -> Result<Self::Write<'s>>;
+    /// Latches a fresh block while others are latched: only if that needs no waiting. With none held, `write` does it too, as long as
+    /// `fresh` lives.
+    fn try_latch<'s>(&'s self, fresh: &Self::Fresh<'s>) -> Option<Self::Write<'s>>;
 
     /// Waits until there is room for redo: `block::record::MAX_RECORD` bytes, which is more than all that is logged under one hold of
     /// latches (a split root with three blocks, or the small steps of a purge, a shorter prefix and an insertion).
