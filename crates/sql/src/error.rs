@@ -103,7 +103,9 @@ impl From<engine::Error> for Error {
         let state = e.sqlstate();
         let text = e.to_string();
         match e {
-            engine::Error::UniqueViolation { index, .. } => Error::new(state, text).constraint(index),
+            engine::Error::UniqueViolation { index, .. } => {
+                Error::new(state, text).constraint(index)
+            }
             _ => Error::new(state, text),
         }
     }

@@ -22,7 +22,9 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
         Kind::Insert(plan) => {
             lines.push(format!("Insert on {}", plan.table.name));
             match &plan.source {
-                InsertSource::Rows(rows) => lines.push(format!("  ->  Values  (rows={})", rows.len())),
+                InsertSource::Rows(rows) => {
+                    lines.push(format!("  ->  Values  (rows={})", rows.len()))
+                }
                 InsertSource::Query(q, _) => select(q, 1, &mut lines),
             }
         }
@@ -35,7 +37,12 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
             access(&plan.access, 1, &mut lines);
         }
         Kind::General(query) => lines.extend(query.explain()),
-        _ => return Err(Error::new("42601", "EXPLAIN is for SELECT, VALUES, INSERT, UPDATE and DELETE")),
+        _ => {
+            return Err(Error::new(
+                "42601",
+                "EXPLAIN is for SELECT, VALUES, INSERT, UPDATE and DELETE",
+            ));
+        }
     }
     if analyze {
         measure(session, &statement, &mut lines)?;
@@ -44,7 +51,11 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
 }
 
 /// Runs the statement and says what it took.
-fn measure(session: &mut SqlSession, statement: &std::sync::Arc<crate::Statement>, lines: &mut Vec<String>) -> Result<()> {
+fn measure(
+    session: &mut SqlSession,
+    statement: &std::sync::Arc<crate::Statement>,
+    lines: &mut Vec<String>,
+) -> Result<()> {
     let mut count = Count(0);
     let before = gets();
     let started = Instant::now();
@@ -57,16 +68,33 @@ fn measure(session: &mut SqlSession, statement: &std::sync::Arc<crate::Statement
         _ => count.0,
     };
     if let Some(first) = lines.first_mut() {
-        write!(first, "  (actual rows={affected} time={:.3} ms)", elapsed.as_secs_f64() * 1e3).map_err(|e| Error::internal(e.to_string()))?;
+        write!(
+            first,
+            "  (actual rows={affected} time={:.3} ms)",
+            elapsed.as_secs_f64() * 1e3
+        )
+        .map_err(|e| Error::internal(e.to_string()))?;
     }
-    lines.push(format!("Buffers: consistent gets={} current gets={} reads={}", consistent - before.0, current - before.1, reads - before.2));
-    lines.push(format!("Execution Time: {:.3} ms", elapsed.as_secs_f64() * 1e3));
+    lines.push(format!(
+        "Buffers: consistent gets={} current gets={} reads={}",
+        consistent - before.0,
+        current - before.1,
+        reads - before.2
+    ));
+    lines.push(format!(
+        "Execution Time: {:.3} ms",
+        elapsed.as_secs_f64() * 1e3
+    ));
     Ok(())
 }
 
 fn gets() -> (u64, u64, u64) {
     let read = |s: Stat| wait::session::with(|session| session.counters.stat(s)).unwrap_or(0);
-    (read(Stat::ConsistentGets), read(Stat::DbBlockGets), read(Stat::PhysicalReads))
+    (
+        read(Stat::ConsistentGets),
+        read(Stat::DbBlockGets),
+        read(Stat::PhysicalReads),
+    )
 }
 
 struct Count(u64);
@@ -110,7 +138,16 @@ fn select(plan: &SelectPlan, mut depth: usize, lines: &mut Vec<String>) {
         depth += 1;
     }
     if let Some(a) = &plan.aggregate {
-        step(depth, if a.keys.is_empty() { "Aggregate" } else { "HashAggregate" }.into(), lines);
+        step(
+            depth,
+            if a.keys.is_empty() {
+                "Aggregate"
+            } else {
+                "HashAggregate"
+            }
+            .into(),
+            lines,
+        );
         depth += 1;
     }
     match &plan.source {
@@ -119,7 +156,11 @@ fn select(plan: &SelectPlan, mut depth: usize, lines: &mut Vec<String>) {
         Source::Series { .. } => step(depth, "Function Scan on generate_series".into(), lines),
         Source::Table(t) => access(t, depth, lines),
         Source::Loop { outer, inner, left } => {
-            let kind = if *left { "Nested Loop Left Join" } else { "Nested Loop" };
+            let kind = if *left {
+                "Nested Loop Left Join"
+            } else {
+                "Nested Loop"
+            };
             step(depth, kind.into(), lines);
             access(outer, depth + 1, lines);
             access(inner, depth + 1, lines);
@@ -133,25 +174,62 @@ fn select(plan: &SelectPlan, mut depth: usize, lines: &mut Vec<String>) {
 fn access(a: &TableAccess, depth: usize, lines: &mut Vec<String>) {
     let name = &a.table.name;
     match &a.path {
-        Path::Full => step(depth, format!("Seq Scan on {name}  (rows={:.0})", a.rows), lines),
-        Path::Index { index, equal, any_of, low, high, backward, .. } => {
+        Path::Full => step(
+            depth,
+            format!("Seq Scan on {name}  (rows={:.0})", a.rows),
+            lines,
+        ),
+        Path::Index {
+            index,
+            equal,
+            any_of,
+            low,
+            high,
+            backward,
+            ..
+        } => {
             let def = &a.table.indexes[*index];
             let way = if *backward { " Backward" } else { "" };
-            step(depth, format!("Index Scan{way} using {} on {name}  (rows={:.0})", def.name, a.rows), lines);
+            step(
+                depth,
+                format!(
+                    "Index Scan{way} using {} on {name}  (rows={:.0})",
+                    def.name, a.rows
+                ),
+                lines,
+            );
             let column = |i: usize| a.table.columns[def.keys[i].column].name.as_str();
-            let mut terms: Vec<String> = equal.iter().enumerate().map(|(i, e)| format!("{} = {}", column(i), shown(e, a))).collect();
+            let mut terms: Vec<String> = equal
+                .iter()
+                .enumerate()
+                .map(|(i, e)| format!("{} = {}", column(i), shown(e, a)))
+                .collect();
             if !any_of.is_empty() {
                 let list: Vec<String> = any_of.iter().map(|e| shown(e, a)).collect();
                 terms.push(format!("{} IN ({})", column(equal.len()), list.join(", ")));
             }
             if let Some(b) = low {
-                terms.push(format!("{} {} {}", column(equal.len()), if b.inclusive { ">=" } else { ">" }, shown(&b.value, a)));
+                terms.push(format!(
+                    "{} {} {}",
+                    column(equal.len()),
+                    if b.inclusive { ">=" } else { ">" },
+                    shown(&b.value, a)
+                ));
             }
             if let Some(b) = high {
-                terms.push(format!("{} {} {}", column(equal.len()), if b.inclusive { "<=" } else { "<" }, shown(&b.value, a)));
+                terms.push(format!(
+                    "{} {} {}",
+                    column(equal.len()),
+                    if b.inclusive { "<=" } else { "<" },
+                    shown(&b.value, a)
+                ));
             }
             if !terms.is_empty() {
-                note(depth, format!("Index Cond: ({})", terms.join(" AND ")), lines);
+                note(
+                    depth,
+                    format!("Index Cond: ({})", terms.join(" AND ")),
+                    lines,
+                );
             }
         }
     }
@@ -162,7 +240,11 @@ fn access(a: &TableAccess, depth: usize, lines: &mut Vec<String>) {
 
 /// An expression, roughly as it was written.
 fn shown(e: &Expr, a: &TableAccess) -> String {
-    let column = |i: usize, t: &Table| t.columns.get(i).map_or(format!("outer.{i}"), |c| c.name.clone());
+    let column = |i: usize, t: &Table| {
+        t.columns
+            .get(i)
+            .map_or(format!("outer.{i}"), |c| c.name.clone())
+    };
     match e {
         Expr::Const(Datum::Text(t)) => format!("'{t}'"),
         Expr::Const(Datum::Null) => "NULL".into(),
@@ -175,10 +257,24 @@ fn shown(e: &Expr, a: &TableAccess) -> String {
             None => format!("outer.{}", i + 1),
         },
         Expr::Compare(op, l, r) => format!("({} {} {})", shown(l, a), op.symbol(), shown(r, a)),
-        Expr::And(list) => list.iter().map(|e| shown(e, a)).collect::<Vec<_>>().join(" AND "),
-        Expr::Or(list) => format!("({})", list.iter().map(|e| shown(e, a)).collect::<Vec<_>>().join(" OR ")),
+        Expr::And(list) => list
+            .iter()
+            .map(|e| shown(e, a))
+            .collect::<Vec<_>>()
+            .join(" AND "),
+        Expr::Or(list) => format!(
+            "({})",
+            list.iter()
+                .map(|e| shown(e, a))
+                .collect::<Vec<_>>()
+                .join(" OR ")
+        ),
         Expr::Not(e) => format!("NOT {}", shown(e, a)),
-        Expr::IsNull { expr, negated } => format!("({} IS {}NULL)", shown(expr, a), if *negated { "NOT " } else { "" }),
+        Expr::IsNull { expr, negated } => format!(
+            "({} IS {}NULL)",
+            shown(expr, a),
+            if *negated { "NOT " } else { "" }
+        ),
         Expr::Arith(op, _, l, r) => format!("({} {} {})", shown(l, a), op.symbol(), shown(r, a)),
         Expr::Cast(c, e) => format!("({})::{}", shown(e, a), c.to.format(c.typmod)),
         _ => "...".into(),

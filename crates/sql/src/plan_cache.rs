@@ -13,17 +13,23 @@ const MAX_STATEMENTS: usize = 4096;
 /// Longer texts are not worth the memory: they are bulk data, and do not recur.
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
+/// Declared parameter types, and the statement planned for them.
+type Variant = (Vec<u32>, Arc<Statement>);
+
 #[derive(Default)]
 pub struct PlanCache {
     /// By text; the few variants of one text differ in the types their clients declared.
-    statements: RwLock<HashMap<Arc<str>, Vec<(Vec<u32>, Arc<Statement>)>>>,
+    statements: RwLock<HashMap<Arc<str>, Vec<Variant>>>,
 }
 
 impl PlanCache {
     pub fn get(&self, text: &str, declared: &[u32]) -> Option<Arc<Statement>> {
         let statements = self.statements.read();
         let variants = statements.get(text)?;
-        variants.iter().find(|(types, _)| types == declared).map(|(_, s)| s.clone())
+        variants
+            .iter()
+            .find(|(types, _)| types == declared)
+            .map(|(_, s)| s.clone())
     }
 
     pub fn put(&self, declared: &[u32], statement: &Arc<Statement>) {
@@ -45,6 +51,11 @@ impl PlanCache {
 
     /// All cached statements, for `v$sql`.
     pub fn all(&self) -> Vec<Arc<Statement>> {
-        self.statements.read().values().flatten().map(|(_, s)| s.clone()).collect()
+        self.statements
+            .read()
+            .values()
+            .flatten()
+            .map(|(_, s)| s.clone())
+            .collect()
     }
 }

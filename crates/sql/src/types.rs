@@ -120,7 +120,10 @@ impl SqlType {
     }
 
     pub fn is_string(self) -> bool {
-        matches!(self, SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Name | SqlType::Unknown)
+        matches!(
+            self,
+            SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Name | SqlType::Unknown
+        )
     }
 
     pub fn is_number(self) -> bool {
@@ -128,7 +131,10 @@ impl SqlType {
     }
 
     pub fn is_integer(self) -> bool {
-        matches!(self, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Oid)
+        matches!(
+            self,
+            SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Oid
+        )
     }
 
     /// Place in PostgreSQL's order of implicit promotion among numbers.
@@ -148,7 +154,9 @@ impl SqlType {
     /// `numeric(12,2)`, `character varying(20)`: the name with its modifier.
     pub fn format(self, typmod: i32) -> String {
         match (self, typmod) {
-            (SqlType::Varchar | SqlType::Char, m) if m >= 4 => format!("{}({})", self.name(), m - 4),
+            (SqlType::Varchar | SqlType::Char, m) if m >= 4 => {
+                format!("{}({})", self.name(), m - 4)
+            }
             (SqlType::Numeric, m) if m >= 4 => {
                 let (precision, scale) = numeric_typmod(m);
                 format!("numeric({precision},{scale})")
@@ -183,7 +191,10 @@ pub fn storage_type(ty: SqlType) -> Result<ColType> {
         SqlType::TimestampTz => ColType::TimestampTz,
         SqlType::Uuid => ColType::Uuid,
         SqlType::Unknown | SqlType::Void => {
-            return Err(Error::new("42P16", format!("a column cannot have pseudo-type {}", ty.name())));
+            return Err(Error::new(
+                "42P16",
+                format!("a column cannot have pseudo-type {}", ty.name()),
+            ));
         }
     })
 }

@@ -15,15 +15,32 @@ pub const AGGREGATES: [&str; 5] = ["count", "sum", "min", "max", "avg"];
 
 impl Binder<'_> {
     pub(super) fn function(&self, f: &ast::Function) -> Result<Typed> {
-        if f.over.is_some() || f.filter.is_some() || !f.within_group.is_empty() || f.null_treatment.is_some() {
+        if f.over.is_some()
+            || f.filter.is_some()
+            || !f.within_group.is_empty()
+            || f.null_treatment.is_some()
+        {
             return Err(Error::unsupported(format!("{f}")));
         }
         let name = names::Qualified::new(&f.name)?;
-        if name.schema.as_deref().is_some_and(|s| s != "pg_catalog" && s != "public") {
-            return Err(Error::new("3F000", format!("schema \"{}\" does not exist", name.schema.unwrap_or_default())));
+        if name
+            .schema
+            .as_deref()
+            .is_some_and(|s| s != "pg_catalog" && s != "public")
+        {
+            return Err(Error::new(
+                "3F000",
+                format!(
+                    "schema \"{}\" does not exist",
+                    name.schema.unwrap_or_default()
+                ),
+            ));
         }
         if AGGREGATES.contains(&name.name.as_str()) {
-            return Err(Error::new("42803", format!("aggregate functions are not allowed in {}", self.clause)));
+            return Err(Error::new(
+                "42803",
+                format!("aggregate functions are not allowed in {}", self.clause),
+            ));
         }
         let args = self.arguments(f)?;
         self.call(&name.name, args)
@@ -32,7 +49,9 @@ impl Binder<'_> {
     fn arguments(&self, f: &ast::Function) -> Result<Vec<Typed>> {
         match &f.args {
             FunctionArguments::None => Ok(Vec::new()),
-            FunctionArguments::List(list) if list.duplicate_treatment.is_none() && list.clauses.is_empty() => {
+            FunctionArguments::List(list)
+                if list.duplicate_treatment.is_none() && list.clauses.is_empty() =>
+            {
                 list.args.iter().map(|a| self.argument(f, a)).collect()
             }
             _ => Err(Error::unsupported(format!("{f}"))),
@@ -65,13 +84,20 @@ impl Binder<'_> {
         })?;
         let (func, result) = (chosen.func, chosen.result);
         let wanted = chosen.args;
-        let args = args.into_iter().zip(wanted).map(|(a, ty)| Ok(self.coerce(a, *ty, -1, CastContext::Implicit)?.expr)).collect::<Result<_>>()?;
+        let args = args
+            .into_iter()
+            .zip(wanted)
+            .map(|(a, ty)| Ok(self.coerce(a, *ty, -1, CastContext::Implicit)?.expr))
+            .collect::<Result<_>>()?;
         Ok(Typed::new(fold(Expr::Call(func, args))?, result))
     }
 
     fn coalesce(&self, args: Vec<Typed>) -> Result<Typed> {
         let ty = common_type(&args.iter().map(|a| a.ty).collect::<Vec<_>>(), "COALESCE")?;
-        let args = args.into_iter().map(|a| Ok(self.coerce(a, ty, -1, CastContext::Implicit)?.expr)).collect::<Result<_>>()?;
+        let args = args
+            .into_iter()
+            .map(|a| Ok(self.coerce(a, ty, -1, CastContext::Implicit)?.expr))
+            .collect::<Result<_>>()?;
         Ok(Typed::new(Expr::Coalesce(args), ty))
     }
 
@@ -80,12 +106,25 @@ impl Binder<'_> {
             return Err(Error::internal("NULLIF without two arguments"));
         };
         let (left, right) = self.unify(left, right, "NULLIF")?;
-        Ok(Typed::new(Expr::NullIf(Box::new(left.expr), Box::new(right.expr)), left.ty))
+        Ok(Typed::new(
+            Expr::NullIf(Box::new(left.expr), Box::new(right.expr)),
+            left.ty,
+        ))
     }
 
     fn concat_all(&self, func: PureFunc, args: Vec<Typed>) -> Result<Typed> {
-        let args = args.into_iter().map(|a| Ok(self.coerce(a, SqlType::Text, -1, CastContext::Assignment)?.expr)).collect::<Result<_>>()?;
-        Ok(Typed::new(Expr::Call(Func::Pure(func), args), SqlType::Text))
+        let args = args
+            .into_iter()
+            .map(|a| {
+                Ok(self
+                    .coerce(a, SqlType::Text, -1, CastContext::Assignment)?
+                    .expr)
+            })
+            .collect::<Result<_>>()?;
+        Ok(Typed::new(
+            Expr::Call(Func::Pure(func), args),
+            SqlType::Text,
+        ))
     }
 }
 
@@ -101,7 +140,11 @@ fn choose<'s>(candidates: &'s [Signature], args: &[Typed]) -> Option<&'s Signatu
         }
         Some(cost)
     };
-    candidates.iter().filter_map(|s| Some((cost(s)?, s))).min_by_key(|(cost, _)| *cost).map(|(_, s)| s)
+    candidates
+        .iter()
+        .filter_map(|s| Some((cost(s)?, s)))
+        .min_by_key(|(cost, _)| *cost)
+        .map(|(_, s)| s)
 }
 
 fn conversion_cost(from: SqlType, to: SqlType) -> Option<usize> {

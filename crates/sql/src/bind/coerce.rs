@@ -11,7 +11,13 @@ use crate::types::SqlType;
 
 impl Binder<'_> {
     /// Converts to a type, as far as the context allows it.
-    pub fn coerce(&self, value: Typed, to: SqlType, typmod: i32, context: CastContext) -> Result<Typed> {
+    pub fn coerce(
+        &self,
+        value: Typed,
+        to: SqlType,
+        typmod: i32,
+        context: CastContext,
+    ) -> Result<Typed> {
         let value = self.settle_parameter(value, to)?;
         if value.ty == to && (typmod < 0 || typmod == value.typmod) {
             return Ok(value);
@@ -24,34 +30,58 @@ impl Binder<'_> {
         // Strings without a length are stored alike: such a conversion must not hide a column from the indexes.
         let plain = |t: SqlType| matches!(t, SqlType::Text | SqlType::Varchar | SqlType::Unknown);
         if typmod < 0 && plain(value.ty) && plain(to) {
-            return Ok(Typed { expr: value.expr, ty: to, typmod });
+            return Ok(Typed {
+                expr: value.expr,
+                ty: to,
+                typmod,
+            });
         }
-        let cast = Cast { from: value.ty, to, typmod, explicit };
+        let cast = Cast {
+            from: value.ty,
+            to,
+            typmod,
+            explicit,
+        };
         let expr = fold(Expr::Cast(cast, Box::new(value.expr)))?;
-        Ok(Typed { expr, ty: to, typmod })
+        Ok(Typed {
+            expr,
+            ty: to,
+            typmod,
+        })
     }
 
     /// To the type of a column, or 42804 in PostgreSQL's words.
     pub fn assign(&self, value: Typed, to: SqlType, typmod: i32, column: &str) -> Result<Typed> {
         let from = value.ty;
-        self.coerce(value, to, typmod, CastContext::Assignment).map_err(|e| match e.sqlstate() {
-            "42846" => Error::new(
-                "42804",
-                format!("column \"{column}\" is of type {} but expression is of type {}", to.name(), from.name()),
-            )
-            .hint("You will need to rewrite or cast the expression."),
-            _ => e,
-        })
+        self.coerce(value, to, typmod, CastContext::Assignment)
+            .map_err(|e| match e.sqlstate() {
+                "42846" => Error::new(
+                    "42804",
+                    format!(
+                        "column \"{column}\" is of type {} but expression is of type {}",
+                        to.name(),
+                        from.name()
+                    ),
+                )
+                .hint("You will need to rewrite or cast the expression."),
+                _ => e,
+            })
     }
 
     /// A parameter that has no type yet takes the wanted one; one that got a type from another use has that.
     fn settle_parameter(&self, value: Typed, wanted: SqlType) -> Result<Typed> {
-        let (Expr::Param(i), SqlType::Unknown) = (&value.expr, value.ty) else { return Ok(value) };
+        let (Expr::Param(i), SqlType::Unknown) = (&value.expr, value.ty) else {
+            return Ok(value);
+        };
         let i = *i;
         let ty = match self.params.get(i)? {
             Some(ty) => ty,
             None => {
-                let ty = if wanted == SqlType::Unknown { SqlType::Text } else { wanted };
+                let ty = if wanted == SqlType::Unknown {
+                    SqlType::Text
+                } else {
+                    wanted
+                };
                 self.params.set(i, ty);
                 ty
             }
@@ -62,20 +92,35 @@ impl Binder<'_> {
     /// Both sides as one type; literals and parameters follow the other side.
     pub fn unify(&self, left: Typed, right: Typed, what: &str) -> Result<(Typed, Typed)> {
         let ty = common_type(&[left.ty, right.ty], what)?;
-        Ok((self.coerce(left, ty, -1, CastContext::Implicit)?, self.coerce(right, ty, -1, CastContext::Implicit)?))
+        Ok((
+            self.coerce(left, ty, -1, CastContext::Implicit)?,
+            self.coerce(right, ty, -1, CastContext::Implicit)?,
+        ))
     }
 
     /// A literal that nothing gave a type is text.
     pub fn settle(&self, value: Typed) -> Result<Typed> {
-        if value.ty == SqlType::Unknown { self.coerce(value, SqlType::Text, -1, CastContext::Implicit) } else { Ok(value) }
+        if value.ty == SqlType::Unknown {
+            self.coerce(value, SqlType::Text, -1, CastContext::Implicit)
+        } else {
+            Ok(value)
+        }
     }
 
     pub fn boolean(&self, value: Typed, what: &str) -> Result<Expr> {
         let from = value.ty;
         if from != SqlType::Bool && from != SqlType::Unknown {
-            return Err(Error::new("42804", format!("argument of {what} must be type boolean, not type {}", from.name())));
+            return Err(Error::new(
+                "42804",
+                format!(
+                    "argument of {what} must be type boolean, not type {}",
+                    from.name()
+                ),
+            ));
         }
-        Ok(self.coerce(value, SqlType::Bool, -1, CastContext::Implicit)?.expr)
+        Ok(self
+            .coerce(value, SqlType::Bool, -1, CastContext::Implicit)?
+            .expr)
     }
 }
 
@@ -86,11 +131,23 @@ pub fn common_type(types: &[SqlType], what: &str) -> Result<SqlType> {
         common = match (common, ty) {
             (SqlType::Unknown, t) | (t, SqlType::Unknown) => t,
             (a, b) if a == b => a,
-            (a, b) => wider(a, b)
-                .ok_or_else(|| Error::new("42804", format!("{what} types {} and {} cannot be matched", a.name(), b.name())))?,
+            (a, b) => wider(a, b).ok_or_else(|| {
+                Error::new(
+                    "42804",
+                    format!(
+                        "{what} types {} and {} cannot be matched",
+                        a.name(),
+                        b.name()
+                    ),
+                )
+            })?,
         };
     }
-    Ok(if common == SqlType::Unknown { SqlType::Text } else { common })
+    Ok(if common == SqlType::Unknown {
+        SqlType::Text
+    } else {
+        common
+    })
 }
 
 fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {
@@ -111,7 +168,11 @@ pub fn promote(a: SqlType, b: SqlType) -> SqlType {
     if a == b {
         return a;
     }
-    let higher = if a.number_rank() >= b.number_rank() { a } else { b };
+    let higher = if a.number_rank() >= b.number_rank() {
+        a
+    } else {
+        b
+    };
     match higher {
         SqlType::Float4 => SqlType::Float8,
         SqlType::Oid => SqlType::Int8,
@@ -126,7 +187,9 @@ pub fn fold(expr: Expr) -> Result<Expr> {
         return Ok(expr);
     }
     let literal = matches!(&expr, Expr::Cast(c, inner) if c.from == SqlType::Unknown && matches!(**inner, Expr::Const(_)));
-    let value: Result<Datum> = expr.eval(&Env::EMPTY, &mut NoCalls::default()).map(|v| v.into_datum());
+    let value: Result<Datum> = expr
+        .eval(&Env::EMPTY, &mut NoCalls::default())
+        .map(|v| v.into_datum());
     match value {
         Ok(value) => Ok(Expr::Const(value)),
         // A malformed literal is the statement's error, as in PostgreSQL.
@@ -136,6 +199,10 @@ pub fn fold(expr: Expr) -> Result<Expr> {
 }
 
 fn cannot_cast(from: SqlType, to: SqlType, explicit: bool) -> Error {
-    let how = if explicit { "cannot cast type" } else { "cannot convert type" };
+    let how = if explicit {
+        "cannot cast type"
+    } else {
+        "cannot convert type"
+    };
     Error::new("42846", format!("{how} {} to {}", from.name(), to.name()))
 }

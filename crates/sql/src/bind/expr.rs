@@ -1,7 +1,7 @@
 //! Expressions from syntax, one method per kind of node.
 
 use block::value::Datum;
-use datafusion::sql::sqlparser::ast::{self, BinaryOperator, CaseWhen, UnaryOperator, Value};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator, UnaryOperator, Value};
 
 use super::coerce::{fold, promote};
 use super::{Binder, ScopeColumn, Typed, common_type, names, parts};
@@ -52,11 +52,19 @@ impl Binder<'_> {
             ast::Expr::Value(v) => self.value(&v.value),
             ast::Expr::TypedString(t) => {
                 let (ty, typmod) = parts::data_type(&t.data_type)?;
-                self.coerce(parts::literal(&t.value.value)?, ty, typmod, CastContext::Explicit)
+                self.coerce(
+                    parts::literal(&t.value.value)?,
+                    ty,
+                    typmod,
+                    CastContext::Explicit,
+                )
             }
-            ast::Expr::Cast { kind: ast::CastKind::Cast | ast::CastKind::DoubleColon, expr, data_type, .. } => {
-                self.cast(expr, data_type)
-            }
+            ast::Expr::Cast {
+                kind: ast::CastKind::Cast | ast::CastKind::DoubleColon,
+                expr,
+                data_type,
+                ..
+            } => self.cast(expr, data_type),
             ast::Expr::BinaryOp { left, op, right } => self.binary(left, op, right),
             ast::Expr::UnaryOp { op, expr } => self.unary(op, expr),
             ast::Expr::IsNull(e) => self.is_null(e, false),
@@ -69,31 +77,78 @@ impl Binder<'_> {
             ast::Expr::IsNotUnknown(e) => self.is_bool(e, None, true),
             ast::Expr::IsDistinctFrom(l, r) => self.distinct(l, r, false),
             ast::Expr::IsNotDistinctFrom(l, r) => self.distinct(l, r, true),
-            ast::Expr::InList { expr, list, negated } => self.in_list(expr, list, *negated),
-            ast::Expr::Between { expr, negated, low, high } => self.between(expr, *negated, low, high),
-            ast::Expr::Like { negated, any: false, expr, pattern, escape_char } => {
-                self.like(expr, pattern, escape_char.as_ref().map(|v| &v.value), false, *negated)
-            }
-            ast::Expr::ILike { negated, any: false, expr, pattern, escape_char } => {
-                self.like(expr, pattern, escape_char.as_ref().map(|v| &v.value), true, *negated)
-            }
-            ast::Expr::Case { operand, conditions, else_result, .. } => {
-                self.case(operand.as_deref(), conditions, else_result.as_deref())
-            }
+            ast::Expr::InList {
+                expr,
+                list,
+                negated,
+            } => self.in_list(expr, list, *negated),
+            ast::Expr::Between {
+                expr,
+                negated,
+                low,
+                high,
+            } => self.between(expr, *negated, low, high),
+            ast::Expr::Like {
+                negated,
+                any: false,
+                expr,
+                pattern,
+                escape_char,
+            } => self.like(
+                expr,
+                pattern,
+                escape_char.as_ref().map(|v| &v.value),
+                false,
+                *negated,
+            ),
+            ast::Expr::ILike {
+                negated,
+                any: false,
+                expr,
+                pattern,
+                escape_char,
+            } => self.like(
+                expr,
+                pattern,
+                escape_char.as_ref().map(|v| &v.value),
+                true,
+                *negated,
+            ),
+            ast::Expr::Case {
+                operand,
+                conditions,
+                else_result,
+                ..
+            } => self.case(operand.as_deref(), conditions, else_result.as_deref()),
             ast::Expr::Function(f) => self.function(f),
-            ast::Expr::Substring { expr, substring_from, substring_for, .. } => {
-                self.substring(expr, substring_from.as_deref(), substring_for.as_deref())
+            ast::Expr::Substring {
+                expr,
+                substring_from,
+                substring_for,
+                ..
+            } => self.substring(expr, substring_from.as_deref(), substring_for.as_deref()),
+            ast::Expr::Trim {
+                trim_where,
+                trim_what,
+                expr,
+                trim_characters,
+            } => self.trim(
+                trim_where.as_ref(),
+                trim_what.as_deref(),
+                expr,
+                trim_characters.as_deref(),
+            ),
+            ast::Expr::Position { expr, r#in } => {
+                self.call("strpos", vec![self.expr(r#in)?, self.expr(expr)?])
             }
-            ast::Expr::Trim { trim_where, trim_what, expr, trim_characters } => {
-                self.trim(trim_where.as_ref(), trim_what.as_deref(), expr, trim_characters.as_deref())
-            }
-            ast::Expr::Position { expr, r#in } => self.call("strpos", vec![self.expr(r#in)?, self.expr(expr)?]),
-            ast::Expr::Ceil { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
-                self.call("ceil", vec![self.expr(expr)?])
-            }
-            ast::Expr::Floor { expr, field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime) } => {
-                self.call("floor", vec![self.expr(expr)?])
-            }
+            ast::Expr::Ceil {
+                expr,
+                field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
+            } => self.call("ceil", vec![self.expr(expr)?]),
+            ast::Expr::Floor {
+                expr,
+                field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
+            } => self.call("floor", vec![self.expr(expr)?]),
             other => Err(Error::unsupported(format!("expression {other}"))),
         }
     }
@@ -103,7 +158,9 @@ impl Binder<'_> {
     }
 
     fn value(&self, v: &Value) -> Result<Typed> {
-        let Value::Placeholder(text) = v else { return parts::literal(v) };
+        let Value::Placeholder(text) = v else {
+            return parts::literal(v);
+        };
         let i = parts::placeholder(text)?;
         let ty = self.params.get(i)?.unwrap_or(SqlType::Unknown);
         Ok(Typed::new(Expr::Param(i), ty))
@@ -114,18 +171,27 @@ impl Binder<'_> {
         if self.groups.is_none() {
             return Ok(());
         }
-        let message = format!("column \"{}.{}\" must appear in the GROUP BY clause or be used in an aggregate function", c.table, c.name);
+        let message = format!(
+            "column \"{}.{}\" must appear in the GROUP BY clause or be used in an aggregate function",
+            c.table, c.name
+        );
         Err(Error::new("42803", message))
     }
 
     fn identifier(&self, i: &ast::Ident) -> Result<Typed> {
         let name = names::ident(i);
         match self.scope.resolve(None, &name) {
-            Ok(c) => self.ungrouped(c).map(|()| Typed { expr: Expr::Column(c.slot), ty: c.ty, typmod: c.typmod }),
+            Ok(c) => self.ungrouped(c).map(|()| Typed {
+                expr: Expr::Column(c.slot),
+                ty: c.ty,
+                typmod: c.typmod,
+            }),
             // The SQL standard's functions without parentheses.
             Err(e) if e.sqlstate() == "42703" && i.quote_style.is_none() => match name.as_str() {
-                "current_user" | "session_user" | "user" | "current_role" | "current_catalog" | "current_schema" | "current_date"
-                | "current_timestamp" | "localtimestamp" => self.call(&name, Vec::new()),
+                "current_user" | "session_user" | "user" | "current_role" | "current_catalog"
+                | "current_schema" | "current_date" | "current_timestamp" | "localtimestamp" => {
+                    self.call(&name, Vec::new())
+                }
                 _ => Err(e),
             },
             Err(e) => Err(e),
@@ -141,12 +207,18 @@ impl Binder<'_> {
         };
         let c = self.scope.resolve(Some(table), name)?;
         self.ungrouped(c)?;
-        Ok(Typed { expr: Expr::Column(c.slot), ty: c.ty, typmod: c.typmod })
+        Ok(Typed {
+            expr: Expr::Column(c.slot),
+            ty: c.ty,
+            typmod: c.typmod,
+        })
     }
 
     fn cast(&self, e: &ast::Expr, data_type: &ast::DataType) -> Result<Typed> {
         // A regclass only ever goes to a function that looks a relation up by name.
-        if matches!(data_type, ast::DataType::Regclass) && matches!(e, ast::Expr::Value(v) if !matches!(v.value, Value::Placeholder(_))) {
+        if matches!(data_type, ast::DataType::Regclass)
+            && matches!(e, ast::Expr::Value(v) if !matches!(v.value, Value::Placeholder(_)))
+        {
             let name = self.expr(e)?;
             return self.coerce(name, SqlType::Text, -1, CastContext::Explicit);
         }
@@ -157,7 +229,9 @@ impl Binder<'_> {
     fn binary(&self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Typed> {
         match op {
             BinaryOperator::And | BinaryOperator::Or => return self.logic(left, op, right),
-            BinaryOperator::StringConcat => return self.concat(self.expr(left)?, self.expr(right)?),
+            BinaryOperator::StringConcat => {
+                return self.concat(self.expr(left)?, self.expr(right)?);
+            }
             BinaryOperator::PGLikeMatch => return self.like(left, right, None, false, false),
             BinaryOperator::PGNotLikeMatch => return self.like(left, right, None, false, true),
             BinaryOperator::PGILikeMatch => return self.like(left, right, None, true, false),
@@ -177,7 +251,12 @@ impl Binder<'_> {
     fn logic(&self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Typed> {
         let mut terms = vec![right];
         let mut rest = left;
-        while let ast::Expr::BinaryOp { left, op: inner, right } = rest {
+        while let ast::Expr::BinaryOp {
+            left,
+            op: inner,
+            right,
+        } = rest
+        {
             if inner != op {
                 break;
             }
@@ -185,12 +264,23 @@ impl Binder<'_> {
             rest = left;
         }
         terms.push(rest);
-        let name = if *op == BinaryOperator::And { "AND" } else { "OR" };
+        let name = if *op == BinaryOperator::And {
+            "AND"
+        } else {
+            "OR"
+        };
         let mut bound = Vec::with_capacity(terms.len());
         for term in terms.into_iter().rev() {
             bound.push(self.boolean(self.expr(term)?, name)?);
         }
-        Ok(Typed::new(if *op == BinaryOperator::And { Expr::And(bound) } else { Expr::Or(bound) }, SqlType::Bool))
+        Ok(Typed::new(
+            if *op == BinaryOperator::And {
+                Expr::And(bound)
+            } else {
+                Expr::Or(bound)
+            },
+            SqlType::Bool,
+        ))
     }
 
     pub fn compare(&self, op: CmpOp, left: Typed, right: Typed) -> Result<Typed> {
@@ -204,16 +294,21 @@ impl Binder<'_> {
         } else {
             let shown = no_operator(&left, &right);
             // Blank-padded strings compare without their padding, as text.
-            let as_text = |t: Typed| if t.ty == SqlType::Char { self.coerce(t, SqlType::Text, -1, CastContext::Implicit) } else { Ok(t) };
+            let as_text = |t: Typed| {
+                if t.ty == SqlType::Char {
+                    self.coerce(t, SqlType::Text, -1, CastContext::Implicit)
+                } else {
+                    Ok(t)
+                }
+            };
             let (left, right) = (as_text(left)?, as_text(right)?);
-            self.unify(left, right, "").map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
+            self.unify(left, right, "")
+                .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
-        Ok(Typed::new(fold(Expr::Compare(op, Box::new(left.expr), Box::new(right.expr)))?, SqlType::Bool))
-    }
-
-    fn distinct(&self, left: &ast::Expr, right: &ast::Expr, negated: bool) -> Result<Typed> {
-        let (left, right) = self.unify(self.expr(left)?, self.expr(right)?, "IS DISTINCT FROM")?;
-        Ok(Typed::new(Expr::Distinct { left: Box::new(left.expr), right: Box::new(right.expr), negated }, SqlType::Bool))
+        Ok(Typed::new(
+            fold(Expr::Compare(op, Box::new(left.expr), Box::new(right.expr)))?,
+            SqlType::Bool,
+        ))
     }
 
     fn arith(&self, op: ArithOp, left: Typed, right: Typed) -> Result<Typed> {
@@ -227,7 +322,9 @@ impl Binder<'_> {
             }
             (Date, Unknown) if op == ArithOp::Sub => Date,
             (Date, Int2 | Int4) | (Date, Date) => return self.date_arith(op, left, right, shown),
-            (Int2 | Int4, Date) if op == ArithOp::Add => return self.date_arith(op, right, left, shown),
+            (Int2 | Int4, Date) if op == ArithOp::Add => {
+                return self.date_arith(op, right, left, shown);
+            }
             (Unknown, t) | (t, Unknown) if t.is_number() => t,
             (l, r) if l.is_number() && r.is_number() => promote(l, r),
             _ => return Err(shown),
@@ -235,16 +332,36 @@ impl Binder<'_> {
         let ty = match op {
             ArithOp::Pow if ty != Numeric => Float8,
             ArithOp::Mod if matches!(ty, Float4 | Float8) => return Err(shown),
-            ArithOp::BitAnd | ArithOp::BitOr | ArithOp::BitXor | ArithOp::ShiftLeft | ArithOp::ShiftRight if !ty.is_integer() => {
+            ArithOp::BitAnd
+            | ArithOp::BitOr
+            | ArithOp::BitXor
+            | ArithOp::ShiftLeft
+            | ArithOp::ShiftRight
+                if !ty.is_integer() =>
+            {
                 return Err(shown);
             }
             ArithOp::ShiftLeft | ArithOp::ShiftRight => left.ty,
             _ => ty,
         };
         // Integer operands need no widening: the operation is done in 64 bits and checked against the result's type.
-        let fit = |t: Typed| if ty.is_integer() && t.ty.is_integer() { Ok(t) } else { self.coerce(t, ty, -1, CastContext::Implicit) };
+        let fit = |t: Typed| {
+            if ty.is_integer() && t.ty.is_integer() {
+                Ok(t)
+            } else {
+                self.coerce(t, ty, -1, CastContext::Implicit)
+            }
+        };
         let (left, right) = (fit(left)?, fit(right)?);
-        Ok(Typed::new(fold(Expr::Arith(op, ty, Box::new(left.expr), Box::new(right.expr)))?, ty))
+        Ok(Typed::new(
+            fold(Expr::Arith(
+                op,
+                ty,
+                Box::new(left.expr),
+                Box::new(right.expr),
+            ))?,
+            ty,
+        ))
     }
 
     fn date_arith(&self, op: ArithOp, date: Typed, other: Typed, shown: Error) -> Result<Typed> {
@@ -253,19 +370,40 @@ impl Binder<'_> {
             (ArithOp::Add | ArithOp::Sub, SqlType::Int2 | SqlType::Int4) => SqlType::Date,
             _ => return Err(shown),
         };
-        Ok(Typed::new(fold(Expr::Arith(op, SqlType::Date, Box::new(date.expr), Box::new(other.expr)))?, result))
+        Ok(Typed::new(
+            fold(Expr::Arith(
+                op,
+                SqlType::Date,
+                Box::new(date.expr),
+                Box::new(other.expr),
+            ))?,
+            result,
+        ))
     }
 
     fn concat(&self, left: Typed, right: Typed) -> Result<Typed> {
         if left.ty == SqlType::Bytea && right.ty == SqlType::Bytea {
-            return Ok(Typed::new(Expr::Concat(Box::new(left.expr), Box::new(right.expr)), SqlType::Bytea));
+            return Ok(Typed::new(
+                Expr::Concat(Box::new(left.expr), Box::new(right.expr)),
+                SqlType::Bytea,
+            ));
         }
         if !left.ty.is_string() && !right.ty.is_string() {
-            return Err(Error::new("42883", format!("operator does not exist: {} || {}", left.ty.name(), right.ty.name())));
+            return Err(Error::new(
+                "42883",
+                format!(
+                    "operator does not exist: {} || {}",
+                    left.ty.name(),
+                    right.ty.name()
+                ),
+            ));
         }
         let left = self.coerce(left, SqlType::Text, -1, CastContext::Assignment)?;
         let right = self.coerce(right, SqlType::Text, -1, CastContext::Assignment)?;
-        Ok(Typed::new(fold(Expr::Concat(Box::new(left.expr), Box::new(right.expr)))?, SqlType::Text))
+        Ok(Typed::new(
+            fold(Expr::Concat(Box::new(left.expr), Box::new(right.expr)))?,
+            SqlType::Text,
+        ))
     }
 
     fn unary(&self, op: &UnaryOperator, e: &ast::Expr) -> Result<Typed> {
@@ -283,11 +421,21 @@ impl Binder<'_> {
                     return parts::literal(&Value::Number(format!("-{text}"), false));
                 }
                 let operand = self.expr(e)?;
-                let operand = if operand.ty == SqlType::Unknown { self.coerce(operand, SqlType::Float8, -1, CastContext::Implicit)? } else { operand };
+                let operand = if operand.ty == SqlType::Unknown {
+                    self.coerce(operand, SqlType::Float8, -1, CastContext::Implicit)?
+                } else {
+                    operand
+                };
                 if !operand.ty.is_number() {
-                    return Err(Error::new("42883", format!("operator does not exist: - {}", operand.ty.name())));
+                    return Err(Error::new(
+                        "42883",
+                        format!("operator does not exist: - {}", operand.ty.name()),
+                    ));
                 }
-                Ok(Typed::new(fold(Expr::Negate(Box::new(operand.expr)))?, operand.ty))
+                Ok(Typed::new(
+                    fold(Expr::Negate(Box::new(operand.expr)))?,
+                    operand.ty,
+                ))
             }
             UnaryOperator::PGAbs => self.call("abs", vec![self.expr(e)?]),
             UnaryOperator::PGSquareRoot => self.call("sqrt", vec![self.expr(e)?]),
@@ -295,85 +443,12 @@ impl Binder<'_> {
         }
     }
 
-    fn is_null(&self, e: &ast::Expr, negated: bool) -> Result<Typed> {
-        let operand = self.settle(self.expr(e)?)?;
-        Ok(Typed::new(Expr::IsNull { expr: Box::new(operand.expr), negated }, SqlType::Bool))
-    }
-
-    fn is_bool(&self, e: &ast::Expr, value: Option<bool>, negated: bool) -> Result<Typed> {
-        let operand = self.boolean(self.expr(e)?, "IS")?;
-        Ok(Typed::new(Expr::IsBool { expr: Box::new(operand), value, negated }, SqlType::Bool))
-    }
-
-    fn in_list(&self, e: &ast::Expr, list: &[ast::Expr], negated: bool) -> Result<Typed> {
-        let operand = self.expr(e)?;
-        let items = list.iter().map(|i| self.expr(i)).collect::<Result<Vec<_>>>()?;
-        let all_integers = operand.ty.is_integer() && items.iter().all(|i| i.ty.is_integer());
-        if all_integers {
-            let list = items.into_iter().map(|i| i.expr).collect();
-            return Ok(Typed::new(Expr::InList { expr: Box::new(operand.expr), list, negated }, SqlType::Bool));
-        }
-        let mut types = vec![if operand.ty == SqlType::Char { SqlType::Text } else { operand.ty }];
-        types.extend(items.iter().map(|i| i.ty));
-        let ty = common_type(&types, "IN")?;
-        let operand = self.coerce(operand, ty, -1, CastContext::Implicit)?;
-        let list = items.into_iter().map(|i| Ok(self.coerce(i, ty, -1, CastContext::Implicit)?.expr)).collect::<Result<_>>()?;
-        Ok(Typed::new(Expr::InList { expr: Box::new(operand.expr), list, negated }, SqlType::Bool))
-    }
-
-    fn between(&self, e: &ast::Expr, negated: bool, low: &ast::Expr, high: &ast::Expr) -> Result<Typed> {
-        let operand = self.expr(e)?;
-        let (low_op, high_op) = if negated { (CmpOp::Lt, CmpOp::Gt) } else { (CmpOp::Ge, CmpOp::Le) };
-        let low = self.compare(low_op, operand.clone(), self.expr(low)?)?.expr;
-        let high = self.compare(high_op, operand, self.expr(high)?)?.expr;
-        let both = vec![low, high];
-        Ok(Typed::new(if negated { Expr::Or(both) } else { Expr::And(both) }, SqlType::Bool))
-    }
-
-    fn like(&self, e: &ast::Expr, pattern: &ast::Expr, escape: Option<&Value>, fold_case: bool, negated: bool) -> Result<Typed> {
-        let as_text = |e: &ast::Expr| -> Result<Expr> {
-            let t = self.expr(e)?;
-            if !t.ty.is_string() {
-                return Err(Error::new("42883", format!("operator does not exist: {} ~~ text", t.ty.name())));
-            }
-            Ok(self.coerce(t, SqlType::Text, -1, CastContext::Implicit)?.expr)
-        };
-        let escape = match escape {
-            None => Some('\\'),
-            Some(Value::SingleQuotedString(s)) => {
-                let mut chars = s.chars();
-                match (chars.next(), chars.next()) {
-                    (c, None) => c,
-                    _ => return Err(Error::new("22019", "invalid escape string").hint("Escape string must be empty or one character.")),
-                }
-            }
-            Some(other) => return Err(Error::unsupported(format!("ESCAPE {other}"))),
-        };
-        let (expr, pattern) = (Box::new(as_text(e)?), Box::new(as_text(pattern)?));
-        Ok(Typed::new(Expr::Like { expr, pattern, escape, fold_case, negated }, SqlType::Bool))
-    }
-
-    fn case(&self, operand: Option<&ast::Expr>, whens: &[CaseWhen], otherwise: Option<&ast::Expr>) -> Result<Typed> {
-        let mut conditions = Vec::with_capacity(whens.len());
-        let mut results = Vec::with_capacity(whens.len() + 1);
-        for when in whens {
-            conditions.push(match operand {
-                Some(o) => self.compare(CmpOp::Eq, self.expr(o)?, self.expr(&when.condition)?)?.expr,
-                None => self.boolean(self.expr(&when.condition)?, "CASE/WHEN")?,
-            });
-            results.push(self.expr(&when.result)?);
-        }
-        if let Some(e) = otherwise {
-            results.push(self.expr(e)?);
-        }
-        let ty = common_type(&results.iter().map(|r| r.ty).collect::<Vec<_>>(), "CASE")?;
-        let mut results = results.into_iter().map(|r| Ok(self.coerce(r, ty, -1, CastContext::Implicit)?.expr)).collect::<Result<Vec<_>>>()?;
-        let otherwise = if otherwise.is_some() { results.pop().map(Box::new) } else { None };
-        let branches = conditions.into_iter().zip(results).collect();
-        Ok(Typed::new(Expr::Case { branches, otherwise }, ty))
-    }
-
-    fn substring(&self, e: &ast::Expr, from: Option<&ast::Expr>, length: Option<&ast::Expr>) -> Result<Typed> {
+    fn substring(
+        &self,
+        e: &ast::Expr,
+        from: Option<&ast::Expr>,
+        length: Option<&ast::Expr>,
+    ) -> Result<Typed> {
         let start = match from {
             Some(f) => self.expr(f)?,
             None => Typed::literal(Datum::Int4(1), SqlType::Int4),
@@ -385,7 +460,13 @@ impl Binder<'_> {
         self.call("substring", args)
     }
 
-    fn trim(&self, side: Option<&ast::TrimWhereField>, what: Option<&ast::Expr>, e: &ast::Expr, characters: Option<&[ast::Expr]>) -> Result<Typed> {
+    fn trim(
+        &self,
+        side: Option<&ast::TrimWhereField>,
+        what: Option<&ast::Expr>,
+        e: &ast::Expr,
+        characters: Option<&[ast::Expr]>,
+    ) -> Result<Typed> {
         let name = match side {
             Some(ast::TrimWhereField::Leading) => "ltrim",
             Some(ast::TrimWhereField::Trailing) => "rtrim",
@@ -402,7 +483,10 @@ impl Binder<'_> {
     /// GREATEST and LEAST, which take any number of arguments of one type.
     pub(super) fn extreme(&self, func: PureFunc, args: Vec<Typed>) -> Result<Typed> {
         let ty = common_type(&args.iter().map(|a| a.ty).collect::<Vec<_>>(), "GREATEST")?;
-        let args = args.into_iter().map(|a| Ok(self.coerce(a, ty, -1, CastContext::Implicit)?.expr)).collect::<Result<_>>()?;
+        let args = args
+            .into_iter()
+            .map(|a| Ok(self.coerce(a, ty, -1, CastContext::Implicit)?.expr))
+            .collect::<Result<_>>()?;
         Ok(Typed::new(Expr::Call(Func::Pure(func), args), ty))
     }
 }

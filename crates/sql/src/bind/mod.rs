@@ -6,6 +6,7 @@ mod coerce;
 mod expr;
 pub mod names;
 pub mod parts;
+mod predicate;
 
 use std::cell::RefCell;
 
@@ -29,7 +30,11 @@ pub struct Typed {
 
 impl Typed {
     pub fn new(expr: Expr, ty: SqlType) -> Typed {
-        Typed { expr, ty, typmod: -1 }
+        Typed {
+            expr,
+            ty,
+            typmod: -1,
+        }
     }
     pub fn literal(value: Datum, ty: SqlType) -> Typed {
         Typed::new(Expr::Const(value), ty)
@@ -89,15 +94,24 @@ impl Scope {
     pub fn resolve(&self, table: Option<&str>, name: &str) -> Result<&ScopeColumn> {
         let mut found = None;
         for c in &self.columns {
-            if c.name == name && table.is_none_or(|t| t == c.table) && !(c.hidden && table.is_none()) {
+            if c.name == name
+                && table.is_none_or(|t| t == c.table)
+                && !(c.hidden && table.is_none())
+            {
                 if found.is_some() {
-                    return Err(Error::new("42702", format!("column reference \"{name}\" is ambiguous")));
+                    return Err(Error::new(
+                        "42702",
+                        format!("column reference \"{name}\" is ambiguous"),
+                    ));
                 }
                 found = Some(c);
             }
         }
         found.ok_or_else(|| match table {
-            Some(t) if !self.has_table(t) => Error::new("42P01", format!("missing FROM-clause entry for table \"{t}\"")),
+            Some(t) if !self.has_table(t) => Error::new(
+                "42P01",
+                format!("missing FROM-clause entry for table \"{t}\""),
+            ),
             Some(t) => Error::new("42703", format!("column {t}.{name} does not exist")),
             None => Error::new("42703", format!("column \"{name}\" does not exist")),
         })
@@ -118,7 +132,11 @@ impl ParamTypes {
         for &oid in oids {
             types.push(match oid {
                 0 | 705 => None,
-                _ => Some(SqlType::from_oid(oid).ok_or_else(|| Error::unsupported(format!("a parameter of type OID {oid}")))?),
+                _ => {
+                    Some(SqlType::from_oid(oid).ok_or_else(|| {
+                        Error::unsupported(format!("a parameter of type OID {oid}"))
+                    })?)
+                }
             });
         }
         Ok(ParamTypes(RefCell::new(types)))
@@ -127,7 +145,10 @@ impl ParamTypes {
     /// The type of a parameter (from 0), making room for it.
     fn get(&self, i: usize) -> Result<Option<SqlType>> {
         if i >= MAX_PARAMS {
-            return Err(Error::new("42P02", format!("there is no parameter ${}", i + 1)));
+            return Err(Error::new(
+                "42P02",
+                format!("there is no parameter ${}", i + 1),
+            ));
         }
         let mut types = self.0.borrow_mut();
         if types.len() <= i {
@@ -142,7 +163,11 @@ impl ParamTypes {
 
     /// The final types; a parameter whose uses told nothing is text.
     pub fn finish(self) -> Vec<SqlType> {
-        self.0.into_inner().into_iter().map(|t| t.unwrap_or(SqlType::Text)).collect()
+        self.0
+            .into_inner()
+            .into_iter()
+            .map(|t| t.unwrap_or(SqlType::Text))
+            .collect()
     }
 }
 
@@ -159,7 +184,12 @@ pub struct Binder<'b> {
 
 impl<'b> Binder<'b> {
     pub fn new(scope: &'b Scope, params: &'b ParamTypes, clause: &'static str) -> Binder<'b> {
-        Binder { scope, params, clause, groups: None }
+        Binder {
+            scope,
+            params,
+            clause,
+            groups: None,
+        }
     }
 }
 

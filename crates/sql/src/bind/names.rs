@@ -8,9 +8,16 @@ use crate::error::{Error, Result};
 pub const MAX_NAME_BYTES: usize = 63;
 
 pub fn ident(i: &Ident) -> String {
-    let mut name = if i.quote_style.is_some() { i.value.clone() } else { i.value.to_lowercase() };
+    let mut name = if i.quote_style.is_some() {
+        i.value.clone()
+    } else {
+        i.value.to_lowercase()
+    };
     if name.len() > MAX_NAME_BYTES {
-        let cut = (0..=MAX_NAME_BYTES).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+        let cut = (0..=MAX_NAME_BYTES)
+            .rev()
+            .find(|at| name.is_char_boundary(*at))
+            .unwrap_or(0);
         name.truncate(cut);
     }
     name
@@ -21,7 +28,10 @@ pub fn parts(name: &ObjectName) -> Result<Vec<String>> {
         .iter()
         .map(|p| match p {
             ObjectNamePart::Identifier(i) => Ok(ident(i)),
-            ObjectNamePart::Function(f) => Err(Error::new("42601", format!("syntax error at or near \"{f}\""))),
+            ObjectNamePart::Function(f) => Err(Error::new(
+                "42601",
+                format!("syntax error at or near \"{f}\""),
+            )),
         })
         .collect()
 }
@@ -36,10 +46,15 @@ pub struct Qualified {
 impl Qualified {
     pub fn new(name: &ObjectName) -> Result<Qualified> {
         let mut parts = parts(name)?;
-        let last = parts.pop().ok_or_else(|| Error::new("42601", "empty name"))?;
+        let last = parts
+            .pop()
+            .ok_or_else(|| Error::new("42601", "empty name"))?;
         let schema = parts.pop();
         if parts.len() > 1 {
-            return Err(Error::new("42601", format!("improper qualified name (too many dotted names): {name}")));
+            return Err(Error::new(
+                "42601",
+                format!("improper qualified name (too many dotted names): {name}"),
+            ));
         }
         Ok(Qualified { schema, name: last })
     }
@@ -55,18 +70,28 @@ pub fn public(name: &ObjectName) -> Result<String> {
     let q = Qualified::new(name)?;
     match q.schema.as_deref() {
         None | Some("public") => Ok(q.name),
-        Some("pg_catalog" | "information_schema") => {
-            Err(Error::new("42501", format!("permission denied: \"{}\" is a system catalog", q.name)))
-        }
-        Some(schema) => Err(Error::new("3F000", format!("schema \"{schema}\" does not exist"))),
+        Some("pg_catalog" | "information_schema") => Err(Error::new(
+            "42501",
+            format!("permission denied: \"{}\" is a system catalog", q.name),
+        )),
+        Some(schema) => Err(Error::new(
+            "3F000",
+            format!("schema \"{schema}\" does not exist"),
+        )),
     }
 }
 
 /// As it must be written in SQL: quoted unless it is a plain lower-case word.
 pub fn quote(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
-        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-    if plain { name.to_string() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if plain {
+        name.to_string()
+    } else {
+        format!("\"{}\"", name.replace('"', "\"\""))
+    }
 }
 
 pub fn no_relation(name: &str) -> Error {

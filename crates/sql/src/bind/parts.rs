@@ -1,7 +1,9 @@
 //! Types and literals from syntax.
 
 use block::value::Datum;
-use datafusion::sql::sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo, Value};
+use datafusion::sql::sqlparser::ast::{
+    CharacterLength, DataType, ExactNumberInfo, TimezoneInfo, Value,
+};
 
 use super::{Typed, names};
 use crate::error::{Error, Result};
@@ -21,16 +23,26 @@ pub fn data_type(ty: &DataType) -> Result<(SqlType, i32)> {
         DataType::Real | DataType::Float4 => (SqlType::Float4, -1),
         DataType::DoublePrecision | DataType::Float8 | DataType::Float64 => (SqlType::Float8, -1),
         DataType::Double(ExactNumberInfo::None) => (SqlType::Float8, -1),
-        DataType::Float(ExactNumberInfo::Precision(p)) if (1..25).contains(p) => (SqlType::Float4, -1),
+        DataType::Float(ExactNumberInfo::Precision(p)) if (1..25).contains(p) => {
+            (SqlType::Float4, -1)
+        }
         DataType::Float(ExactNumberInfo::None) => (SqlType::Float8, -1),
-        DataType::Float(ExactNumberInfo::Precision(p)) if (25..54).contains(p) => (SqlType::Float8, -1),
-        DataType::Numeric(info) | DataType::Decimal(info) | DataType::Dec(info) => (SqlType::Numeric, numeric_modifier(info)?),
+        DataType::Float(ExactNumberInfo::Precision(p)) if (25..54).contains(p) => {
+            (SqlType::Float8, -1)
+        }
+        DataType::Numeric(info) | DataType::Decimal(info) | DataType::Dec(info) => {
+            (SqlType::Numeric, numeric_modifier(info)?)
+        }
         DataType::Text | DataType::String(None) => (SqlType::Text, -1),
-        DataType::Varchar(n) | DataType::CharacterVarying(n) | DataType::CharVarying(n) => (SqlType::Varchar, length(n, -1)?),
+        DataType::Varchar(n) | DataType::CharacterVarying(n) | DataType::CharVarying(n) => {
+            (SqlType::Varchar, length(n, -1)?)
+        }
         DataType::Char(n) | DataType::Character(n) => (SqlType::Char, length(n, 5)?),
         DataType::Bytea => (SqlType::Bytea, -1),
         DataType::Date => (SqlType::Date, -1),
-        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => (SqlType::Timestamp, -1),
+        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            (SqlType::Timestamp, -1)
+        }
         DataType::Timestamp(_, _) => (SqlType::TimestampTz, -1),
         DataType::Uuid => (SqlType::Uuid, -1),
         // The value is the relation's name; functions that take one look it up.
@@ -60,15 +72,31 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
         "numeric" => SqlType::Numeric,
         "varchar" | "bpchar" => {
             let n = match modifiers {
-                [n] => n.parse().ok().map(|length| CharacterLength::IntegerLength { length, unit: None }),
+                [n] => n
+                    .parse()
+                    .ok()
+                    .map(|length| CharacterLength::IntegerLength { length, unit: None }),
                 _ => None,
             };
-            return Ok((if name == "varchar" { SqlType::Varchar } else { SqlType::Char }, length(&n, -1)?));
+            return Ok((
+                if name == "varchar" {
+                    SqlType::Varchar
+                } else {
+                    SqlType::Char
+                },
+                length(&n, -1)?,
+            ));
         }
-        "jsonb" | "json" | "interval" | "time" | "timetz" | "inet" | "regproc" | "regtype" | "regclass" | "xml" | "money" | "point" => {
+        "jsonb" | "json" | "interval" | "time" | "timetz" | "inet" | "regproc" | "regtype"
+        | "regclass" | "xml" | "money" | "point" => {
             return Err(Error::unsupported(format!("type {name}")));
         }
-        _ => return Err(Error::new("42704", format!("type \"{name}\" does not exist"))),
+        _ => {
+            return Err(Error::new(
+                "42704",
+                format!("type \"{name}\" does not exist"),
+            ));
+        }
     };
     Ok((ty, -1))
 }
@@ -76,11 +104,17 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
 fn length(n: &Option<CharacterLength>, default: i32) -> Result<i32> {
     match n {
         None => Ok(default),
-        Some(CharacterLength::IntegerLength { length: 0, .. }) => {
-            Err(Error::new("22023", "length for type character must be at least 1"))
+        Some(CharacterLength::IntegerLength { length: 0, .. }) => Err(Error::new(
+            "22023",
+            "length for type character must be at least 1",
+        )),
+        Some(CharacterLength::IntegerLength { length, .. }) if *length <= MAX_CHARACTERS => {
+            Ok(*length as i32 + 4)
         }
-        Some(CharacterLength::IntegerLength { length, .. }) if *length <= MAX_CHARACTERS => Ok(*length as i32 + 4),
-        Some(_) => Err(Error::new("22023", format!("length for type character cannot exceed {MAX_CHARACTERS}"))),
+        Some(_) => Err(Error::new(
+            "22023",
+            format!("length for type character cannot exceed {MAX_CHARACTERS}"),
+        )),
     }
 }
 
@@ -91,10 +125,16 @@ fn numeric_modifier(info: &ExactNumberInfo) -> Result<i32> {
         ExactNumberInfo::PrecisionAndScale(p, s) => (*p, *s),
     };
     if !(1..=1000).contains(&precision) {
-        return Err(Error::new("22023", format!("NUMERIC precision {precision} must be between 1 and 1000")));
+        return Err(Error::new(
+            "22023",
+            format!("NUMERIC precision {precision} must be between 1 and 1000"),
+        ));
     }
     if !(-1000..=1000).contains(&scale) {
-        return Err(Error::new("22023", format!("NUMERIC scale {scale} must be between -1000 and 1000")));
+        return Err(Error::new(
+            "22023",
+            format!("NUMERIC scale {scale} must be between -1000 and 1000"),
+        ));
     }
     Ok(((precision as i32) << 16 | (scale as i32) & 0x7ff) + 4)
 }
@@ -103,10 +143,15 @@ fn numeric_modifier(info: &ExactNumberInfo) -> Result<i32> {
 pub fn literal(value: &Value) -> Result<Typed> {
     Ok(match value {
         Value::Number(text, _) => number(text)?,
-        Value::SingleQuotedString(s) | Value::EscapedStringLiteral(s) | Value::UnicodeStringLiteral(s) | Value::NationalStringLiteral(s) => {
+        Value::SingleQuotedString(s)
+        | Value::EscapedStringLiteral(s)
+        | Value::UnicodeStringLiteral(s)
+        | Value::NationalStringLiteral(s) => {
             Typed::literal(Datum::Text(s.clone()), SqlType::Unknown)
         }
-        Value::DollarQuotedString(s) => Typed::literal(Datum::Text(s.value.clone()), SqlType::Unknown),
+        Value::DollarQuotedString(s) => {
+            Typed::literal(Datum::Text(s.value.clone()), SqlType::Unknown)
+        }
         Value::Boolean(b) => Typed::literal(Datum::Bool(*b), SqlType::Bool),
         Value::Null => Typed::literal(Datum::Null, SqlType::Unknown),
         other => return Err(Error::unsupported(format!("literal {other}"))),
@@ -121,7 +166,10 @@ fn number(text: &str) -> Result<Typed> {
     if let Ok(i) = digits.parse::<i64>() {
         return Ok(Typed::literal(Datum::Int8(i), SqlType::Int8));
     }
-    Ok(Typed::literal(pgtype::text_in(SqlType::Numeric, &digits, &IoSettings::default())?, SqlType::Numeric))
+    Ok(Typed::literal(
+        pgtype::text_in(SqlType::Numeric, &digits, &IoSettings::default())?,
+        SqlType::Numeric,
+    ))
 }
 
 /// `$3` as 2.

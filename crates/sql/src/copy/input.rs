@@ -43,18 +43,31 @@ impl CopyIn {
     }
 
     pub(crate) fn begin(core: &mut Core, spec: &CopySpec) -> Result<CopyIn> {
-        let CopyWhat::Table { name, columns } = &spec.what else { return Err(Error::internal("COPY FROM a query")) };
+        let CopyWhat::Table { name, columns } = &spec.what else {
+            return Err(Error::internal("COPY FROM a query"));
+        };
         let table = loop {
-            let table = core.dict().table(name).cloned().ok_or_else(|| names::no_relation(name))?;
+            let table = core
+                .dict()
+                .table(name)
+                .cloned()
+                .ok_or_else(|| names::no_relation(name))?;
             core.lock_table(table.oid, TableLock::RowExclusive, false)?;
-            if core.dict().table(name).is_some_and(|now| Arc::ptr_eq(now, &table)) {
+            if core
+                .dict()
+                .table(name)
+                .is_some_and(|now| Arc::ptr_eq(now, &table))
+            {
                 break table;
             }
         };
         let columns = super::output::chosen_columns(&table, columns)?;
         let params = ParamTypes::default();
         let dict = core.dict();
-        let planner = Planner { dict: &dict, params: &params };
+        let planner = Planner {
+            dict: &dict,
+            params: &params,
+        };
         let mut defaults = Vec::new();
         for (at, c) in table.columns.iter().enumerate() {
             if !columns.contains(&at) {
@@ -62,7 +75,10 @@ impl CopyIn {
             }
         }
         let rules = planner.rules(&table)?;
-        let targets = columns.iter().map(|&at| (at, table.columns[at].ty(), table.columns[at].typmod)).collect();
+        let targets = columns
+            .iter()
+            .map(|&at| (at, table.columns[at].ty(), table.columns[at].typmod))
+            .collect();
         Ok(CopyIn {
             lines: Lines::new(&spec.options),
             options: spec.options.clone(),
@@ -96,9 +112,21 @@ impl CopyIn {
             self.ended = true;
             return Ok(());
         }
-        let row = read_row(&mut self.fields, line, &self.options, &self.targets, &self.table, core)
-            .and_then(|row| self.complete(core, row))
-            .map_err(|e| e.detail_if_none(format!("COPY {}, line {}", self.table.name, self.line_number)))?;
+        let row = read_row(
+            &mut self.fields,
+            line,
+            &self.options,
+            &self.targets,
+            &self.table,
+            core,
+        )
+        .and_then(|row| self.complete(core, row))
+        .map_err(|e| {
+            e.detail_if_none(format!(
+                "COPY {}, line {}",
+                self.table.name, self.line_number
+            ))
+        })?;
         self.batch.push(row);
         self.rows += 1;
         if self.batch.len() >= BATCH_ROWS {
@@ -131,21 +159,35 @@ impl CopyIn {
     }
 }
 
-fn read_row(fields: &mut Fields, line: &[u8], options: &CopyOptions, targets: &[(usize, SqlType, i32)], table: &Table, core: &Core) -> Result<Vec<Datum>> {
+fn read_row(
+    fields: &mut Fields,
+    line: &[u8],
+    options: &CopyOptions,
+    targets: &[(usize, SqlType, i32)],
+    table: &Table,
+    core: &Core,
+) -> Result<Vec<Datum>> {
     fields.split(line, options)?;
     if fields.ranges.len() > targets.len() {
         return Err(Error::new("22P04", "extra data after last expected column"));
     }
     if fields.ranges.len() < targets.len() {
         let (at, ..) = targets[fields.ranges.len()];
-        return Err(Error::new("22P04", format!("missing data for column \"{}\"", table.columns[at].name)));
+        return Err(Error::new(
+            "22P04",
+            format!("missing data for column \"{}\"", table.columns[at].name),
+        ));
     }
     let mut row = vec![Datum::Null; table.columns.len()];
     for (range, (at, ty, typmod)) in fields.ranges.iter().zip(targets) {
         let Some((from, to)) = *range else { continue };
         let text = pgtype::utf8(&fields.text[from..to])?;
         let value = pgtype::text_in(*ty, text, &core.io)?;
-        row[*at] = if *typmod >= 0 { pgtype::apply_typmod(*ty, *typmod, value, false)? } else { value };
+        row[*at] = if *typmod >= 0 {
+            pgtype::apply_typmod(*ty, *typmod, value, false)?
+        } else {
+            value
+        };
     }
     Ok(row)
 }
@@ -178,6 +220,7 @@ impl SqlSession {
     pub fn copy_in_fail(&mut self, copy: Box<CopyIn>, reason: &str) -> Error {
         self.fail();
         let rows = copy.line_number;
-        Error::new("57014", format!("COPY from stdin failed: {reason}")).detail(format!("COPY {}, line {rows}", copy.table.name))
+        Error::new("57014", format!("COPY from stdin failed: {reason}"))
+            .detail(format!("COPY {}, line {rows}", copy.table.name))
     }
 }

@@ -48,7 +48,10 @@ impl Lines {
     /// The next whole line without its end, as a range of [`Lines::bytes`].
     pub fn next(&mut self) -> Option<(usize, usize)> {
         let end = match self.format {
-            CopyFormat::Text => self.buffer[self.seen..].iter().position(|b| *b == b'\n').map(|n| self.seen + n),
+            CopyFormat::Text => self.buffer[self.seen..]
+                .iter()
+                .position(|b| *b == b'\n')
+                .map(|n| self.seen + n),
             CopyFormat::Csv => self.csv_end(),
         };
         let Some(end) = end else {
@@ -82,7 +85,11 @@ impl Lines {
     }
 
     fn without_return(&self, end: usize) -> usize {
-        if end > self.start && self.buffer[end - 1] == b'\r' { end - 1 } else { end }
+        if end > self.start && self.buffer[end - 1] == b'\r' {
+            end - 1
+        } else {
+            end
+        }
     }
 
     fn csv_end(&mut self) -> Option<usize> {
@@ -127,7 +134,8 @@ impl Fields {
             self.text.extend_from_slice(line);
             for piece in line.split(|b| *b == options.delimiter) {
                 let end = start + piece.len();
-                self.ranges.push((piece != options.null.as_bytes()).then_some((start, end)));
+                self.ranges
+                    .push((piece != options.null.as_bytes()).then_some((start, end)));
                 start = end + 1;
             }
             return Ok(());
@@ -155,7 +163,13 @@ impl Fields {
 
     /// One escape, after its backslash; returns where the text goes on.
     fn unescape(&mut self, line: &[u8], at: usize) -> usize {
-        let digits = |from: usize, most: usize, radix: u32| line[from..].iter().take(most).take_while(|b| (**b as char).is_digit(radix)).count();
+        let digits = |from: usize, most: usize, radix: u32| {
+            line[from..]
+                .iter()
+                .take(most)
+                .take_while(|b| (**b as char).is_digit(radix))
+                .count()
+        };
         let b = match line[at] {
             b'b' => 8,
             b'f' => 12,
@@ -165,13 +179,17 @@ impl Fields {
             b'v' => 11,
             b'0'..=b'7' => {
                 let n = digits(at, 3, 8);
-                let value = line[at..at + n].iter().fold(0u32, |v, d| v * 8 + u32::from(d - b'0'));
+                let value = line[at..at + n]
+                    .iter()
+                    .fold(0u32, |v, d| v * 8 + u32::from(d - b'0'));
                 self.text.push(value as u8);
                 return at + n;
             }
             b'x' if digits(at + 1, 2, 16) > 0 => {
                 let n = digits(at + 1, 2, 16);
-                let value = line[at + 1..at + 1 + n].iter().fold(0, |v, d| v * 16 + (*d as char).to_digit(16).unwrap_or(0));
+                let value = line[at + 1..at + 1 + n]
+                    .iter()
+                    .fold(0, |v, d| v * 16 + (*d as char).to_digit(16).unwrap_or(0));
                 self.text.push(value as u8);
                 return at + 1 + n;
             }
@@ -190,7 +208,10 @@ impl Fields {
             while at < line.len() && (inside || line[at] != options.delimiter) {
                 let b = line[at];
                 let next = line.get(at + 1).copied();
-                if inside && b == options.escape && next.is_some_and(|n| n == options.quote || n == options.escape) {
+                if inside
+                    && b == options.escape
+                    && next.is_some_and(|n| n == options.quote || n == options.escape)
+                {
                     self.text.extend(next);
                     at += 2;
                     continue;
@@ -239,7 +260,9 @@ mod tests {
         let mut rows = Vec::new();
         let mut take = |lines: &Lines, (from, to): (usize, usize)| {
             fields.split(&lines.bytes()[from..to], &options).unwrap();
-            let value = |r: &Option<(usize, usize)>| r.map(|(a, b)| String::from_utf8(fields.text[a..b].to_vec()).unwrap());
+            let value = |r: &Option<(usize, usize)>| {
+                r.map(|(a, b)| String::from_utf8(fields.text[a..b].to_vec()).unwrap())
+            };
             rows.push(fields.ranges.iter().map(value).collect());
         };
         for chunk in text.as_bytes().chunks(piece) {
@@ -264,9 +287,21 @@ mod tests {
         let csv = "1,\"a,\"\"b\"\"\n c\",\r\n2,x,\"\"\n";
         for piece in 1..text.len() {
             let rows = parse(text, CopyFormat::Text, piece);
-            assert_eq!(rows, vec![vec![some("1"), some("a\tb\\"), None], vec![some("2"), some("AA"), some("")]]);
+            assert_eq!(
+                rows,
+                vec![
+                    vec![some("1"), some("a\tb\\"), None],
+                    vec![some("2"), some("AA"), some("")]
+                ]
+            );
             let rows = parse(csv, CopyFormat::Csv, piece);
-            assert_eq!(rows, vec![vec![some("1"), some("a,\"b\"\n c"), None], vec![some("2"), some("x"), some("")]]);
+            assert_eq!(
+                rows,
+                vec![
+                    vec![some("1"), some("a,\"b\"\n c"), None],
+                    vec![some("2"), some("x"), some("")]
+                ]
+            );
         }
     }
 }

@@ -24,9 +24,14 @@ pub fn chosen_columns(table: &Table, given: &[String]) -> Result<Vec<usize>> {
     }
     let mut columns = Vec::with_capacity(given.len());
     for name in given {
-        let at = table.column(name).ok_or_else(|| no_column(name, &table.name))?;
+        let at = table
+            .column(name)
+            .ok_or_else(|| no_column(name, &table.name))?;
         if columns.contains(&at) {
-            return Err(Error::new("42701", format!("column \"{name}\" specified more than once")));
+            return Err(Error::new(
+                "42701",
+                format!("column \"{name}\" specified more than once"),
+            ));
         }
         columns.push(at);
     }
@@ -38,10 +43,22 @@ pub fn query(session: &SqlSession, spec: &CopySpec) -> Result<String> {
     match &spec.what {
         CopyWhat::Query(text) => Ok(text.clone()),
         CopyWhat::Table { name, columns } => {
-            let table: Arc<Table> = session.core.dict().table(name).cloned().ok_or_else(|| names::no_relation(name))?;
+            let table: Arc<Table> = session
+                .core
+                .dict()
+                .table(name)
+                .cloned()
+                .ok_or_else(|| names::no_relation(name))?;
             let columns = chosen_columns(&table, columns)?;
-            let list: Vec<String> = columns.iter().map(|c| names::quote(&table.columns[*c].name)).collect();
-            Ok(format!("SELECT {} FROM {}", list.join(", "), names::quote(name)))
+            let list: Vec<String> = columns
+                .iter()
+                .map(|c| names::quote(&table.columns[*c].name))
+                .collect();
+            Ok(format!(
+                "SELECT {} FROM {}",
+                list.join(", "),
+                names::quote(name)
+            ))
         }
     }
 }
@@ -50,7 +67,12 @@ pub fn query(session: &SqlSession, spec: &CopySpec) -> Result<String> {
 pub fn run(session: &mut SqlSession, spec: &CopySpec, sink: &mut dyn RowSink) -> Result<u64> {
     let text = query(session, spec)?;
     let statement = session.parse(&text, &[])?;
-    let Some(columns) = statement.columns() else { return Err(Error::new("42601", "COPY query must have a RETURNING clause")) };
+    let Some(columns) = statement.columns() else {
+        return Err(Error::new(
+            "42601",
+            "COPY query must have a RETURNING clause",
+        ));
+    };
     let mut writer = Writer {
         types: columns.iter().map(|c| c.ty).collect(),
         options: &spec.options,
@@ -128,7 +150,9 @@ impl Writer<'_> {
     fn put_csv(&mut self) {
         let o = self.options;
         let special = |b: &u8| *b == o.delimiter || *b == o.quote || *b == b'\n' || *b == b'\r';
-        let quoted = self.field == o.null.as_bytes() || self.field.iter().any(special) || self.field == b"\\.";
+        let quoted = self.field == o.null.as_bytes()
+            || self.field.iter().any(special)
+            || self.field == b"\\.";
         if !quoted {
             self.buffer.extend_from_slice(&self.field);
             return;
@@ -145,7 +169,11 @@ impl Writer<'_> {
 
     fn end_line(&mut self) -> Result<()> {
         self.buffer.push(b'\n');
-        if self.buffer.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= CHUNK_BYTES {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -21,7 +21,9 @@ const SAMPLE_ROWS: usize = 30_000;
 /// Reads a table and stores what it found.
 pub fn table(core: &mut Core, table: &Arc<Table>) -> Result<()> {
     core.lock_table(table.oid, TableLock::ShareUpdateExclusive, false)?;
-    let Some(table) = core.dict().table_by_oid(table.oid).cloned() else { return Ok(()) };
+    let Some(table) = core.dict().table_by_oid(table.oid).cloned() else {
+        return Ok(());
+    };
     let def = table.engine().clone();
     let snapshot = core.engine.snapshot()?;
     let mut scan = core.engine.scan(&def);
@@ -56,8 +58,17 @@ pub fn table(core: &mut Core, table: &Arc<Table>) -> Result<()> {
             found.add(*value)?;
         }
     }
-    let columns = columns.iter().zip(&table.columns).map(|(f, c)| f.stats(c.ty(), core, sample.len() as f64, rows as f64)).collect();
-    let stats = Stats { table: table.oid, rows: rows as f64, blocks, columns };
+    let columns = columns
+        .iter()
+        .zip(&table.columns)
+        .map(|(f, c)| f.stats(c.ty(), core, sample.len() as f64, rows as f64))
+        .collect();
+    let stats = Stats {
+        table: table.oid,
+        rows: rows as f64,
+        blocks,
+        columns,
+    };
     core.define(Object::Stats(Arc::new(stats)))
 }
 
@@ -99,7 +110,11 @@ impl Found {
         let seen_once = self.once.len() as f64;
         let distinct = seen_once + self.often.len() as f64;
         let n = (sampled - self.nulls as f64).max(0.0);
-        let estimate = if n == 0.0 { 0.0 } else { n * distinct / (n - seen_once + seen_once * n / total.max(n)) };
+        let estimate = if n == 0.0 {
+            0.0
+        } else {
+            n * distinct / (n - seen_once + seen_once * n / total.max(n))
+        };
         let text = |d: &Datum| {
             if d.is_null() {
                 return None;
@@ -110,7 +125,11 @@ impl Found {
         };
         ColumnStats {
             distinct: estimate.max(distinct).min(total),
-            null_fraction: if sampled > 0.0 { self.nulls as f64 / sampled } else { 0.0 },
+            null_fraction: if sampled > 0.0 {
+                self.nulls as f64 / sampled
+            } else {
+                0.0
+            },
             min: text(&self.min),
             max: text(&self.max),
         }

@@ -27,8 +27,21 @@ pub struct NewIndex {
 impl NewIndex {
     /// The index of a PRIMARY KEY or UNIQUE constraint.
     pub fn key(name: Option<String>, columns: Vec<usize>, primary: bool) -> NewIndex {
-        let keys = columns.into_iter().map(|column| IndexKey { column, descending: false, nulls_first: false }).collect();
-        NewIndex { name, keys, unique: true, primary, constraint: true }
+        let keys = columns
+            .into_iter()
+            .map(|column| IndexKey {
+                column,
+                descending: false,
+                nulls_first: false,
+            })
+            .collect();
+        NewIndex {
+            name,
+            keys,
+            unique: true,
+            primary,
+            constraint: true,
+        }
     }
 
     /// `t_pkey`, `t_a_b_key`, `t_a_b_idx`.
@@ -36,7 +49,11 @@ impl NewIndex {
         if self.primary {
             return format!("{}_pkey", table.name);
         }
-        let columns: Vec<&str> = self.keys.iter().map(|k| table.columns[k.column].name.as_str()).collect();
+        let columns: Vec<&str> = self
+            .keys
+            .iter()
+            .map(|k| table.columns[k.column].name.as_str())
+            .collect();
         let suffix = if self.constraint { "key" } else { "idx" };
         format!("{}_{}_{suffix}", table.name, columns.join("_"))
     }
@@ -44,7 +61,11 @@ impl NewIndex {
 
 pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
     let tag = Tag::Plain("CREATE INDEX");
-    if c.predicate.is_some() || !c.include.is_empty() || c.nulls_distinct == Some(false) || !c.alter_options.is_empty() {
+    if c.predicate.is_some()
+        || !c.include.is_empty()
+        || c.nulls_distinct == Some(false)
+        || !c.alter_options.is_empty()
+    {
         return Err(Error::unsupported("this form of CREATE INDEX"));
     }
     if !matches!(c.using, None | Some(IndexType::BTree)) {
@@ -57,16 +78,32 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
             if !c.if_not_exists {
                 return Err(already_exists(name));
             }
-            core.notice("NOTICE", "42P07", format!("relation \"{name}\" already exists, skipping"));
+            core.notice(
+                "NOTICE",
+                "42P07",
+                format!("relation \"{name}\" already exists, skipping"),
+            );
             return Ok(tag);
         }
     }
     let table_name = name_of(&c.table_name)?;
     // Writers wait until the index is whole; readers do not.
-    let table = core.locked_table(&table_name, TableLock::Share)?.ok_or_else(|| names::no_relation(&table_name))?;
-    let keys = c.columns.iter().map(|k| key(&table, k)).collect::<Result<Vec<_>>>()?;
+    let table = core
+        .locked_table(&table_name, TableLock::Share)?
+        .ok_or_else(|| names::no_relation(&table_name))?;
+    let keys = c
+        .columns
+        .iter()
+        .map(|k| key(&table, k))
+        .collect::<Result<Vec<_>>>()?;
     let mut next = Table::clone(&table);
-    let new = NewIndex { name, keys, unique: c.unique, primary: false, constraint: false };
+    let new = NewIndex {
+        name,
+        keys,
+        unique: c.unique,
+        primary: false,
+        constraint: false,
+    };
     add_built(core, &mut next, new)?;
     core.define(Object::Table(Arc::new(next.finish()?)))?;
     Ok(tag)
@@ -74,22 +111,40 @@ pub fn create(core: &mut Core, c: &CreateIndex) -> Result<Tag> {
 
 /// One column of an index, with its order.
 fn key(table: &Table, k: &ast::IndexColumn) -> Result<IndexKey> {
-    let ast::Expr::Identifier(name) = &k.column.expr else { return Err(Error::unsupported("indexes on expressions")) };
+    let ast::Expr::Identifier(name) = &k.column.expr else {
+        return Err(Error::unsupported("indexes on expressions"));
+    };
     let name = names::ident(name);
-    let column = table.column(&name).ok_or_else(|| Error::new("42703", format!("column \"{name}\" does not exist")))?;
+    let column = table
+        .column(&name)
+        .ok_or_else(|| Error::new("42703", format!("column \"{name}\" does not exist")))?;
     let descending = k.column.options.asc == Some(false);
-    Ok(IndexKey { column, descending, nulls_first: k.column.options.nulls_first.unwrap_or(descending) })
+    Ok(IndexKey {
+        column,
+        descending,
+        nulls_first: k.column.options.nulls_first.unwrap_or(descending),
+    })
 }
 
 /// The columns of a key constraint, which have no order.
 pub fn plain_columns(table: &Table, columns: &[ast::IndexColumn]) -> Result<Vec<usize>> {
     let mut found: Vec<usize> = Vec::with_capacity(columns.len());
     for c in columns {
-        let ast::Expr::Identifier(name) = &c.column.expr else { return Err(Error::unsupported("a key on an expression")) };
+        let ast::Expr::Identifier(name) = &c.column.expr else {
+            return Err(Error::unsupported("a key on an expression"));
+        };
         let name = names::ident(name);
-        let at = table.column(&name).ok_or_else(|| Error::new("42703", format!("column \"{name}\" named in key does not exist")))?;
+        let at = table.column(&name).ok_or_else(|| {
+            Error::new(
+                "42703",
+                format!("column \"{name}\" named in key does not exist"),
+            )
+        })?;
         if found.contains(&at) {
-            return Err(Error::new("42701", format!("column \"{name}\" appears twice in a key")));
+            return Err(Error::new(
+                "42701",
+                format!("column \"{name}\" appears twice in a key"),
+            ));
         }
         found.push(at);
     }
@@ -109,7 +164,10 @@ pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()
     let mut index = name_index(core, table, new)?;
     index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
     let def = Arc::clone(table.engine());
-    let created = core.engine.build_index(&def, &index.engine()).map_err(|e| duplicate_in_build(e, table, &index))?;
+    let created = core
+        .engine
+        .build_index(&def, &index.engine())
+        .map_err(|e| duplicate_in_build(e, table, &index))?;
     index.created = created.0;
     table.indexes.push(index);
     Ok(())
@@ -117,16 +175,22 @@ pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()
 
 fn duplicate_in_build(e: engine::Error, table: &Table, index: &Index) -> Error {
     match e {
-        engine::Error::UniqueViolation { .. } => {
-            Error::new("23505", format!("could not create unique index \"{}\"", index.name)).table(&table.name).constraint(&index.name)
-        }
+        engine::Error::UniqueViolation { .. } => Error::new(
+            "23505",
+            format!("could not create unique index \"{}\"", index.name),
+        )
+        .table(&table.name)
+        .constraint(&index.name),
         other => other.into(),
     }
 }
 
 fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
     if new.keys.is_empty() || new.keys.len() > MAX_KEYS {
-        return Err(Error::new("54011", format!("cannot use more than {MAX_KEYS} columns in an index")));
+        return Err(Error::new(
+            "54011",
+            format!("cannot use more than {MAX_KEYS} columns in an index"),
+        ));
     }
     let name = match &new.name {
         Some(name) => name.clone(),
@@ -136,14 +200,31 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         }
     };
     core.claim_name(&name)?;
-    if core.dict().relation(&name).is_some() || table.indexes.iter().any(|i| i.name == name) || name == table.name {
+    if core.dict().relation(&name).is_some()
+        || table.indexes.iter().any(|i| i.name == name)
+        || name == table.name
+    {
         return Err(already_exists(&name));
     }
     let engine = core.database.engine().clone();
     let object = engine.allocate_object_id()?;
-    let constraint = if new.constraint { engine.allocate_object_id()?.0 } else { 0 };
+    let constraint = if new.constraint {
+        engine.allocate_object_id()?.0
+    } else {
+        0
+    };
     let created = engine.current_scn().0;
-    Ok(Index { oid: object.0, name, keys: new.keys, unique: new.unique, primary: new.primary, constraint, segment: object.0, header: 0, created })
+    Ok(Index {
+        oid: object.0,
+        name,
+        keys: new.keys,
+        unique: new.unique,
+        primary: new.primary,
+        constraint,
+        segment: object.0,
+        header: 0,
+        created,
+    })
 }
 
 pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool) -> Result<Tag> {
@@ -158,11 +239,21 @@ pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool) -> Resu
             }
             None => return Err(missing("index", &name)),
         };
-        let table = core.locked_table(&owner, TableLock::AccessExclusive)?.ok_or_else(|| missing("index", &name))?;
-        let Some(at) = table.indexes.iter().position(|i| i.name == name) else { return Err(missing("index", &name)) };
+        let table = core
+            .locked_table(&owner, TableLock::AccessExclusive)?
+            .ok_or_else(|| missing("index", &name))?;
+        let Some(at) = table.indexes.iter().position(|i| i.name == name) else {
+            return Err(missing("index", &name));
+        };
         if table.indexes[at].constraint != 0 {
-            let message = format!("cannot drop index {name} because constraint {name} on table {} requires it", table.name);
-            return Err(Error::new("2BP01", message).hint(format!("You can drop constraint {name} on table {} instead.", table.name)));
+            let message = format!(
+                "cannot drop index {name} because constraint {name} on table {} requires it",
+                table.name
+            );
+            return Err(Error::new("2BP01", message).hint(format!(
+                "You can drop constraint {name} on table {} instead.",
+                table.name
+            )));
         }
         remove(core, &table, at)?;
     }
@@ -173,6 +264,7 @@ pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool) -> Resu
 pub fn remove(core: &mut Core, table: &Table, at: usize) -> Result<()> {
     let mut next = Table::clone(table);
     let gone = next.indexes.remove(at);
-    core.engine.drop_segment_at_commit(ObjectId(gone.segment), Dba(gone.header))?;
+    core.engine
+        .drop_segment_at_commit(ObjectId(gone.segment), Dba(gone.header))?;
     core.define(Object::Table(Arc::new(next.finish()?)))
 }

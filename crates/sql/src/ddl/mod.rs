@@ -32,7 +32,13 @@ impl SqlSession {
             ast::Statement::CreateIndex(c) => index::create(core, c),
             ast::Statement::AlterTable(a) => alter::table(core, a),
             ast::Statement::Truncate(t) => table::truncate(core, t),
-            ast::Statement::Drop { object_type, if_exists, names, cascade, .. } => match object_type {
+            ast::Statement::Drop {
+                object_type,
+                if_exists,
+                names,
+                cascade,
+                ..
+            } => match object_type {
                 ObjectType::Table => table::drop(core, names, *if_exists, *cascade),
                 ObjectType::Index => index::drop(core, names, *if_exists),
                 ObjectType::Sequence => sequence::drop(core, names, *if_exists, *cascade),
@@ -59,7 +65,9 @@ impl Core {
     /// A table by name, locked, as it is once the lock is held.
     fn locked_table(&mut self, name: &str, lock: TableLock) -> Result<Option<Arc<Table>>> {
         loop {
-            let Some(before) = self.dict().table(name).cloned() else { return Ok(None) };
+            let Some(before) = self.dict().table(name).cloned() else {
+                return Ok(None);
+            };
             self.lock_table(before.oid, lock, false)?;
             if let Some(now) = self.dict().table(name)
                 && now.oid == before.oid
@@ -85,11 +93,18 @@ fn wrong_kind(name: &str, found: &Relation, wanted: &str) -> Error {
 }
 
 fn missing(kind: &str, name: &str) -> Error {
-    Error::new(if kind == "table" { "42P01" } else { "42704" }, format!("{kind} \"{name}\" does not exist"))
+    Error::new(
+        if kind == "table" { "42P01" } else { "42704" },
+        format!("{kind} \"{name}\" does not exist"),
+    )
 }
 
 fn skipping(core: &mut Core, kind: &str, name: &str) {
-    core.notice("NOTICE", "00000", format!("{kind} \"{name}\" does not exist, skipping"));
+    core.notice(
+        "NOTICE",
+        "00000",
+        format!("{kind} \"{name}\" does not exist, skipping"),
+    );
 }
 
 fn name_of(name: &ast::ObjectName) -> Result<String> {

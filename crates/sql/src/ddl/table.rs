@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use block::{Dba, ObjectId};
 use datafusion::sql::sqlparser::ast::{
-    self, ColumnOption, CreateTable, CreateTableOptions, GeneratedAs, SqlOption, TableConstraint, Truncate, TruncateIdentityOption,
+    self, ColumnOption, CreateTable, CreateTableOptions, GeneratedAs, SqlOption, TableConstraint,
+    Truncate, TruncateIdentityOption,
 };
 
 use super::index::{self, NewIndex};
@@ -34,7 +35,11 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         if !c.if_not_exists {
             return Err(already_exists(&name));
         }
-        core.notice("NOTICE", "42P07", format!("relation \"{name}\" already exists, skipping"));
+        core.notice(
+            "NOTICE",
+            "42P07",
+            format!("relation \"{name}\" already exists, skipping"),
+        );
         return Ok(Tag::Plain("CREATE TABLE"));
     }
     let object = core.database.engine().allocate_object_id()?;
@@ -49,7 +54,11 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
         options: storage_options(&c.table_options)?,
         def: None,
     };
-    let mut draft = Draft { table, indexes: Vec::new(), sequences: Vec::new() };
+    let mut draft = Draft {
+        table,
+        indexes: Vec::new(),
+        sequences: Vec::new(),
+    };
     for column in &c.columns {
         draft.add_column(core, column)?;
     }
@@ -66,22 +75,37 @@ fn refuse_unknown(c: &CreateTable) -> Result<()> {
     if c.temporary {
         return Err(Error::unsupported("temporary tables"));
     }
-    if c.query.is_some() || c.like.is_some() || c.inherits.is_some() || c.partition_by.is_some() || c.partition_of.is_some() || c.external || c.or_replace {
+    if c.query.is_some()
+        || c.like.is_some()
+        || c.inherits.is_some()
+        || c.partition_by.is_some()
+        || c.partition_of.is_some()
+        || c.external
+        || c.or_replace
+    {
         return Err(Error::unsupported("this form of CREATE TABLE"));
     }
     if c.columns.len() > MAX_COLUMNS {
-        return Err(Error::new("54011", format!("tables can have at most {MAX_COLUMNS} columns")));
+        return Err(Error::new(
+            "54011",
+            format!("tables can have at most {MAX_COLUMNS} columns"),
+        ));
     }
     Ok(())
 }
 
 /// WITH (...): fillfactor and what else PostgreSQL has there only tune its storage; they are kept to be shown.
 fn storage_options(options: &CreateTableOptions) -> Result<Vec<(String, String)>> {
-    let CreateTableOptions::With(list) = options else { return Ok(Vec::new()) };
+    let CreateTableOptions::With(list) = options else {
+        return Ok(Vec::new());
+    };
     list.iter()
         .map(|o| match o {
             SqlOption::KeyValue { key, value } => Ok((names::ident(key), value.to_string())),
-            other => Err(Error::new("22023", format!("unrecognized parameter \"{other}\""))),
+            other => Err(Error::new(
+                "22023",
+                format!("unrecognized parameter \"{other}\""),
+            )),
         })
         .collect()
 }
@@ -90,10 +114,19 @@ impl Draft {
     fn add_column(&mut self, core: &mut Core, def: &ast::ColumnDef) -> Result<()> {
         let name = names::ident(&def.name);
         if self.table.column(&name).is_some() {
-            return Err(Error::new("42701", format!("column \"{name}\" specified more than once")));
+            return Err(Error::new(
+                "42701",
+                format!("column \"{name}\" specified more than once"),
+            ));
         }
-        if matches!(name.as_str(), "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid") {
-            return Err(Error::new("42701", format!("column name \"{name}\" conflicts with a system column name")));
+        if matches!(
+            name.as_str(),
+            "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid"
+        ) {
+            return Err(Error::new(
+                "42701",
+                format!("column name \"{name}\" conflicts with a system column name"),
+            ));
         }
         let at = self.table.columns.len();
         let (column, sequence) = column(core, &self.table, at, name, def)?;
@@ -135,7 +168,13 @@ impl Draft {
     fn add_key(&mut self, name: Option<String>, columns: Vec<usize>, primary: bool) -> Result<()> {
         if primary {
             if self.indexes.iter().any(|i| i.primary) {
-                return Err(Error::new("42P16", format!("multiple primary keys for table \"{}\" are not allowed", self.table.name)));
+                return Err(Error::new(
+                    "42P16",
+                    format!(
+                        "multiple primary keys for table \"{}\" are not allowed",
+                        self.table.name
+                    ),
+                ));
             }
             for &c in &columns {
                 self.table.columns[c].not_null = true;
@@ -151,8 +190,14 @@ impl Draft {
             None => format!("{}_check", self.table.name),
         };
         let taken = |n: &str| self.table.checks.iter().any(|c| c.name == n);
-        let free = std::iter::once(base.clone()).chain((1..).map(|n: u64| format!("{base}{n}"))).find(|n| !taken(n)).unwrap_or(base);
-        self.table.checks.push(Check { name: name.unwrap_or(free), text: e.to_string() });
+        let free = std::iter::once(base.clone())
+            .chain((1..).map(|n: u64| format!("{base}{n}")))
+            .find(|n| !taken(n))
+            .unwrap_or(base);
+        self.table.checks.push(Check {
+            name: name.unwrap_or(free),
+            text: e.to_string(),
+        });
     }
 
     /// Binds checks and defaults once, so that a wrong one fails here and not at the first insert.
@@ -164,7 +209,11 @@ impl Draft {
             binder.condition(&crate::parse::expression(&check.text)?)?;
         }
         check_defaults(&self.table.columns)?;
-        if params.finish().is_empty() { Ok(()) } else { Err(Error::new("42P02", "there is no parameter $1")) }
+        if params.finish().is_empty() {
+            Ok(())
+        } else {
+            Err(Error::new("42P02", "there is no parameter $1"))
+        }
     }
 
     fn build(mut self, core: &mut Core) -> Result<()> {
@@ -188,25 +237,48 @@ pub fn check_defaults(columns: &[Column]) -> Result<()> {
     let binder = Binder::new(&scope, &params, "DEFAULT");
     for c in columns {
         if let Some(text) = &c.default {
-            binder.assign(binder.expr(&crate::parse::expression(text)?)?, c.ty(), c.typmod, &c.name)?;
+            binder.assign(
+                binder.expr(&crate::parse::expression(text)?)?,
+                c.ty(),
+                c.typmod,
+                &c.name,
+            )?;
         }
     }
     Ok(())
 }
 
 /// A column from its syntax, and the sequence of a serial or identity one.
-pub fn column(core: &mut Core, table: &Table, at: usize, name: String, def: &ast::ColumnDef) -> Result<(Column, Option<Sequence>)> {
+pub fn column(
+    core: &mut Core,
+    table: &Table,
+    at: usize,
+    name: String,
+    def: &ast::ColumnDef,
+) -> Result<(Column, Option<Sequence>)> {
     let serial = serial_type(&def.data_type)?;
     let (ty, typmod) = match serial {
         Some(ty) => (ty, -1),
         None => parts::data_type(&def.data_type)?,
     };
     storage_type(ty)?;
-    let mut column = Column { name, type_oid: ty.oid(), typmod, not_null: false, default: None, identity: None, sequence: None, dropped: false };
+    let mut column = Column {
+        name,
+        type_oid: ty.oid(),
+        typmod,
+        not_null: false,
+        default: None,
+        identity: None,
+        sequence: None,
+        dropped: false,
+    };
     let mut sequence = None;
     if serial.is_some() {
         let s = owned_sequence(core, table, at, &column, ty, &[])?;
-        column.default = Some(format!("nextval('{}')", names::quote(&s.name).replace('\'', "''")));
+        column.default = Some(format!(
+            "nextval('{}')",
+            names::quote(&s.name).replace('\'', "''")
+        ));
         column.sequence = Some(s.oid);
         column.not_null = true;
         sequence = Some(s);
@@ -216,11 +288,23 @@ pub fn column(core: &mut Core, table: &Table, at: usize, name: String, def: &ast
             ColumnOption::Null => {}
             ColumnOption::NotNull => column.not_null = true,
             ColumnOption::Default(e) => column.default = Some(e.to_string()),
-            ColumnOption::PrimaryKey(_) | ColumnOption::Unique(_) | ColumnOption::Check(_) | ColumnOption::ForeignKey(_) => {}
-            ColumnOption::Generated { generated_as: kind @ (GeneratedAs::Always | GeneratedAs::ByDefault), sequence_options, generation_expr: None, .. } => {
+            ColumnOption::PrimaryKey(_)
+            | ColumnOption::Unique(_)
+            | ColumnOption::Check(_)
+            | ColumnOption::ForeignKey(_) => {}
+            ColumnOption::Generated {
+                generated_as: kind @ (GeneratedAs::Always | GeneratedAs::ByDefault),
+                sequence_options,
+                generation_expr: None,
+                ..
+            } => {
                 let options = sequence::convert(sequence_options.as_deref().unwrap_or(&[]))?;
                 let s = owned_sequence(core, table, at, &column, ty, &options)?;
-                column.identity = Some(if matches!(kind, GeneratedAs::Always) { Identity::Always } else { Identity::ByDefault });
+                column.identity = Some(if matches!(kind, GeneratedAs::Always) {
+                    Identity::Always
+                } else {
+                    Identity::ByDefault
+                });
                 column.sequence = Some(s.oid);
                 column.not_null = true;
                 sequence = Some(s);
@@ -238,7 +322,9 @@ pub fn column(core: &mut Core, table: &Table, at: usize, name: String, def: &ast
 }
 
 fn serial_type(ty: &ast::DataType) -> Result<Option<SqlType>> {
-    let ast::DataType::Custom(name, modifiers) = ty else { return Ok(None) };
+    let ast::DataType::Custom(name, modifiers) = ty else {
+        return Ok(None);
+    };
     if !modifiers.is_empty() {
         return Ok(None);
     }
@@ -250,7 +336,14 @@ fn serial_type(ty: &ast::DataType) -> Result<Option<SqlType>> {
     })
 }
 
-fn owned_sequence(core: &mut Core, table: &Table, at: usize, column: &Column, ty: SqlType, options: &[crate::parse::utility::SequenceOption]) -> Result<Sequence> {
+fn owned_sequence(
+    core: &mut Core,
+    table: &Table,
+    at: usize,
+    column: &Column,
+    ty: SqlType,
+    options: &[crate::parse::utility::SequenceOption],
+) -> Result<Sequence> {
     let base = format!("{}_{}_seq", table.name, column.name);
     let name = core.dict().free_name(&base, &|n| n == table.name);
     core.claim_name(&name)?;
@@ -259,7 +352,12 @@ fn owned_sequence(core: &mut Core, table: &Table, at: usize, column: &Column, ty
     Ok(s)
 }
 
-pub fn drop(core: &mut Core, names: &[ast::ObjectName], if_exists: bool, cascade: bool) -> Result<Tag> {
+pub fn drop(
+    core: &mut Core,
+    names: &[ast::ObjectName],
+    if_exists: bool,
+    cascade: bool,
+) -> Result<Tag> {
     // Nothing depends on a table but what goes with it, so that CASCADE and RESTRICT come to the same.
     let _ = cascade;
     for name in names {
@@ -292,9 +390,11 @@ fn drop_one(core: &mut Core, table: &Table) -> Result<()> {
 
 fn drop_segments(core: &mut Core, table: &Table) -> Result<()> {
     for i in &table.indexes {
-        core.engine.drop_segment_at_commit(ObjectId(i.segment), Dba(i.header))?;
+        core.engine
+            .drop_segment_at_commit(ObjectId(i.segment), Dba(i.header))?;
     }
-    core.engine.drop_segment_at_commit(ObjectId(table.segment), Dba(table.header))?;
+    core.engine
+        .drop_segment_at_commit(ObjectId(table.segment), Dba(table.header))?;
     Ok(())
 }
 

@@ -13,7 +13,9 @@
 mod object;
 pub mod store;
 
-pub use object::{Check, Column, ColumnStats, Identity, Index, IndexKey, Object, Sequence, Stats, Table};
+pub use object::{
+    Check, Column, ColumnStats, Identity, Index, IndexKey, Object, Sequence, Stats, Table,
+};
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -136,7 +138,10 @@ impl Dict {
 
     /// Sequences that live and die with a table.
     pub fn owned_sequences(&self, table: u32) -> Vec<Arc<Sequence>> {
-        self.sequences().filter(|s| s.owner.is_some_and(|(t, _)| t == table)).cloned().collect()
+        self.sequences()
+            .filter(|s| s.owner.is_some_and(|(t, _)| t == table))
+            .cloned()
+            .collect()
     }
 
     /// The picture after the given changes.
@@ -168,6 +173,9 @@ impl Dict {
         if is_free(base) {
             return base.to_string();
         }
-        (1..).map(|n: u64| format!("{base}{n}")).find(|name| is_free(name)).unwrap_or_default()
+        (1..)
+            .map(|n: u64| format!("{base}{n}"))
+            .find(|name| is_free(name))
+            .unwrap_or_default()
     }
 }

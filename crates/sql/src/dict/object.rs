@@ -149,7 +149,9 @@ impl Column {
 impl Table {
     /// Position of a column that is not dropped.
     pub fn column(&self, name: &str) -> Option<usize> {
-        self.columns.iter().position(|c| !c.dropped && c.name == name)
+        self.columns
+            .iter()
+            .position(|c| !c.dropped && c.name == name)
     }
 
     pub fn live_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
@@ -162,12 +164,18 @@ impl Table {
 
     /// The engine's view. Every table that left [`Table::finish`] has one.
     pub fn engine(&self) -> &Arc<TableDef> {
-        self.def.as_ref().expect("a table without its engine definition was put into the dictionary")
+        self.def
+            .as_ref()
+            .expect("a table without its engine definition was put into the dictionary")
     }
 
     /// Derives the engine's view.
     pub fn finish(mut self) -> Result<Table> {
-        let columns = self.columns.iter().map(|c| storage_type(c.ty())).collect::<Result<Vec<_>>>()?;
+        let columns = self
+            .columns
+            .iter()
+            .map(|c| storage_type(c.ty()))
+            .collect::<Result<Vec<_>>>()?;
         let indexes = self.indexes.iter().map(Index::engine).collect();
         self.def = Some(Arc::new(TableDef {
             object: ObjectId(self.segment),
@@ -181,7 +189,11 @@ impl Table {
 
 impl Index {
     pub fn engine(&self) -> IndexDef {
-        let column = |k: &IndexKey| IndexColumn { column: k.column, descending: k.descending, nulls_first: k.nulls_first };
+        let column = |k: &IndexKey| IndexColumn {
+            column: k.column,
+            descending: k.descending,
+            nulls_first: k.nulls_first,
+        };
         IndexDef {
             object: ObjectId(self.segment),
             header: Dba(self.header),
@@ -219,7 +231,9 @@ impl Object {
     /// The relation names the object takes.
     pub fn names(&self) -> Vec<&str> {
         match self {
-            Object::Table(t) => std::iter::once(t.name.as_str()).chain(t.indexes.iter().map(|i| i.name.as_str())).collect(),
+            Object::Table(t) => std::iter::once(t.name.as_str())
+                .chain(t.indexes.iter().map(|i| i.name.as_str()))
+                .collect(),
             Object::Sequence(s) => vec![&s.name],
             Object::Stats(_) => Vec::new(),
         }
@@ -231,11 +245,17 @@ impl Object {
             Object::Sequence(s) => Stored::Sequence(Sequence::clone(s)),
             Object::Stats(s) => Stored::Stats(Stats::clone(s)),
         };
-        serde_json::to_vec(&stored).map_err(|e| Error::internal(format!("encoding a definition: {e}")))
+        serde_json::to_vec(&stored)
+            .map_err(|e| Error::internal(format!("encoding a definition: {e}")))
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Object> {
-        let stored = serde_json::from_slice(bytes).map_err(|e| Error::new("XX001", format!("damaged definition in the dictionary: {e}")))?;
+        let stored = serde_json::from_slice(bytes).map_err(|e| {
+            Error::new(
+                "XX001",
+                format!("damaged definition in the dictionary: {e}"),
+            )
+        })?;
         Ok(match stored {
             Stored::Table(t) => Object::Table(Arc::new(t.finish()?)),
             Stored::Sequence(s) => Object::Sequence(Arc::new(s)),

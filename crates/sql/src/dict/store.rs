@@ -21,7 +21,9 @@ pub fn load(engine: &Arc<Engine>) -> Result<Dict> {
     let snapshot = session.snapshot()?;
     let mut scan = session.scan(&table);
     let mut rows = Vec::new();
-    while scan.next_block(&mut session, &snapshot, &mut |rid, bytes| rows.push((rid, bytes.to_vec())))? {}
+    while scan.next_block(&mut session, &snapshot, &mut |rid, bytes| {
+        rows.push((rid, bytes.to_vec()))
+    })? {}
     session.end_statement();
     session.commit()?;
     let mut changes = Vec::with_capacity(rows.len());
@@ -29,24 +31,39 @@ pub fn load(engine: &Arc<Engine>) -> Result<Dict> {
         let mut values = Vec::with_capacity(COLUMNS);
         decode(&bytes, &table.columns, COLUMNS, &mut values)?;
         let Some(DatumRef::Bytea(definition)) = values.get(3) else {
-            return Err(Error::new("XX001", "a row of the dictionary has no definition"));
+            return Err(Error::new(
+                "XX001",
+                "a row of the dictionary has no definition",
+            ));
         };
         let object = Object::decode(definition)?;
-        changes.push(Change { key: object.key(), entry: Some(Entry { row, object }) });
+        changes.push(Change {
+            key: object.key(),
+            entry: Some(Entry { row, object }),
+        });
     }
     Ok(Dict::default().successor(&changes))
 }
 
 /// The row of a definition.
 fn encode(object: &Object) -> Result<[Datum; COLUMNS]> {
-    let key = i32::try_from(object.key()).map_err(|_| Error::internal("object id beyond the dictionary's key"))?;
+    let key = i32::try_from(object.key())
+        .map_err(|_| Error::internal("object id beyond the dictionary's key"))?;
     let kind = match object {
         Object::Table(_) => 1,
         Object::Sequence(_) => 2,
         Object::Stats(_) => 3,
     };
-    let name = object.names().first().map_or(String::new(), |n| n.to_string());
-    Ok([Datum::Int4(key), Datum::Int2(kind), Datum::Text(name), Datum::Bytea(object.encode()?)])
+    let name = object
+        .names()
+        .first()
+        .map_or(String::new(), |n| n.to_string());
+    Ok([
+        Datum::Int4(key),
+        Datum::Int2(kind),
+        Datum::Text(name),
+        Datum::Bytea(object.encode()?),
+    ])
 }
 
 fn table(core: &Core) -> Arc<TableDef> {
@@ -68,25 +85,39 @@ impl Core {
                 rid
             }
         };
-        self.changed(Change { key, entry: Some(Entry { row: rid, object }) });
+        self.changed(Change {
+            key,
+            entry: Some(Entry { row: rid, object }),
+        });
         Ok(())
     }
 
     /// Removes a definition, in this transaction.
     pub fn undefine(&mut self, key: i64) -> Result<()> {
         let def = table(self);
-        let Some(rid) = self.dict().entry(key).map(|e| e.row) else { return Ok(()) };
+        let Some(rid) = self.dict().entry(key).map(|e| e.row) else {
+            return Ok(());
+        };
         self.written(|engine, snapshot| engine.delete(&def, rid, Some(snapshot)))?;
         self.changed(Change { key, entry: None });
         Ok(())
     }
 
     /// A write to a row that the table's lock protects from everybody else.
-    fn written(&mut self, write: impl FnOnce(&mut engine::Session, &engine::Snapshot) -> engine::Result<engine::WriteOutcome>) -> Result<()> {
+    fn written(
+        &mut self,
+        write: impl FnOnce(
+            &mut engine::Session,
+            &engine::Snapshot,
+        ) -> engine::Result<engine::WriteOutcome>,
+    ) -> Result<()> {
         let snapshot = self.engine.snapshot()?;
         match write(&mut self.engine, &snapshot)? {
             engine::WriteOutcome::Done => Ok(()),
-            _ => Err(Error::new("40001", "could not serialize access due to concurrent change of the dictionary")),
+            _ => Err(Error::new(
+                "40001",
+                "could not serialize access due to concurrent change of the dictionary",
+            )),
         }
     }
 }

@@ -29,24 +29,44 @@ struct Group {
 enum State {
     Count(i64),
     /// Sums of integers cannot overflow 128 bits.
-    Int { sum: i128, count: i64 },
-    Float { sum: f64, count: i64 },
-    Numeric { sum: Option<Numeric>, count: i64 },
+    Int {
+        sum: i128,
+        count: i64,
+    },
+    Float {
+        sum: f64,
+        count: i64,
+    },
+    Numeric {
+        sum: Option<Numeric>,
+        count: i64,
+    },
     Best(Datum),
 }
 
 impl Groups {
     pub fn new(plan: &Aggregate) -> Groups {
-        let mut groups = Groups { index: HashMap::new(), groups: Vec::new(), key: Vec::new() };
+        let mut groups = Groups {
+            index: HashMap::new(),
+            groups: Vec::new(),
+            key: Vec::new(),
+        };
         if plan.keys.is_empty() {
-            groups.groups.push(Group { keys: Vec::new(), states: fresh(plan) });
+            groups.groups.push(Group {
+                keys: Vec::new(),
+                states: fresh(plan),
+            });
         }
         groups
     }
 
     /// Takes in one input row.
     pub fn add(&mut self, plan: &Aggregate, core: &mut Core, env: &Env<'_>) -> Result<()> {
-        let at = if plan.keys.is_empty() { 0 } else { self.group(plan, core, env)? };
+        let at = if plan.keys.is_empty() {
+            0
+        } else {
+            self.group(plan, core, env)?
+        };
         let group = &mut self.groups[at];
         for (state, (func, arg)) in group.states.iter_mut().zip(&plan.functions) {
             match arg {
@@ -66,16 +86,30 @@ impl Groups {
             return Ok(*at);
         }
         if self.groups.len() >= MAX_GROUPS {
-            return Err(Error::new("53400", "grouping this query needs more memory than a direct plan may use"));
+            return Err(Error::new(
+                "53400",
+                "grouping this query needs more memory than a direct plan may use",
+            ));
         }
-        let keys = plan.keys.iter().map(|e| Ok(e.eval(env, core)?.into_datum())).collect::<Result<Vec<_>>>()?;
-        self.groups.push(Group { keys, states: fresh(plan) });
+        let keys = plan
+            .keys
+            .iter()
+            .map(|e| Ok(e.eval(env, core)?.into_datum()))
+            .collect::<Result<Vec<_>>>()?;
+        self.groups.push(Group {
+            keys,
+            states: fresh(plan),
+        });
         self.index.insert(self.key.clone(), self.groups.len() - 1);
         Ok(self.groups.len() - 1)
     }
 
     /// Hands over each group as a row: keys, then aggregates.
-    pub fn finish(self, plan: &Aggregate, mut take: impl FnMut(Vec<Datum>) -> Result<()>) -> Result<()> {
+    pub fn finish(
+        self,
+        plan: &Aggregate,
+        mut take: impl FnMut(Vec<Datum>) -> Result<()>,
+    ) -> Result<()> {
         for group in self.groups {
             let mut row = group.keys;
             for (state, (func, _)) in group.states.into_iter().zip(&plan.functions) {
@@ -93,7 +127,10 @@ fn fresh(plan: &Aggregate) -> Vec<State> {
         AggFunc::Min | AggFunc::Max => State::Best(Datum::Null),
         AggFunc::Sum(ty) | AggFunc::Avg(ty) => match ty {
             SqlType::Float4 | SqlType::Float8 => State::Float { sum: 0.0, count: 0 },
-            SqlType::Numeric => State::Numeric { sum: None, count: 0 },
+            SqlType::Numeric => State::Numeric {
+                sum: None,
+                count: 0,
+            },
             _ => State::Int { sum: 0, count: 0 },
         },
     };
@@ -108,7 +145,10 @@ impl State {
         match self {
             State::Count(n) => *n += 1,
             State::Int { sum, count } => {
-                *sum += i128::from(cast::integer(value).ok_or_else(|| Error::internal("sum of what is no integer"))?);
+                *sum += i128::from(
+                    cast::integer(value)
+                        .ok_or_else(|| Error::internal("sum of what is no integer"))?,
+                );
                 *count += 1;
             }
             State::Float { sum, count } => {
@@ -120,7 +160,9 @@ impl State {
                 *count += 1;
             }
             State::Numeric { sum, count } => {
-                let DatumRef::Numeric(n) = value else { return Err(Error::internal(format!("sum of {value:?}"))) };
+                let DatumRef::Numeric(n) = value else {
+                    return Err(Error::internal(format!("sum of {value:?}")));
+                };
                 *sum = Some(match sum.take() {
                     None => n.to_numeric(),
                     Some(s) => number::apply(ArithOp::Add, s.borrow(), n)?,
@@ -132,7 +174,11 @@ impl State {
                     DatumRef::Null => true,
                     so_far => {
                         let order = compare(value, so_far)?;
-                        if func == AggFunc::Min { order.is_lt() } else { order.is_gt() }
+                        if func == AggFunc::Min {
+                            order.is_lt()
+                        } else {
+                            order.is_gt()
+                        }
                     }
                 };
                 if better {
@@ -144,20 +190,41 @@ impl State {
     }
 
     fn finish(self, func: AggFunc) -> Result<Datum> {
-        let average = |sum: Numeric, count: i64| Ok(Datum::Numeric(number::apply(ArithOp::Div, sum.borrow(), number::from_i64(count).borrow())?));
+        let average = |sum: Numeric, count: i64| {
+            Ok(Datum::Numeric(number::apply(
+                ArithOp::Div,
+                sum.borrow(),
+                number::from_i64(count).borrow(),
+            )?))
+        };
         Ok(match (self, func) {
             (State::Count(n), _) => Datum::Int8(n),
             (State::Best(best), _) => best,
-            (State::Int { count: 0, .. } | State::Float { count: 0, .. } | State::Numeric { count: 0, .. }, _) => Datum::Null,
-            (State::Int { sum, count }, AggFunc::Avg(_)) => return average(number::from_i128(sum), count),
-            (State::Int { sum, .. }, AggFunc::Sum(SqlType::Int8)) => Datum::Numeric(number::from_i128(sum)),
-            (State::Int { sum, .. }, _) => {
-                Datum::Int8(i64::try_from(sum).map_err(|_| Error::new("22003", "bigint out of range"))?)
+            (
+                State::Int { count: 0, .. }
+                | State::Float { count: 0, .. }
+                | State::Numeric { count: 0, .. },
+                _,
+            ) => Datum::Null,
+            (State::Int { sum, count }, AggFunc::Avg(_)) => {
+                return average(number::from_i128(sum), count);
             }
+            (State::Int { sum, .. }, AggFunc::Sum(SqlType::Int8)) => {
+                Datum::Numeric(number::from_i128(sum))
+            }
+            (State::Int { sum, .. }, _) => Datum::Int8(
+                i64::try_from(sum).map_err(|_| Error::new("22003", "bigint out of range"))?,
+            ),
             (State::Float { sum, count }, AggFunc::Avg(_)) => Datum::Float8(sum / count as f64),
             (State::Float { sum, .. }, AggFunc::Sum(SqlType::Float4)) => Datum::Float4(sum as f32),
             (State::Float { sum, .. }, _) => Datum::Float8(sum),
-            (State::Numeric { sum: Some(sum), count }, AggFunc::Avg(_)) => return average(sum, count),
+            (
+                State::Numeric {
+                    sum: Some(sum),
+                    count,
+                },
+                AggFunc::Avg(_),
+            ) => return average(sum, count),
             (State::Numeric { sum, .. }, _) => sum.map_or(Datum::Null, Datum::Numeric),
         })
     }
@@ -175,7 +242,7 @@ fn encode(value: DatumRef<'_>, out: &mut Vec<u8>) {
         DatumRef::Bool(b) => bytes(1, &[b.into()]),
         DatumRef::Float4(f) => encode(DatumRef::Float8(f.into()), out),
         // The two zeros are equal, and so are all NaNs.
-        DatumRef::Float8(f) if f == 0.0 => bytes(2, &0f64.to_le_bytes()),
+        DatumRef::Float8(0.0) => bytes(2, &0f64.to_le_bytes()),
         DatumRef::Float8(f) if f.is_nan() => bytes(2, &f64::NAN.to_le_bytes()),
         DatumRef::Float8(f) => bytes(2, &f.to_le_bytes()),
         DatumRef::Numeric(n) => match n.to_bigdecimal() {

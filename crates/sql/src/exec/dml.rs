@@ -8,8 +8,9 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, Snapshot, WriteOutcome};
 
+use super::drive::{Flow, holds, lock};
 use super::row::{decode, recycle};
-use super::select::{Flow, SelectRun, holds, lock};
+use super::select::SelectRun;
 use super::source::TableCursor;
 use crate::api::RowSink;
 use crate::dict::Table;
@@ -22,7 +23,13 @@ use crate::session::Core;
 /// Rows given to the engine at once by INSERT ... SELECT and COPY.
 pub const BATCH_ROWS: usize = 1000;
 
-pub fn insert(plan: &InsertPlan, core: &mut Core, params: &[Datum], snapshot: Snapshot, sink: &mut dyn RowSink) -> Result<u64> {
+pub fn insert(
+    plan: &InsertPlan,
+    core: &mut Core,
+    params: &[Datum],
+    snapshot: Snapshot,
+    sink: &mut dyn RowSink,
+) -> Result<u64> {
     match &plan.source {
         InsertSource::Rows(rows) => {
             let env = Env { row: &[], params };
@@ -33,22 +40,38 @@ pub fn insert(plan: &InsertPlan, core: &mut Core, params: &[Datum], snapshot: Sn
         }
         InsertSource::Query(select, row) => {
             let mut run = SelectRun::start(select, core, params, snapshot)?;
-            let mut feed = Feed { plan, row, params, batch: Vec::new(), count: 0 };
-            run.feed(select, core, params, &mut |core, values| feed.take(core, values, sink))?;
+            let mut feed = Feed {
+                plan,
+                row,
+                params,
+                batch: Vec::new(),
+                count: 0,
+            };
+            run.feed(select, core, params, &mut |core, values| {
+                feed.take(core, values, sink)
+            })?;
             feed.flush(core)?;
             Ok(feed.count)
         }
     }
 }
 
-fn insert_row(plan: &InsertPlan, row: &[Expr], core: &mut Core, env: &Env<'_>, sink: &mut dyn RowSink) -> Result<()> {
+fn insert_row(
+    plan: &InsertPlan,
+    row: &[Expr],
+    core: &mut Core,
+    env: &Env<'_>,
+    sink: &mut dyn RowSink,
+) -> Result<()> {
     let mut values: Vec<Val<'_>> = Vec::with_capacity(row.len());
     for e in row {
         values.push(e.eval(env, core)?);
     }
     let refs: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
     check_row(&plan.table, &plan.rules, core, &refs)?;
-    core.engine.insert(plan.table.engine(), &refs).map_err(|e| write_error(e, &plan.table, &refs, core))?;
+    core.engine
+        .insert(plan.table.engine(), &refs)
+        .map_err(|e| write_error(e, &plan.table, &refs, core))?;
     returned(plan.returning.as_deref(), core, &refs, env.params, sink)
 }
 
@@ -62,14 +85,26 @@ struct Feed<'f> {
 }
 
 impl Feed<'_> {
-    fn take(&mut self, core: &mut Core, values: &[DatumRef<'_>], sink: &mut dyn RowSink) -> Result<Flow> {
-        let env = Env { row: values, params: self.params };
+    fn take(
+        &mut self,
+        core: &mut Core,
+        values: &[DatumRef<'_>],
+        sink: &mut dyn RowSink,
+    ) -> Result<Flow> {
+        let env = Env {
+            row: values,
+            params: self.params,
+        };
         self.count += 1;
         if self.plan.returning.is_some() {
             insert_row(self.plan, self.row, core, &env, sink)?;
             return Ok(Flow::More);
         }
-        let row = self.row.iter().map(|e| Ok(e.eval(&env, core)?.into_datum())).collect::<Result<Vec<_>>>()?;
+        let row = self
+            .row
+            .iter()
+            .map(|e| Ok(e.eval(&env, core)?.into_datum()))
+            .collect::<Result<Vec<_>>>()?;
         let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
         check_row(&self.plan.table, &self.plan.rules, core, &refs)?;
         self.batch.push(row);
@@ -87,13 +122,21 @@ impl Feed<'_> {
 /// Hands checked rows to the engine in one go.
 pub fn insert_batch(table: &Table, core: &mut Core, batch: &mut Vec<Vec<Datum>>) -> Result<()> {
     if !batch.is_empty() {
-        core.engine.insert_bulk(table.engine(), batch).map_err(|e| bulk_error(e, table, batch, core))?;
+        core.engine
+            .insert_bulk(table.engine(), batch)
+            .map_err(|e| bulk_error(e, table, batch, core))?;
         batch.clear();
     }
     Ok(())
 }
 
-pub fn update(plan: &UpdatePlan, core: &mut Core, params: &[Datum], snapshot: Snapshot, sink: &mut dyn RowSink) -> Result<u64> {
+pub fn update(
+    plan: &UpdatePlan,
+    core: &mut Core,
+    params: &[Datum],
+    snapshot: Snapshot,
+    sink: &mut dyn RowSink,
+) -> Result<u64> {
     let columns = &plan.access.table.engine().columns;
     let mut cursor = TableCursor::with_buffer(core.take_row_buffer());
     cursor.open(&plan.access, core, &snapshot, &Env { row: &[], params })?;
@@ -103,12 +146,29 @@ pub fn update(plan: &UpdatePlan, core: &mut Core, params: &[Datum], snapshot: Sn
     while let Some(rid) = cursor.next(&plan.access, core, &snapshot)? {
         let mut values = recycle(spare);
         decode(cursor.row(), columns, columns.len(), &mut values)?;
-        if holds(plan.access.filter.as_ref(), core, &Env { row: &values, params })? {
-            let mut outcome = write_update(plan, core, params, rid, &values, Some(&snapshot), sink)?;
-            if outcome == WriteOutcome::Changed && lock_newest(&plan.access, core, rid, &snapshot, &mut newest)? {
+        if holds(
+            plan.access.filter.as_ref(),
+            core,
+            &Env {
+                row: &values,
+                params,
+            },
+        )? {
+            let mut outcome =
+                write_update(plan, core, params, rid, &values, Some(&snapshot), sink)?;
+            if outcome == WriteOutcome::Changed
+                && lock_newest(&plan.access, core, rid, &snapshot, &mut newest)?
+            {
                 let mut current = Vec::with_capacity(columns.len());
                 decode(&newest, columns, columns.len(), &mut current)?;
-                if holds(plan.condition.as_ref(), core, &Env { row: &current, params })? {
+                if holds(
+                    plan.condition.as_ref(),
+                    core,
+                    &Env {
+                        row: &current,
+                        params,
+                    },
+                )? {
                     outcome = write_update(plan, core, params, rid, &current, None, sink)?;
                 }
             }
@@ -122,12 +182,20 @@ pub fn update(plan: &UpdatePlan, core: &mut Core, params: &[Datum], snapshot: Sn
 }
 
 /// Locks a row that changed under us; false if it is gone.
-fn lock_newest(access: &TableAccess, core: &mut Core, rid: RowId, snapshot: &Snapshot, newest: &mut Vec<u8>) -> Result<bool> {
+fn lock_newest(
+    access: &TableAccess,
+    core: &mut Core,
+    rid: RowId,
+    snapshot: &Snapshot,
+    newest: &mut Vec<u8>,
+) -> Result<bool> {
     match lock(core, access, rid, snapshot, LockWait::Wait, newest)? {
         LockOutcome::Changed => Ok(true),
         LockOutcome::Gone | LockOutcome::Skipped => Ok(false),
         // Whoever changed it rolled back meanwhile: the version is again the one we saw.
-        LockOutcome::Locked => Ok(core.engine.fetch_current(access.table.engine(), rid, newest)?),
+        LockOutcome::Locked => Ok(core
+            .engine
+            .fetch_current(access.table.engine(), rid, newest)?),
     }
 }
 
@@ -152,14 +220,23 @@ fn write_update(
         row[*column] = value.get();
     }
     check_row(table, &plan.rules, core, &row)?;
-    let outcome = core.engine.update(table.engine(), rid, &row, snapshot).map_err(|e| write_error(e, table, &row, core))?;
+    let outcome = core
+        .engine
+        .update(table.engine(), rid, &row, snapshot)
+        .map_err(|e| write_error(e, table, &row, core))?;
     if outcome == WriteOutcome::Done {
         returned(plan.returning.as_deref(), core, &row, params, sink)?;
     }
     Ok(outcome)
 }
 
-pub fn delete(plan: &DeletePlan, core: &mut Core, params: &[Datum], snapshot: Snapshot, sink: &mut dyn RowSink) -> Result<u64> {
+pub fn delete(
+    plan: &DeletePlan,
+    core: &mut Core,
+    params: &[Datum],
+    snapshot: Snapshot,
+    sink: &mut dyn RowSink,
+) -> Result<u64> {
     let table = &plan.access.table;
     let columns = &table.engine().columns;
     let mut cursor = TableCursor::with_buffer(core.take_row_buffer());
@@ -170,14 +247,30 @@ pub fn delete(plan: &DeletePlan, core: &mut Core, params: &[Datum], snapshot: Sn
     while let Some(rid) = cursor.next(&plan.access, core, &snapshot)? {
         let mut values = recycle(spare);
         decode(cursor.row(), columns, columns.len(), &mut values)?;
-        if holds(plan.access.filter.as_ref(), core, &Env { row: &values, params })? {
+        if holds(
+            plan.access.filter.as_ref(),
+            core,
+            &Env {
+                row: &values,
+                params,
+            },
+        )? {
             let mut outcome = core.engine.delete(table.engine(), rid, Some(&snapshot))?;
             if outcome == WriteOutcome::Done {
                 returned(plan.returning.as_deref(), core, &values, params, sink)?;
-            } else if outcome == WriteOutcome::Changed && lock_newest(&plan.access, core, rid, &snapshot, &mut newest)? {
+            } else if outcome == WriteOutcome::Changed
+                && lock_newest(&plan.access, core, rid, &snapshot, &mut newest)?
+            {
                 let mut current = Vec::with_capacity(columns.len());
                 decode(&newest, columns, columns.len(), &mut current)?;
-                if holds(plan.condition.as_ref(), core, &Env { row: &current, params })? {
+                if holds(
+                    plan.condition.as_ref(),
+                    core,
+                    &Env {
+                        row: &current,
+                        params,
+                    },
+                )? {
                     outcome = core.engine.delete(table.engine(), rid, None)?;
                     returned(plan.returning.as_deref(), core, &current, params, sink)?;
                 }
@@ -191,7 +284,13 @@ pub fn delete(plan: &DeletePlan, core: &mut Core, params: &[Datum], snapshot: Sn
     Ok(count)
 }
 
-fn returned(returning: Option<&[Expr]>, core: &mut Core, row: &[DatumRef<'_>], params: &[Datum], sink: &mut dyn RowSink) -> Result<()> {
+fn returned(
+    returning: Option<&[Expr]>,
+    core: &mut Core,
+    row: &[DatumRef<'_>],
+    params: &[Datum],
+    sink: &mut dyn RowSink,
+) -> Result<()> {
     match returning {
         None => Ok(()),
         Some(output) => super::select::project(output, core, &Env { row, params }, sink),
@@ -199,19 +298,36 @@ fn returned(returning: Option<&[Expr]>, core: &mut Core, row: &[DatumRef<'_>], p
 }
 
 /// NOT NULL and CHECK of a new version.
-pub fn check_row(table: &Table, rules: &RowRules, core: &mut Core, row: &[DatumRef<'_>]) -> Result<()> {
+pub fn check_row(
+    table: &Table,
+    rules: &RowRules,
+    core: &mut Core,
+    row: &[DatumRef<'_>],
+) -> Result<()> {
     for &column in &rules.not_null {
         if matches!(row[column], DatumRef::Null) {
             let name = &table.columns[column].name;
-            let message = format!("null value in column \"{name}\" of relation \"{}\" violates not-null constraint", table.name);
-            return Err(Error::new("23502", message).detail(failing_row(table, core, row)).table(&table.name).column(name));
+            let message = format!(
+                "null value in column \"{name}\" of relation \"{}\" violates not-null constraint",
+                table.name
+            );
+            return Err(Error::new("23502", message)
+                .detail(failing_row(table, core, row))
+                .table(&table.name)
+                .column(name));
         }
     }
     for (name, condition) in &rules.checks {
         // Unknown is not a violation.
         if condition.test(&Env { row, params: &[] }, core)? == Some(false) {
-            let message = format!("new row for relation \"{}\" violates check constraint \"{name}\"", table.name);
-            return Err(Error::new("23514", message).detail(failing_row(table, core, row)).table(&table.name).constraint(name));
+            let message = format!(
+                "new row for relation \"{}\" violates check constraint \"{name}\"",
+                table.name
+            );
+            return Err(Error::new("23514", message)
+                .detail(failing_row(table, core, row))
+                .table(&table.name)
+                .constraint(name));
         }
     }
     Ok(())
@@ -234,25 +350,49 @@ fn shown(ty: crate::SqlType, value: DatumRef<'_>, core: &Core) -> String {
 }
 
 fn failing_row(table: &Table, core: &Core, row: &[DatumRef<'_>]) -> String {
-    let values: Vec<String> = table.live_columns().map(|(i, c)| shown(c.ty(), row[i], core)).collect();
+    let values: Vec<String> = table
+        .live_columns()
+        .map(|(i, c)| shown(c.ty(), row[i], core))
+        .collect();
     format!("Failing row contains ({}).", values.join(", "))
 }
 
 /// Adds to a duplicate key which key it was.
 pub fn write_error(e: engine::Error, table: &Table, row: &[DatumRef<'_>], core: &Core) -> Error {
-    let engine::Error::UniqueViolation { index_object, .. } = &e else { return e.into() };
+    let engine::Error::UniqueViolation { index_object, .. } = &e else {
+        return e.into();
+    };
     let segment = index_object.0;
     let error = Error::from(e).table(&table.name);
-    let Some(index) = table.indexes.iter().find(|i| i.segment == segment) else { return error };
-    let names: Vec<&str> = index.keys.iter().map(|k| table.columns[k.column].name.as_str()).collect();
-    let values: Vec<String> = index.keys.iter().map(|k| shown(table.columns[k.column].ty(), row[k.column], core)).collect();
-    error.detail(format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")))
+    let Some(index) = table.indexes.iter().find(|i| i.segment == segment) else {
+        return error;
+    };
+    let names: Vec<&str> = index
+        .keys
+        .iter()
+        .map(|k| table.columns[k.column].name.as_str())
+        .collect();
+    let values: Vec<String> = index
+        .keys
+        .iter()
+        .map(|k| shown(table.columns[k.column].ty(), row[k.column], core))
+        .collect();
+    error.detail(format!(
+        "Key ({})=({}) already exists.",
+        names.join(", "),
+        values.join(", ")
+    ))
 }
 
 /// In a batch the row is not known; if the batch itself repeats no key, the detail is left out.
 fn bulk_error(e: engine::Error, table: &Table, batch: &[Vec<Datum>], core: &Core) -> Error {
     match batch {
-        [only] => write_error(e, table, &only.iter().map(Datum::borrow).collect::<Vec<_>>(), core),
+        [only] => write_error(
+            e,
+            table,
+            &only.iter().map(Datum::borrow).collect::<Vec<_>>(),
+            core,
+        ),
         _ => match e {
             engine::Error::UniqueViolation { .. } => Error::from(e).table(&table.name),
             other => other.into(),

@@ -2,6 +2,7 @@
 
 mod aggregate;
 pub mod dml;
+mod drive;
 pub mod row;
 pub mod select;
 mod sort;

@@ -12,9 +12,15 @@ pub fn recycle<'a, 'b>(mut values: Vec<DatumRef<'a>>) -> Vec<DatumRef<'b>> {
 }
 
 /// Appends the first `needed` columns of a stored row, and NULLs for the rest.
-pub fn decode<'a>(bytes: &'a [u8], columns: &[ColType], needed: usize, out: &mut Vec<DatumRef<'a>>) -> Result<()> {
+pub fn decode<'a>(
+    bytes: &'a [u8],
+    columns: &[ColType],
+    needed: usize,
+    out: &mut Vec<DatumRef<'a>>,
+) -> Result<()> {
     let from = out.len();
-    block::row::decode_prefix(bytes, columns, needed, out).map_err(|e| Error::new("XX001", format!("damaged row: {e}")))?;
+    block::row::decode_prefix(bytes, columns, needed, out)
+        .map_err(|e| Error::new("XX001", format!("damaged row: {e}")))?;
     out.resize(from + columns.len(), DatumRef::Null);
     Ok(())
 }

@@ -23,23 +23,54 @@ pub struct Sorter {
 
 impl Sorter {
     pub fn new(order: &[SortKey], keep: u64) -> Sorter {
-        Sorter { rows: Vec::new(), directions: order.iter().map(|k| (k.descending, k.nulls_first)).collect(), keep, bytes: 0 }
+        Sorter {
+            rows: Vec::new(),
+            directions: order
+                .iter()
+                .map(|k| (k.descending, k.nulls_first))
+                .collect(),
+            keep,
+            bytes: 0,
+        }
     }
 
-    pub fn push(&mut self, core: &mut Core, order: &[SortKey], output: &[Expr], env: &Env<'_>) -> Result<()> {
-        let keys = order.iter().map(|k| Ok(k.expr.eval(env, core)?.into_datum())).collect::<Result<Vec<_>>>()?;
-        let row = output.iter().map(|e| Ok(e.eval(env, core)?.into_datum())).collect::<Result<Vec<_>>>()?;
+    pub fn push(
+        &mut self,
+        core: &mut Core,
+        order: &[SortKey],
+        output: &[Expr],
+        env: &Env<'_>,
+    ) -> Result<()> {
+        let keys = order
+            .iter()
+            .map(|k| Ok(k.expr.eval(env, core)?.into_datum()))
+            .collect::<Result<Vec<_>>>()?;
+        let row = output
+            .iter()
+            .map(|e| Ok(e.eval(env, core)?.into_datum()))
+            .collect::<Result<Vec<_>>>()?;
         self.bytes += keys.iter().chain(&row).map(size).sum::<usize>();
         self.rows.push((keys, row));
         // Twice the rows wanted are sorted and cut, so that each row costs its share of a sort of that size.
-        if !self.directions.is_empty() && self.rows.len() as u64 > self.keep.saturating_mul(2).max(1024) {
+        if !self.directions.is_empty()
+            && self.rows.len() as u64 > self.keep.saturating_mul(2).max(1024)
+        {
             self.sort();
-            self.rows.truncate(usize::try_from(self.keep).unwrap_or(usize::MAX));
-            self.bytes = self.rows.iter().flat_map(|(k, r)| k.iter().chain(r)).map(size).sum();
+            self.rows
+                .truncate(usize::try_from(self.keep).unwrap_or(usize::MAX));
+            self.bytes = self
+                .rows
+                .iter()
+                .flat_map(|(k, r)| k.iter().chain(r))
+                .map(size)
+                .sum();
         }
         if self.bytes > MAX_BYTES {
-            return Err(Error::new("53400", "sorting this result needs more memory than a direct plan may use")
-                .hint("Create an index in the order of the result, or limit it."));
+            return Err(Error::new(
+                "53400",
+                "sorting this result needs more memory than a direct plan may use",
+            )
+            .hint("Create an index in the order of the result, or limit it."));
         }
         Ok(())
     }
@@ -55,13 +86,23 @@ impl Sorter {
         let directions = &self.directions;
         self.rows.sort_by(|(a, _), (b, _)| {
             let keys = a.iter().zip(b).zip(directions);
-            keys.map(|((a, b), d)| key_order(a.borrow(), b.borrow(), *d)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+            keys.map(|((a, b), d)| key_order(a.borrow(), b.borrow(), *d))
+                .find(|o| o.is_ne())
+                .unwrap_or(Ordering::Equal)
         });
     }
 }
 
-fn key_order(a: DatumRef<'_>, b: DatumRef<'_>, (descending, nulls_first): (bool, bool)) -> Ordering {
-    let null_side = if nulls_first { Ordering::Less } else { Ordering::Greater };
+fn key_order(
+    a: DatumRef<'_>,
+    b: DatumRef<'_>,
+    (descending, nulls_first): (bool, bool),
+) -> Ordering {
+    let null_side = if nulls_first {
+        Ordering::Less
+    } else {
+        Ordering::Greater
+    };
     match (matches!(a, DatumRef::Null), matches!(b, DatumRef::Null)) {
         (true, true) => Ordering::Equal,
         (true, false) => null_side,

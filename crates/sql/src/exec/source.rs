@@ -25,7 +25,11 @@ pub struct TableCursor {
 
 enum State {
     /// The rows of one block at a time, copied out of it.
-    Scan { scan: HeapScan, rows: Vec<(RowId, usize, usize)>, at: usize },
+    Scan {
+        scan: HeapScan,
+        rows: Vec<(RowId, usize, usize)>,
+        at: usize,
+    },
     Index(IndexScan),
     /// A unique key: its row is fetched already, if there is one.
     One(Option<RowId>),
@@ -44,7 +48,11 @@ enum Fit {
 impl TableCursor {
     /// A cursor that uses the given memory for rows.
     pub fn with_buffer(row: Vec<u8>) -> TableCursor {
-        TableCursor { state: State::Done, row, keys: Vec::new() }
+        TableCursor {
+            state: State::Done,
+            row,
+            keys: Vec::new(),
+        }
     }
 
     pub fn into_buffer(self) -> Vec<u8> {
@@ -52,14 +60,35 @@ impl TableCursor {
     }
 
     /// Places the cursor before its first row. `env` gives parameters and, on the inner side of a loop, the outer row.
-    pub fn open(&mut self, access: &TableAccess, core: &mut Core, snapshot: &Snapshot, env: &Env<'_>) -> Result<()> {
+    pub fn open(
+        &mut self,
+        access: &TableAccess,
+        core: &mut Core,
+        snapshot: &Snapshot,
+        env: &Env<'_>,
+    ) -> Result<()> {
         self.state = State::Done;
         self.keys.clear();
-        let Path::Index { index, equal, any_of, low, high, backward, .. } = &access.path else {
-            self.state = State::Scan { scan: core.engine.scan(access.table.engine()), rows: Vec::new(), at: 0 };
+        let Path::Index {
+            index,
+            equal,
+            any_of,
+            low,
+            high,
+            backward,
+            ..
+        } = &access.path
+        else {
+            self.state = State::Scan {
+                scan: core.engine.scan(access.table.engine()),
+                rows: Vec::new(),
+                at: 0,
+            };
             return Ok(());
         };
-        let Some(key) = equal_key(access, *index, equal, core, env)? else { return Ok(()) };
+        let Some(key) = equal_key(access, *index, equal, core, env)? else {
+            return Ok(());
+        };
         if !any_of.is_empty() {
             self.keys = listed_keys(access, *index, key, any_of, core, env)?;
             return self.enter_next(access, core, snapshot).map(|_| ());
@@ -67,28 +96,61 @@ impl TableCursor {
         if low.is_none() && high.is_none() && !key.is_empty() {
             return self.enter(access, key, core, snapshot);
         }
-        if let Some((low, high)) = range(access, *index, key, low.as_ref(), high.as_ref(), core, env)? {
+        if let Some((low, high)) =
+            range(access, *index, key, low.as_ref(), high.as_ref(), core, env)?
+        {
             let (low, high) = (as_slice(&low), as_slice(&high));
-            self.state = State::Index(core.engine.index_range(access.table.engine(), *index, low, high, *backward)?);
+            self.state = State::Index(core.engine.index_range(
+                access.table.engine(),
+                *index,
+                low,
+                high,
+                *backward,
+            )?);
         }
         Ok(())
     }
 
     /// Enters the index at one key, or prefix of keys.
-    fn enter(&mut self, access: &TableAccess, key: Vec<Datum>, core: &mut Core, snapshot: &Snapshot) -> Result<()> {
-        let Path::Index { index, backward, unique, .. } = &access.path else { return Ok(()) };
+    fn enter(
+        &mut self,
+        access: &TableAccess,
+        key: Vec<Datum>,
+        core: &mut Core,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
+        let Path::Index {
+            index,
+            backward,
+            unique,
+            ..
+        } = &access.path
+        else {
+            return Ok(());
+        };
         let table = access.table.engine();
         self.state = if *unique {
-            State::One(core.engine.get_unique(table, *index, &key, snapshot, &mut self.row)?)
+            State::One(
+                core.engine
+                    .get_unique(table, *index, &key, snapshot, &mut self.row)?,
+            )
         } else {
             let end = Bound::Included(key.as_slice());
-            State::Index(core.engine.index_range(table, *index, end, end, *backward)?)
+            State::Index(
+                core.engine
+                    .index_range(table, *index, end, end, *backward)?,
+            )
         };
         Ok(())
     }
 
     /// Enters the index at the next key of the list; false if there is none.
-    fn enter_next(&mut self, access: &TableAccess, core: &mut Core, snapshot: &Snapshot) -> Result<bool> {
+    fn enter_next(
+        &mut self,
+        access: &TableAccess,
+        core: &mut Core,
+        snapshot: &Snapshot,
+    ) -> Result<bool> {
         match self.keys.pop() {
             None => Ok(false),
             Some(key) => {
@@ -99,7 +161,12 @@ impl TableCursor {
     }
 
     /// Steps to the next row.
-    pub fn next(&mut self, access: &TableAccess, core: &mut Core, snapshot: &Snapshot) -> Result<Option<RowId>> {
+    pub fn next(
+        &mut self,
+        access: &TableAccess,
+        core: &mut Core,
+        snapshot: &Snapshot,
+    ) -> Result<Option<RowId>> {
         loop {
             if let Some(rid) = self.step(core, snapshot)? {
                 return Ok(Some(rid));
@@ -155,7 +222,13 @@ impl TableCursor {
 }
 
 /// The values of the key's equal columns; `None` if one of them can equal nothing.
-fn equal_key(access: &TableAccess, index: usize, equal: &[Expr], core: &mut Core, env: &Env<'_>) -> Result<Option<Vec<Datum>>> {
+fn equal_key(
+    access: &TableAccess,
+    index: usize,
+    equal: &[Expr],
+    core: &mut Core,
+    env: &Env<'_>,
+) -> Result<Option<Vec<Datum>>> {
     let mut key = Vec::with_capacity(equal.len() + 1);
     for (i, e) in equal.iter().enumerate() {
         match fit(&access.table, index, i, e.eval(env, core)?.get())? {
@@ -176,10 +249,16 @@ fn fit(table: &Table, index: usize, position: usize, value: DatumRef<'_>) -> Res
     Ok(match (value, column.ty()) {
         (DatumRef::Null, _) => Fit::Null,
         (d, SqlType::Int2 | SqlType::Int4 | SqlType::Int8 | SqlType::Oid) => {
-            let value = cast::integer(d).ok_or_else(|| crate::Error::internal(format!("{d:?} as key of an integer column")))?;
+            let value = cast::integer(d).ok_or_else(|| {
+                crate::Error::internal(format!("{d:?} as key of an integer column"))
+            })?;
             match column.ty() {
-                SqlType::Int2 => narrow(value, i16::MIN.into(), i16::MAX.into(), |v| Datum::Int2(v as i16)),
-                SqlType::Int4 => narrow(value, i32::MIN.into(), i32::MAX.into(), |v| Datum::Int4(v as i32)),
+                SqlType::Int2 => narrow(value, i16::MIN.into(), i16::MAX.into(), |v| {
+                    Datum::Int2(v as i16)
+                }),
+                SqlType::Int4 => narrow(value, i32::MIN.into(), i32::MAX.into(), |v| {
+                    Datum::Int4(v as i32)
+                }),
                 _ => Fit::Key(Datum::Int8(value)),
             }
         }
@@ -188,16 +267,30 @@ fn fit(table: &Table, index: usize, position: usize, value: DatumRef<'_>) -> Res
 }
 
 /// The keys of an IN list, each once, in descending order: they are taken from the end.
-fn listed_keys(access: &TableAccess, index: usize, prefix: Vec<Datum>, list: &[Expr], core: &mut Core, env: &Env<'_>) -> Result<Vec<Vec<Datum>>> {
+fn listed_keys(
+    access: &TableAccess,
+    index: usize,
+    prefix: Vec<Datum>,
+    list: &[Expr],
+    core: &mut Core,
+    env: &Env<'_>,
+) -> Result<Vec<Vec<Datum>>> {
     let mut values = Vec::with_capacity(list.len());
     for e in list {
-        if let Fit::Key(value) = fit(&access.table, index, prefix.len(), e.eval(env, core)?.get())? {
+        if let Fit::Key(value) = fit(&access.table, index, prefix.len(), e.eval(env, core)?.get())?
+        {
             values.push(value);
         }
     }
     values.sort_by(|a, b| compare(b.borrow(), a.borrow()).unwrap_or(Ordering::Equal));
     values.dedup_by(|a, b| compare(a.borrow(), b.borrow()).is_ok_and(Ordering::is_eq));
-    let key = |value| prefix.iter().cloned().chain(std::iter::once(value)).collect();
+    let key = |value| {
+        prefix
+            .iter()
+            .cloned()
+            .chain(std::iter::once(value))
+            .collect()
+    };
     Ok(values.into_iter().map(key).collect())
 }
 
@@ -215,7 +308,13 @@ fn range(
     env: &Env<'_>,
 ) -> Result<Option<KeyRange>> {
     let next = key.len();
-    let whole = || if key.is_empty() { Bound::Unbounded } else { Bound::Included(key.clone()) };
+    let whole = || {
+        if key.is_empty() {
+            Bound::Unbounded
+        } else {
+            Bound::Included(key.clone())
+        }
+    };
     let mut ends = [whole(), whole()];
     for (side, bound) in [(0, low), (1, high)] {
         let Some(bound) = bound else { continue };
@@ -228,13 +327,20 @@ fn range(
             Fit::Key(value) => {
                 let mut full = key.clone();
                 full.push(value);
-                if bound.inclusive { Bound::Included(full) } else { Bound::Excluded(full) }
+                if bound.inclusive {
+                    Bound::Included(full)
+                } else {
+                    Bound::Excluded(full)
+                }
             }
         };
         ends[side] = end;
     }
     let [low, high] = ends;
-    let descending = access.table.indexes[index].keys.get(next).is_some_and(|k| k.descending);
+    let descending = access.table.indexes[index]
+        .keys
+        .get(next)
+        .is_some_and(|k| k.descending);
     Ok(Some(if descending { (high, low) } else { (low, high) }))
 }
 

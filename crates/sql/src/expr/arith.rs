@@ -64,12 +64,19 @@ pub fn division_by_zero() -> Error {
 }
 
 /// `ty` is the type of both operands, and of the result; dates and timestamps come with an integer right operand.
-pub fn apply(op: ArithOp, ty: SqlType, left: DatumRef<'_>, right: DatumRef<'_>) -> Result<Val<'static>> {
+pub fn apply(
+    op: ArithOp,
+    ty: SqlType,
+    left: DatumRef<'_>,
+    right: DatumRef<'_>,
+) -> Result<Val<'static>> {
     if matches!(left, DatumRef::Null) || matches!(right, DatumRef::Null) {
         return Ok(Val::NULL);
     }
     match (left, right) {
-        (DatumRef::Float8(l), DatumRef::Float8(r)) => Ok(Val::Ref(DatumRef::Float8(float(op, l, r)?))),
+        (DatumRef::Float8(l), DatumRef::Float8(r)) => {
+            Ok(Val::Ref(DatumRef::Float8(float(op, l, r)?)))
+        }
         (DatumRef::Float4(l), DatumRef::Float4(r)) => {
             let wide = float(op, l.into(), r.into())?;
             let narrow = wide as f32;
@@ -78,12 +85,18 @@ pub fn apply(op: ArithOp, ty: SqlType, left: DatumRef<'_>, right: DatumRef<'_>) 
             }
             Ok(Val::Ref(DatumRef::Float4(narrow)))
         }
-        (DatumRef::Numeric(l), DatumRef::Numeric(r)) => Ok(Val::Own(Datum::Numeric(number::apply(op, l, r)?))),
+        (DatumRef::Numeric(l), DatumRef::Numeric(r)) => {
+            Ok(Val::Own(Datum::Numeric(number::apply(op, l, r)?)))
+        }
         (DatumRef::Date(l), DatumRef::Date(r)) if op == ArithOp::Sub => Ok(Val::int4(l - r)),
-        (DatumRef::Date(day), count) if integer(count).is_some() => date(op, day, integer(count).unwrap_or(0)),
+        (DatumRef::Date(day), count) if integer(count).is_some() => {
+            date(op, day, integer(count).unwrap_or(0))
+        }
         (l, r) => match (integer(l), integer(r)) {
             (Some(l), Some(r)) => integers(op, ty, l, r),
-            _ => Err(Error::internal(format!("arithmetic on {left:?} and {right:?}"))),
+            _ => Err(Error::internal(format!(
+                "arithmetic on {left:?} and {right:?}"
+            ))),
         },
     }
 }
@@ -93,7 +106,9 @@ fn date(op: ArithOp, day: i32, count: i64) -> Result<Val<'static>> {
         ArithOp::Add => i64::from(day).checked_add(count),
         _ => i64::from(day).checked_sub(count),
     };
-    let sum = sum.and_then(|d| i32::try_from(d).ok()).ok_or_else(|| Error::new("22008", "date out of range"))?;
+    let sum = sum
+        .and_then(|d| i32::try_from(d).ok())
+        .ok_or_else(|| Error::new("22008", "date out of range"))?;
     Ok(Val::Ref(DatumRef::Date(sum)))
 }
 
@@ -132,7 +147,9 @@ fn shift(ty: SqlType, l: i64, r: i64, left: bool) -> Val<'static> {
 /// An integer as the given type, or 22003.
 pub fn narrow(ty: SqlType, value: i64) -> Result<Val<'static>> {
     let fits = match ty {
-        SqlType::Int2 => i16::try_from(value).ok().map(|v| Val::Ref(DatumRef::Int2(v))),
+        SqlType::Int2 => i16::try_from(value)
+            .ok()
+            .map(|v| Val::Ref(DatumRef::Int2(v))),
         SqlType::Int4 => i32::try_from(value).ok().map(Val::int4),
         SqlType::Oid => u32::try_from(value).ok().map(|v| Val::int8(v.into())),
         _ => Some(Val::int8(value)),
@@ -153,7 +170,13 @@ fn float(op: ArithOp, l: f64, r: f64) -> Result<f64> {
     if result.is_infinite() && l.is_finite() && r.is_finite() {
         return Err(out_of_range(SqlType::Float8));
     }
-    if result == 0.0 && l != 0.0 && r != 0.0 && (op == ArithOp::Mul || op == ArithOp::Div && r.is_finite()) && l.is_finite() && r.is_finite() {
+    if result == 0.0
+        && l != 0.0
+        && r != 0.0
+        && (op == ArithOp::Mul || op == ArithOp::Div && r.is_finite())
+        && l.is_finite()
+        && r.is_finite()
+    {
         return Err(Error::new("22003", "value out of range: underflow"));
     }
     Ok(result)
@@ -161,10 +184,16 @@ fn float(op: ArithOp, l: f64, r: f64) -> Result<f64> {
 
 pub fn power(l: f64, r: f64) -> Result<f64> {
     if l == 0.0 && r < 0.0 {
-        return Err(Error::new("2201F", "zero raised to a negative power is undefined"));
+        return Err(Error::new(
+            "2201F",
+            "zero raised to a negative power is undefined",
+        ));
     }
     if l < 0.0 && r.fract() != 0.0 && r.is_finite() {
-        return Err(Error::new("2201F", "a negative number raised to a non-integer power yields a complex result"));
+        return Err(Error::new(
+            "2201F",
+            "a negative number raised to a non-integer power yields a complex result",
+        ));
     }
     let result = l.powf(r);
     if result.is_infinite() && l.is_finite() && r.is_finite() {
@@ -176,7 +205,9 @@ pub fn power(l: f64, r: f64) -> Result<f64> {
 pub fn negate(value: Val<'_>) -> Result<Val<'static>> {
     Ok(match value.get() {
         DatumRef::Null => Val::NULL,
-        DatumRef::Int2(i) => Val::Ref(DatumRef::Int2(i.checked_neg().ok_or_else(|| out_of_range(SqlType::Int2))?)),
+        DatumRef::Int2(i) => Val::Ref(DatumRef::Int2(
+            i.checked_neg().ok_or_else(|| out_of_range(SqlType::Int2))?,
+        )),
         DatumRef::Int4(i) => Val::int4(i.checked_neg().ok_or_else(|| out_of_range(SqlType::Int4))?),
         DatumRef::Int8(i) => Val::int8(i.checked_neg().ok_or_else(|| out_of_range(SqlType::Int8))?),
         DatumRef::Float4(f) => Val::Ref(DatumRef::Float4(-f)),

@@ -2,8 +2,8 @@
 
 use block::value::{Datum, DatumRef};
 
-use super::{Val, arith, number};
 pub use super::arith::integer;
+use super::{Val, arith, number};
 use crate::error::{Error, Result};
 use crate::pgtype;
 use crate::pgtype::IoSettings;
@@ -62,14 +62,20 @@ impl Cast {
     pub fn is_immutable(&self) -> bool {
         use SqlType::*;
         let zoned = |t: SqlType| matches!(t, TimestampTz | Timestamp | Date);
-        !(self.from == TimestampTz || self.to == TimestampTz) && !(self.from.is_string() && zoned(self.to))
+        !(self.from == TimestampTz
+            || self.to == TimestampTz
+            || self.from.is_string() && zoned(self.to))
     }
 
     pub fn apply<'a>(&self, value: Val<'a>, io: &IoSettings) -> Result<Val<'a>> {
         if value.is_null() {
             return Ok(Val::NULL);
         }
-        let converted = if self.from == self.to { value } else { self.convert(value, io)? };
+        let converted = if self.from == self.to {
+            value
+        } else {
+            self.convert(value, io)?
+        };
         if self.typmod < 0 {
             return Ok(converted);
         }
@@ -79,7 +85,11 @@ impl Cast {
     fn convert<'a>(&self, value: Val<'a>, io: &IoSettings) -> Result<Val<'a>> {
         use SqlType::*;
         if self.from.is_string() && self.to.is_string() {
-            return Ok(if self.from == Char { trim_blanks(value) } else { value });
+            return Ok(if self.from == Char {
+                trim_blanks(value)
+            } else {
+                value
+            });
         }
         if self.from.is_string() {
             return match value.get() {
@@ -90,7 +100,8 @@ impl Cast {
         if self.to.is_string() {
             let mut out = Vec::new();
             pgtype::text_out(self.from, value.get(), io, &mut out);
-            let text = String::from_utf8(out).map_err(|_| Error::internal("text output is not UTF-8"))?;
+            let text =
+                String::from_utf8(out).map_err(|_| Error::internal("text output is not UTF-8"))?;
             // A boolean's cast to text is its full word, unlike its output.
             return Ok(match value.get() {
                 DatumRef::Bool(b) => Val::text(if b { "true" } else { "false" }.to_string()),
@@ -104,26 +115,43 @@ impl Cast {
         use SqlType::*;
         Ok(match (value, self.to) {
             (DatumRef::Date(d), Timestamp) => Val::Ref(DatumRef::Timestamp(i64::from(d) * DAY_US)),
-            (DatumRef::Date(d), TimestampTz) => Val::Ref(DatumRef::TimestampTz(to_utc(i64::from(d) * DAY_US, io))),
+            (DatumRef::Date(d), TimestampTz) => {
+                Val::Ref(DatumRef::TimestampTz(to_utc(i64::from(d) * DAY_US, io)))
+            }
             (DatumRef::Timestamp(t), TimestampTz) => Val::Ref(DatumRef::TimestampTz(to_utc(t, io))),
             (DatumRef::TimestampTz(t), Timestamp) => Val::Ref(DatumRef::Timestamp(to_local(t, io))),
             (DatumRef::Timestamp(t), Date) => Val::Ref(DatumRef::Date(t.div_euclid(DAY_US) as i32)),
-            (DatumRef::TimestampTz(t), Date) => Val::Ref(DatumRef::Date(to_local(t, io).div_euclid(DAY_US) as i32)),
+            (DatumRef::TimestampTz(t), Date) => {
+                Val::Ref(DatumRef::Date(to_local(t, io).div_euclid(DAY_US) as i32))
+            }
             (DatumRef::Bool(b), Int4) => Val::int4(b.into()),
             (DatumRef::Int4(i), Bool) => Val::bool(i != 0),
             (v, to) if to.is_number() => number_to(v, to)?,
-            (v, to) => return Err(Error::internal(format!("no conversion of {v:?} to {}", to.name()))),
+            (v, to) => {
+                return Err(Error::internal(format!(
+                    "no conversion of {v:?} to {}",
+                    to.name()
+                )));
+            }
         })
     }
 }
 
 /// A local time of the session's zone in UTC, and back. Infinities stay.
 fn to_utc(t: i64, io: &IoSettings) -> i64 {
-    if is_infinite(t) { t } else { t - i64::from(io.time_zone.offset_at_local(t)) * 1_000_000 }
+    if is_infinite(t) {
+        t
+    } else {
+        t - i64::from(io.time_zone.offset_at_local(t)) * 1_000_000
+    }
 }
 
 fn to_local(t: i64, io: &IoSettings) -> i64 {
-    if is_infinite(t) { t } else { t + i64::from(io.time_zone.offset_at(t)) * 1_000_000 }
+    if is_infinite(t) {
+        t
+    } else {
+        t + i64::from(io.time_zone.offset_at(t)) * 1_000_000
+    }
 }
 
 fn is_infinite(t: i64) -> bool {
@@ -152,13 +180,18 @@ fn number_to(value: DatumRef<'_>, to: SqlType) -> Result<Val<'static>> {
     }
     Ok(match value {
         DatumRef::Float4(f) if to == SqlType::Float8 => Val::Ref(DatumRef::Float8(f.into())),
-        DatumRef::Float4(f) if to == SqlType::Numeric => Val::Own(Datum::Numeric(number::from_f32(f)?)),
+        DatumRef::Float4(f) if to == SqlType::Numeric => {
+            Val::Own(Datum::Numeric(number::from_f32(f)?))
+        }
         DatumRef::Float4(f) => float_to(f.into(), to)?,
         DatumRef::Float8(f) => float_to(f, to)?,
         DatumRef::Numeric(n) => match to {
             SqlType::Float4 => Val::Ref(DatumRef::Float4(number::to_f64(n) as f32)),
             SqlType::Float8 => Val::Ref(DatumRef::Float8(number::to_f64(n))),
-            _ => arith::narrow(to, number::to_i64(n).ok_or_else(|| arith::out_of_range(to))?)?,
+            _ => arith::narrow(
+                to,
+                number::to_i64(n).ok_or_else(|| arith::out_of_range(to))?,
+            )?,
         },
         other => return Err(Error::internal(format!("{other:?} is no number"))),
     })
@@ -201,5 +234,10 @@ pub fn apply_typmod(ty: SqlType, typmod: i32, value: Val<'_>, explicit: bool) ->
     if fits {
         return Ok(value);
     }
-    Ok(Val::Own(pgtype::apply_typmod(ty, typmod, value.into_datum(), explicit)?))
+    Ok(Val::Own(pgtype::apply_typmod(
+        ty,
+        typmod,
+        value.into_datum(),
+        explicit,
+    )?))
 }

@@ -16,7 +16,10 @@ pub struct Env<'a> {
 
 impl Env<'static> {
     /// For expressions without columns and parameters.
-    pub const EMPTY: Env<'static> = Env { row: &[], params: &[] };
+    pub const EMPTY: Env<'static> = Env {
+        row: &[],
+        params: &[],
+    };
 }
 
 impl Expr {
@@ -24,17 +27,38 @@ impl Expr {
     pub fn eval<'a>(&'a self, env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
         Ok(match self {
             Expr::Const(d) => Val::Ref(d.borrow()),
-            Expr::Column(i) => Val::Ref(*env.row.get(*i).ok_or_else(|| Error::internal("column beyond the row"))?),
-            Expr::Param(i) => Val::Ref(env.params.get(*i).ok_or_else(|| missing_parameter(*i))?.borrow()),
+            Expr::Column(i) => Val::Ref(
+                *env.row
+                    .get(*i)
+                    .ok_or_else(|| Error::internal("column beyond the row"))?,
+            ),
+            Expr::Param(i) => Val::Ref(
+                env.params
+                    .get(*i)
+                    .ok_or_else(|| missing_parameter(*i))?
+                    .borrow(),
+            ),
             Expr::Compare(op, left, right) => {
                 let left = left.eval(env, calls)?;
                 let right = right.eval(env, calls)?;
                 truth(compare_op(*op, left.get(), right.get())?)
             }
-            Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::InList { .. } => truth(self.test(env, calls)?),
-            Expr::IsNull { expr, negated } => Val::bool(expr.eval(env, calls)?.is_null() != *negated),
-            Expr::IsBool { expr, value, negated } => Val::bool((expr.test(env, calls)? == *value) != *negated),
-            Expr::Distinct { left, right, negated } => {
+            Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::InList { .. } => {
+                truth(self.test(env, calls)?)
+            }
+            Expr::IsNull { expr, negated } => {
+                Val::bool(expr.eval(env, calls)?.is_null() != *negated)
+            }
+            Expr::IsBool {
+                expr,
+                value,
+                negated,
+            } => Val::bool((expr.test(env, calls)? == *value) != *negated),
+            Expr::Distinct {
+                left,
+                right,
+                negated,
+            } => {
                 let left = left.eval(env, calls)?;
                 let right = right.eval(env, calls)?;
                 let distinct = match (left.is_null(), right.is_null()) {
@@ -55,15 +79,26 @@ impl Expr {
                 let right = right.eval(env, calls)?;
                 concat(left.get(), right.get())?
             }
-            Expr::Like { expr, pattern, escape, fold_case, negated } => {
+            Expr::Like {
+                expr,
+                pattern,
+                escape,
+                fold_case,
+                negated,
+            } => {
                 let value = expr.eval(env, calls)?;
                 let pattern = pattern.eval(env, calls)?;
                 match (value.get(), pattern.get()) {
-                    (DatumRef::Text(v), DatumRef::Text(p)) => Val::bool(like::matches(v, p, *escape, *fold_case)? != *negated),
+                    (DatumRef::Text(v), DatumRef::Text(p)) => {
+                        Val::bool(like::matches(v, p, *escape, *fold_case)? != *negated)
+                    }
                     _ => Val::NULL,
                 }
             }
-            Expr::Case { branches, otherwise } => {
+            Expr::Case {
+                branches,
+                otherwise,
+            } => {
                 for (condition, result) in branches {
                     if condition.test(env, calls)? == Some(true) {
                         return result.eval(env, calls);
@@ -92,7 +127,7 @@ impl Expr {
             Expr::Cast(cast, e) => {
                 let value = e.eval(env, calls)?;
                 cast.apply(value, calls.io())?
-            },
+            }
             Expr::Call(func, args) => func.call(args, env, calls)?,
         })
     }
@@ -128,7 +163,11 @@ impl Expr {
                 let right = right.eval(env, calls)?;
                 compare_op(*op, left.get(), right.get())
             }
-            Expr::InList { expr, list, negated } => {
+            Expr::InList {
+                expr,
+                list,
+                negated,
+            } => {
                 let value = expr.eval(env, calls)?;
                 let mut truth = Some(false);
                 for e in list {
@@ -171,7 +210,9 @@ fn concat(left: DatumRef<'_>, right: DatumRef<'_>) -> Result<Val<'static>> {
             Ok(Val::text(s))
         }
         (DatumRef::Bytea(l), DatumRef::Bytea(r)) => Ok(Val::Own(Datum::Bytea([l, r].concat()))),
-        _ => Err(Error::internal("concatenation of other types than text or bytea")),
+        _ => Err(Error::internal(
+            "concatenation of other types than text or bytea",
+        )),
     }
 }
 

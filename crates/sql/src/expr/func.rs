@@ -98,8 +98,14 @@ pub enum SessionFunc {
     CurrentDatabase,
     CurrentSchema,
     BackendPid,
-    AdvisoryLock { shared: bool, transaction: bool, try_only: bool },
-    AdvisoryUnlock { shared: bool },
+    AdvisoryLock {
+        shared: bool,
+        transaction: bool,
+        try_only: bool,
+    },
+    AdvisoryUnlock {
+        shared: bool,
+    },
     AdvisoryUnlockAll,
     TxidCurrent,
     IsInRecovery,
@@ -121,12 +127,27 @@ impl Func {
             Func::Pure(_) => false,
             Func::Session(f) => !matches!(
                 f,
-                Now | StatementTimestamp | CurrentDate | LocalTimestamp | Version | CurrentUser | CurrentDatabase | CurrentSchema | BackendPid | CurrentSetting | IsInRecovery | PostmasterStart
+                Now | StatementTimestamp
+                    | CurrentDate
+                    | LocalTimestamp
+                    | Version
+                    | CurrentUser
+                    | CurrentDatabase
+                    | CurrentSchema
+                    | BackendPid
+                    | CurrentSetting
+                    | IsInRecovery
+                    | PostmasterStart
             ),
         }
     }
 
-    pub fn call<'a>(self, args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
+    pub fn call<'a>(
+        self,
+        args: &'a [Expr],
+        env: &Env<'a>,
+        calls: &mut dyn Calls,
+    ) -> Result<Val<'a>> {
         match self {
             Func::Pure(f) => f.call(args, env, calls),
             Func::Session(f) => {
@@ -170,7 +191,12 @@ impl PureFunc {
         }
     }
 
-    fn extreme<'a>(self, args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
+    fn extreme<'a>(
+        self,
+        args: &'a [Expr],
+        env: &Env<'a>,
+        calls: &mut dyn Calls,
+    ) -> Result<Val<'a>> {
         let mut best = Val::NULL;
         for a in args {
             let v = a.eval(env, calls)?;
@@ -179,7 +205,11 @@ impl PureFunc {
             }
             let better = best.is_null() || {
                 let order = super::compare(v.get(), best.get())?;
-                if self == PureFunc::Greatest { order.is_gt() } else { order.is_lt() }
+                if self == PureFunc::Greatest {
+                    order.is_gt()
+                } else {
+                    order.is_lt()
+                }
             };
             if better {
                 best = v;
@@ -192,8 +222,12 @@ impl PureFunc {
         let first = values[0].get();
         let second = values.get(1).map(Val::get);
         match (self, second) {
-            (PureFunc::Mod, Some(r)) => return arith::apply(arith::ArithOp::Mod, type_of(first), first, r),
-            (PureFunc::Power, Some(r)) => return arith::apply(arith::ArithOp::Pow, type_of(first), first, r),
+            (PureFunc::Mod, Some(r)) => {
+                return arith::apply(arith::ArithOp::Mod, type_of(first), first, r);
+            }
+            (PureFunc::Power, Some(r)) => {
+                return arith::apply(arith::ArithOp::Pow, type_of(first), first, r);
+            }
             _ => {}
         }
         match first {
@@ -204,10 +238,13 @@ impl PureFunc {
                 Ok(Val::Own(Datum::Numeric(number::function(self, n, places)?)))
             }
             _ => {
-                let i = arith::integer(first).ok_or_else(|| Error::internal(format!("{self:?} of {first:?}")))?;
+                let i = arith::integer(first)
+                    .ok_or_else(|| Error::internal(format!("{self:?} of {first:?}")))?;
                 let ty = type_of(first);
                 match self {
-                    PureFunc::Abs => arith::narrow(ty, i.checked_abs().ok_or_else(|| arith::out_of_range(ty))?),
+                    PureFunc::Abs => {
+                        arith::narrow(ty, i.checked_abs().ok_or_else(|| arith::out_of_range(ty))?)
+                    }
                     _ => Err(Error::internal(format!("{self:?} of an integer"))),
                 }
             }
@@ -223,12 +260,22 @@ impl PureFunc {
             PureFunc::Trunc => f.trunc(),
             PureFunc::Ceil => f.ceil(),
             PureFunc::Floor => f.floor(),
-            PureFunc::Sqrt if f < 0.0 => return Err(Error::new("2201F", "cannot take square root of a negative number")),
+            PureFunc::Sqrt if f < 0.0 => {
+                return Err(Error::new(
+                    "2201F",
+                    "cannot take square root of a negative number",
+                ));
+            }
             PureFunc::Sqrt => f.sqrt(),
             PureFunc::Exp => f.exp(),
-            PureFunc::Ln | PureFunc::Log10 if f == 0.0 => return Err(Error::new("2201E", "cannot take logarithm of zero")),
+            PureFunc::Ln | PureFunc::Log10 if f == 0.0 => {
+                return Err(Error::new("2201E", "cannot take logarithm of zero"));
+            }
             PureFunc::Ln | PureFunc::Log10 if f < 0.0 => {
-                return Err(Error::new("2201E", "cannot take logarithm of a negative number"));
+                return Err(Error::new(
+                    "2201E",
+                    "cannot take logarithm of a negative number",
+                ));
             }
             PureFunc::Ln => f.ln(),
             PureFunc::Log10 => f.log10(),
@@ -258,18 +305,39 @@ pub struct Signature {
 /// The overloads of a function by name, in the order in which they are tried. Variadic functions are the binder's.
 pub fn overloads(name: &str) -> Vec<Signature> {
     use PureFunc::*;
-    use SqlType::{Bool, Bytea, Date, Float4, Float8, Int2, Int4, Int8, Name, Numeric, Text, Timestamp, TimestampTz, Uuid, Void};
-    let pure = |f: PureFunc, args: &'static [SqlType], result: SqlType| Signature { func: Func::Pure(f), args, result };
-    let session = |f: SessionFunc, args: &'static [SqlType], result: SqlType| Signature { func: Func::Session(f), args, result };
-    let float_and_numeric = |f: PureFunc| vec![pure(f, &[Float8], Float8), pure(f, &[Numeric], Numeric)];
+    use SqlType::{
+        Bool, Bytea, Date, Float4, Float8, Int2, Int4, Int8, Name, Numeric, Text, Timestamp,
+        TimestampTz, Uuid, Void,
+    };
+    let pure = |f: PureFunc, args: &'static [SqlType], result: SqlType| Signature {
+        func: Func::Pure(f),
+        args,
+        result,
+    };
+    let session = |f: SessionFunc, args: &'static [SqlType], result: SqlType| Signature {
+        func: Func::Session(f),
+        args,
+        result,
+    };
+    let float_and_numeric =
+        |f: PureFunc| vec![pure(f, &[Float8], Float8), pure(f, &[Numeric], Numeric)];
     match name {
         "lower" => vec![pure(Lower, &[Text], Text)],
         "upper" => vec![pure(Upper, &[Text], Text)],
         "initcap" => vec![pure(Initcap, &[Text], Text)],
-        "length" => vec![pure(Length, &[Text], Int4), pure(ByteaLength, &[Bytea], Int4)],
+        "length" => vec![
+            pure(Length, &[Text], Int4),
+            pure(ByteaLength, &[Bytea], Int4),
+        ],
         "char_length" | "character_length" => vec![pure(Length, &[Text], Int4)],
-        "octet_length" => vec![pure(OctetLength, &[Text], Int4), pure(ByteaLength, &[Bytea], Int4)],
-        "substr" | "substring" => vec![pure(Substr, &[Text, Int4], Text), pure(Substr, &[Text, Int4, Int4], Text)],
+        "octet_length" => vec![
+            pure(OctetLength, &[Text], Int4),
+            pure(ByteaLength, &[Bytea], Int4),
+        ],
+        "substr" | "substring" => vec![
+            pure(Substr, &[Text, Int4], Text),
+            pure(Substr, &[Text, Int4, Int4], Text),
+        ],
         "btrim" | "trim" => vec![pure(Trim, &[Text], Text), pure(Trim, &[Text, Text], Text)],
         "ltrim" => vec![pure(LTrim, &[Text], Text), pure(LTrim, &[Text, Text], Text)],
         "rtrim" => vec![pure(RTrim, &[Text], Text), pure(RTrim, &[Text, Text], Text)],
@@ -280,8 +348,14 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "reverse" => vec![pure(Reverse, &[Text], Text)],
         "strpos" | "position" => vec![pure(Position, &[Text, Text], Int4)],
         "split_part" => vec![pure(SplitPart, &[Text, Text, Int4], Text)],
-        "lpad" => vec![pure(LPad, &[Text, Int4], Text), pure(LPad, &[Text, Int4, Text], Text)],
-        "rpad" => vec![pure(RPad, &[Text, Int4], Text), pure(RPad, &[Text, Int4, Text], Text)],
+        "lpad" => vec![
+            pure(LPad, &[Text, Int4], Text),
+            pure(LPad, &[Text, Int4, Text], Text),
+        ],
+        "rpad" => vec![
+            pure(RPad, &[Text, Int4], Text),
+            pure(RPad, &[Text, Int4, Text], Text),
+        ],
         "ascii" => vec![pure(Ascii, &[Text], Int4)],
         "chr" => vec![pure(Chr, &[Int4], Text)],
         "starts_with" => vec![pure(StartsWith, &[Text, Text], Bool)],
@@ -294,8 +368,16 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             pure(Abs, &[Numeric], Numeric),
         ],
         "sign" => float_and_numeric(Sign),
-        "round" => vec![pure(Round, &[Float8], Float8), pure(Round, &[Numeric], Numeric), pure(RoundTo, &[Numeric, Int4], Numeric)],
-        "trunc" => vec![pure(Trunc, &[Float8], Float8), pure(Trunc, &[Numeric], Numeric), pure(TruncTo, &[Numeric, Int4], Numeric)],
+        "round" => vec![
+            pure(Round, &[Float8], Float8),
+            pure(Round, &[Numeric], Numeric),
+            pure(RoundTo, &[Numeric, Int4], Numeric),
+        ],
+        "trunc" => vec![
+            pure(Trunc, &[Float8], Float8),
+            pure(Trunc, &[Numeric], Numeric),
+            pure(TruncTo, &[Numeric, Int4], Numeric),
+        ],
         "ceil" | "ceiling" => float_and_numeric(Ceil),
         "floor" => float_and_numeric(Floor),
         "sqrt" => float_and_numeric(Sqrt),
@@ -303,9 +385,19 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "ln" => float_and_numeric(Ln),
         "log" | "log10" => float_and_numeric(Log10),
         "pi" => vec![pure(Pi, &[], Float8)],
-        "mod" => vec![pure(Mod, &[Int4, Int4], Int4), pure(Mod, &[Int2, Int2], Int2), pure(Mod, &[Int8, Int8], Int8), pure(Mod, &[Numeric, Numeric], Numeric)],
-        "power" | "pow" => vec![pure(Power, &[Float8, Float8], Float8), pure(Power, &[Numeric, Numeric], Numeric)],
-        "now" | "current_timestamp" | "transaction_timestamp" => vec![session(SessionFunc::Now, &[], TimestampTz)],
+        "mod" => vec![
+            pure(Mod, &[Int4, Int4], Int4),
+            pure(Mod, &[Int2, Int2], Int2),
+            pure(Mod, &[Int8, Int8], Int8),
+            pure(Mod, &[Numeric, Numeric], Numeric),
+        ],
+        "power" | "pow" => vec![
+            pure(Power, &[Float8, Float8], Float8),
+            pure(Power, &[Numeric, Numeric], Numeric),
+        ],
+        "now" | "current_timestamp" | "transaction_timestamp" => {
+            vec![session(SessionFunc::Now, &[], TimestampTz)]
+        }
         "statement_timestamp" => vec![session(SessionFunc::StatementTimestamp, &[], TimestampTz)],
         "clock_timestamp" => vec![session(SessionFunc::ClockTimestamp, &[], TimestampTz)],
         "localtimestamp" => vec![session(SessionFunc::LocalTimestamp, &[], Timestamp)],
@@ -315,16 +407,26 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "nextval" => vec![session(SessionFunc::NextVal, &[Text], Int8)],
         "currval" => vec![session(SessionFunc::CurrVal, &[Text], Int8)],
         "lastval" => vec![session(SessionFunc::LastVal, &[], Int8)],
-        "setval" => vec![session(SessionFunc::SetVal, &[Text, Int8], Int8), session(SessionFunc::SetVal, &[Text, Int8, Bool], Int8)],
+        "setval" => vec![
+            session(SessionFunc::SetVal, &[Text, Int8], Int8),
+            session(SessionFunc::SetVal, &[Text, Int8, Bool], Int8),
+        ],
         "version" => vec![session(SessionFunc::Version, &[], Text)],
-        "current_user" | "session_user" | "user" | "current_role" => vec![session(SessionFunc::CurrentUser, &[], Name)],
-        "current_database" | "current_catalog" => vec![session(SessionFunc::CurrentDatabase, &[], Name)],
+        "current_user" | "session_user" | "user" | "current_role" => {
+            vec![session(SessionFunc::CurrentUser, &[], Name)]
+        }
+        "current_database" | "current_catalog" => {
+            vec![session(SessionFunc::CurrentDatabase, &[], Name)]
+        }
         "current_schema" => vec![session(SessionFunc::CurrentSchema, &[], Name)],
         "pg_backend_pid" => vec![session(SessionFunc::BackendPid, &[], Int4)],
         "pg_is_in_recovery" => vec![session(SessionFunc::IsInRecovery, &[], Bool)],
         "pg_postmaster_start_time" => vec![session(SessionFunc::PostmasterStart, &[], TimestampTz)],
         "txid_current" | "pg_current_xact_id" => vec![session(SessionFunc::TxidCurrent, &[], Int8)],
-        "current_setting" => vec![session(SessionFunc::CurrentSetting, &[Text], Text), session(SessionFunc::CurrentSetting, &[Text, Bool], Text)],
+        "current_setting" => vec![
+            session(SessionFunc::CurrentSetting, &[Text], Text),
+            session(SessionFunc::CurrentSetting, &[Text, Bool], Text),
+        ],
         "set_config" => vec![session(SessionFunc::SetConfig, &[Text, Text, Bool], Text)],
         "pg_sleep" => vec![session(SessionFunc::Sleep, &[Float8], Void)],
         "pg_advisory_unlock_all" => vec![session(SessionFunc::AdvisoryUnlockAll, &[], Void)],
@@ -352,11 +454,26 @@ fn advisory(name: &str) -> Vec<Signature> {
                 "xact_lock_shared" => (true, true),
                 _ => return Vec::new(),
             };
-            (SessionFunc::AdvisoryLock { shared, transaction, try_only }, if try_only { Bool } else { Void })
+            (
+                SessionFunc::AdvisoryLock {
+                    shared,
+                    transaction,
+                    try_only,
+                },
+                if try_only { Bool } else { Void },
+            )
         }
     };
     vec![
-        Signature { func: Func::Session(func), args: &[Int8], result },
-        Signature { func: Func::Session(func), args: &[Int4, Int4], result },
+        Signature {
+            func: Func::Session(func),
+            args: &[Int8],
+            result,
+        },
+        Signature {
+            func: Func::Session(func),
+            args: &[Int4, Int4],
+            result,
+        },
     ]
 }

@@ -4,7 +4,13 @@ use crate::error::{Error, Result};
 
 /// Whether `value` matches `pattern` as a whole: `%` any run, `_` one character, `escape` takes the next literally.
 pub fn matches(value: &str, pattern: &str, escape: Option<char>, fold_case: bool) -> Result<bool> {
-    let fold = |c: char| if fold_case { c.to_lowercase().next().unwrap_or(c) } else { c };
+    let fold = |c: char| {
+        if fold_case {
+            c.to_lowercase().next().unwrap_or(c)
+        } else {
+            c
+        }
+    };
     let tokens = tokenize(pattern, escape, fold)?;
     let value: Vec<char> = value.chars().map(fold).collect();
     Ok(match_tokens(&value, &tokens))
@@ -17,12 +23,18 @@ enum Token {
     Any,
 }
 
-fn tokenize(pattern: &str, escape: Option<char>, fold: impl Fn(char) -> char) -> Result<Vec<Token>> {
+fn tokenize(
+    pattern: &str,
+    escape: Option<char>,
+    fold: impl Fn(char) -> char,
+) -> Result<Vec<Token>> {
     let mut tokens = Vec::with_capacity(pattern.len());
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
         if Some(c) == escape {
-            let next = chars.next().ok_or_else(|| Error::new("22025", "LIKE pattern must not end with escape character"))?;
+            let next = chars.next().ok_or_else(|| {
+                Error::new("22025", "LIKE pattern must not end with escape character")
+            })?;
             tokens.push(Token::Literal(fold(next)));
         } else if c == '%' {
             if tokens.last() != Some(&Token::Any) {
@@ -75,9 +87,21 @@ mod tests {
     #[test]
     fn patterns() {
         let like = |v: &str, p: &str| matches(v, p, Some('\\'), false).unwrap();
-        assert!(like("abc", "a%c") && like("abc", "___") && like("abc", "%") && like("", "%") && like("a%c", "a\\%c"));
-        assert!(!like("abc", "a\\%c") && !like("abc", "ab") && !like("abc", "____") && !like("", "_"));
-        assert!(like("aXbXc", "a%X_") && like("mississippi", "m%iss%ip%i") && !like("mississippi", "m%iss%ipx%"));
+        assert!(
+            like("abc", "a%c")
+                && like("abc", "___")
+                && like("abc", "%")
+                && like("", "%")
+                && like("a%c", "a\\%c")
+        );
+        assert!(
+            !like("abc", "a\\%c") && !like("abc", "ab") && !like("abc", "____") && !like("", "_")
+        );
+        assert!(
+            like("aXbXc", "a%X_")
+                && like("mississippi", "m%iss%ip%i")
+                && !like("mississippi", "m%iss%ipx%")
+        );
         assert!(matches("ÄB", "äb", None, true).unwrap());
         assert!(matches("x", "x\\", Some('\\'), false).is_err());
     }

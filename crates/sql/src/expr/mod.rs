@@ -117,19 +117,43 @@ pub enum Expr {
     Not(Box<Expr>),
     And(Vec<Expr>),
     Or(Vec<Expr>),
-    IsNull { expr: Box<Expr>, negated: bool },
+    IsNull {
+        expr: Box<Expr>,
+        negated: bool,
+    },
     /// IS [NOT] TRUE / FALSE / UNKNOWN.
-    IsBool { expr: Box<Expr>, value: Option<bool>, negated: bool },
+    IsBool {
+        expr: Box<Expr>,
+        value: Option<bool>,
+        negated: bool,
+    },
     Compare(CmpOp, Box<Expr>, Box<Expr>),
     /// IS [NOT] DISTINCT FROM.
-    Distinct { left: Box<Expr>, right: Box<Expr>, negated: bool },
+    Distinct {
+        left: Box<Expr>,
+        right: Box<Expr>,
+        negated: bool,
+    },
     /// Both operands have the type the operation is named for.
     Arith(ArithOp, SqlType, Box<Expr>, Box<Expr>),
     Negate(Box<Expr>),
     Concat(Box<Expr>, Box<Expr>),
-    Like { expr: Box<Expr>, pattern: Box<Expr>, escape: Option<char>, fold_case: bool, negated: bool },
-    InList { expr: Box<Expr>, list: Vec<Expr>, negated: bool },
-    Case { branches: Vec<(Expr, Expr)>, otherwise: Option<Box<Expr>> },
+    Like {
+        expr: Box<Expr>,
+        pattern: Box<Expr>,
+        escape: Option<char>,
+        fold_case: bool,
+        negated: bool,
+    },
+    InList {
+        expr: Box<Expr>,
+        list: Vec<Expr>,
+        negated: bool,
+    },
+    Case {
+        branches: Vec<(Expr, Expr)>,
+        otherwise: Option<Box<Expr>>,
+    },
     Coalesce(Vec<Expr>),
     NullIf(Box<Expr>, Box<Expr>),
     Cast(Cast, Box<Expr>),
@@ -147,7 +171,10 @@ impl Expr {
             Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Call(_, list) => {
                 list.iter().for_each(|e| e.visit(f));
             }
-            Expr::Compare(_, l, r) | Expr::Arith(_, _, l, r) | Expr::Concat(l, r) | Expr::NullIf(l, r) => {
+            Expr::Compare(_, l, r)
+            | Expr::Arith(_, _, l, r)
+            | Expr::Concat(l, r)
+            | Expr::NullIf(l, r) => {
                 l.visit(f);
                 r.visit(f);
             }
@@ -163,7 +190,10 @@ impl Expr {
                 expr.visit(f);
                 list.iter().for_each(|e| e.visit(f));
             }
-            Expr::Case { branches, otherwise } => {
+            Expr::Case {
+                branches,
+                otherwise,
+            } => {
                 for (c, r) in branches {
                     c.visit(f);
                     r.visit(f);

@@ -42,12 +42,26 @@ pub fn from_f32(f: f32) -> Result<Numeric> {
 
 fn significant(f: f64, digits: usize) -> Result<Numeric> {
     if !f.is_finite() {
-        return parse(if f.is_nan() { "NaN" } else if f > 0.0 { "Infinity" } else { "-Infinity" });
+        return parse(if f.is_nan() {
+            "NaN"
+        } else if f > 0.0 {
+            "Infinity"
+        } else {
+            "-Infinity"
+        });
     }
     let text = format!("{:.*e}", digits - 1, f);
-    let value: BigDecimal = text.parse().map_err(|_| Error::internal(format!("{text} is no number")))?;
+    let value: BigDecimal = text
+        .parse()
+        .map_err(|_| Error::internal(format!("{text} is no number")))?;
     let value = value.normalized();
-    Ok(Numeric::from_bigdecimal(if value.as_bigint_and_exponent().1 < 0 { value.with_scale(0) } else { value }))
+    Ok(Numeric::from_bigdecimal(
+        if value.as_bigint_and_exponent().1 < 0 {
+            value.with_scale(0)
+        } else {
+            value
+        },
+    ))
 }
 
 pub fn to_f64(n: NumericRef<'_>) -> f64 {
@@ -70,7 +84,9 @@ fn special(n: NumericRef<'_>) -> f64 {
 
 /// Rounded half away from zero; `None` if it does not fit, or is no number.
 pub fn to_i64(n: NumericRef<'_>) -> Option<i64> {
-    n.to_bigdecimal()?.with_scale_round(0, RoundingMode::HalfUp).to_i64()
+    n.to_bigdecimal()?
+        .with_scale_round(0, RoundingMode::HalfUp)
+        .to_i64()
 }
 
 pub fn negate(n: NumericRef<'_>) -> Numeric {
@@ -82,7 +98,9 @@ pub fn negate(n: NumericRef<'_>) -> Numeric {
 }
 
 pub fn apply(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric> {
-    let (Some(a), Some(b)) = (l.to_bigdecimal(), r.to_bigdecimal()) else { return specials(op, l, r) };
+    let (Some(a), Some(b)) = (l.to_bigdecimal(), r.to_bigdecimal()) else {
+        return specials(op, l, r);
+    };
     let result = match op {
         ArithOp::Add => a + b,
         ArithOp::Sub => a - b,
@@ -98,7 +116,13 @@ pub fn apply(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeri
 
 /// With NaN or an infinity on a side: as floats do it.
 fn specials(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric> {
-    let value = |n: NumericRef<'_>| if n.to_bigdecimal().is_some() { to_f64(n) } else { special(n) };
+    let value = |n: NumericRef<'_>| {
+        if n.to_bigdecimal().is_some() {
+            to_f64(n)
+        } else {
+            special(n)
+        }
+    };
     let (a, b) = (value(l), value(r));
     from_f64(match op {
         ArithOp::Add => a + b,
@@ -149,7 +173,10 @@ fn divide(a: BigDecimal, b: BigDecimal) -> Result<BigDecimal> {
     if first_a <= first_b {
         weight -= 1;
     }
-    let result_scale = (MIN_SIGNIFICANT_DIGITS - weight * 4).max(scale(&a)).max(scale(&b)).clamp(0, MAX_SCALE);
+    let result_scale = (MIN_SIGNIFICANT_DIGITS - weight * 4)
+        .max(scale(&a))
+        .max(scale(&b))
+        .clamp(0, MAX_SCALE);
     Ok(quotient(&a, &b, result_scale))
 }
 
@@ -160,26 +187,43 @@ fn quotient(a: &BigDecimal, b: &BigDecimal, result_scale: i64) -> BigDecimal {
     let (b_int, b_scale) = b.as_bigint_and_exponent();
     let shift = result_scale + b_scale - a_scale;
     let ten = |n: i64| BigInt::from(10).pow(n as u32);
-    let (numerator, denominator) = if shift >= 0 { (a_int * ten(shift), b_int) } else { (a_int, b_int * ten(-shift)) };
+    let (numerator, denominator) = if shift >= 0 {
+        (a_int * ten(shift), b_int)
+    } else {
+        (a_int, b_int * ten(-shift))
+    };
     let negative = (numerator.sign() == Sign::Minus) != (denominator.sign() == Sign::Minus);
-    let (n, d) = (BigInt::from(numerator.magnitude().clone()), BigInt::from(denominator.magnitude().clone()));
+    let (n, d) = (
+        BigInt::from(numerator.magnitude().clone()),
+        BigInt::from(denominator.magnitude().clone()),
+    );
     let rounded: BigInt = (&n * 2 + &d) / (&d * 2);
     BigDecimal::new(if negative { -rounded } else { rounded }, result_scale)
 }
 
 fn power(a: BigDecimal, b: BigDecimal) -> Result<BigDecimal> {
     if a.is_zero() && b.sign() == Sign::Minus {
-        return Err(Error::new("2201F", "zero raised to a negative power is undefined"));
+        return Err(Error::new(
+            "2201F",
+            "zero raised to a negative power is undefined",
+        ));
     }
-    if let Some(n) = b.to_i32().filter(|n| b == BigDecimal::from(*n) && n.unsigned_abs() <= 1000) {
+    if let Some(n) = b.to_i32().filter(|n| b == *n && n.unsigned_abs() <= 1000) {
         let mut product = BigDecimal::from(1);
         for _ in 0..n.unsigned_abs() {
             product *= &a;
         }
         let wanted = scale(&a).max(MIN_SIGNIFICANT_DIGITS);
-        return if n < 0 { divide(BigDecimal::from(1), product) } else { Ok(product.with_scale_round(wanted, RoundingMode::HalfUp)) };
+        return if n < 0 {
+            divide(BigDecimal::from(1), product)
+        } else {
+            Ok(product.with_scale_round(wanted, RoundingMode::HalfUp))
+        };
     }
-    let approximate = super::arith::power(a.to_f64().unwrap_or(f64::NAN), b.to_f64().unwrap_or(f64::NAN))?;
+    let approximate = super::arith::power(
+        a.to_f64().unwrap_or(f64::NAN),
+        b.to_f64().unwrap_or(f64::NAN),
+    )?;
     from_float(approximate)
 }
 
@@ -191,7 +235,9 @@ fn from_float(f: f64) -> Result<BigDecimal> {
 
 /// A function of one numeric; `places` is the second argument of round and trunc.
 pub fn function(f: PureFunc, n: NumericRef<'_>, places: i64) -> Result<Numeric> {
-    let Some(d) = n.to_bigdecimal() else { return from_f64(f.float(special(n))?) };
+    let Some(d) = n.to_bigdecimal() else {
+        return from_f64(f.float(special(n))?);
+    };
     let places = places.clamp(-MAX_SCALE, MAX_SCALE);
     let rounded = |mode: RoundingMode, to: i64| {
         let d = d.with_scale_round(to, mode);
@@ -209,8 +255,13 @@ pub fn function(f: PureFunc, n: NumericRef<'_>, places: i64) -> Result<Numeric> 
         PureFunc::Ceil => rounded(RoundingMode::Ceiling, 0),
         PureFunc::Floor => rounded(RoundingMode::Floor, 0),
         PureFunc::Sqrt => {
-            let root = d.sqrt().ok_or_else(|| Error::new("2201F", "cannot take square root of a negative number"))?;
-            root.with_scale_round(scale(&d).max(MIN_SIGNIFICANT_DIGITS - 1), RoundingMode::HalfUp)
+            let root = d.sqrt().ok_or_else(|| {
+                Error::new("2201F", "cannot take square root of a negative number")
+            })?;
+            root.with_scale_round(
+                scale(&d).max(MIN_SIGNIFICANT_DIGITS - 1),
+                RoundingMode::HalfUp,
+            )
         }
         other => from_float(other.float(to_f64(n))?)?,
     };
@@ -222,7 +273,9 @@ mod tests {
     use super::*;
 
     fn calc(op: ArithOp, a: &str, b: &str) -> String {
-        apply(op, parse(a).unwrap().borrow(), parse(b).unwrap().borrow()).unwrap().to_string()
+        apply(op, parse(a).unwrap().borrow(), parse(b).unwrap().borrow())
+            .unwrap()
+            .to_string()
     }
 
     #[test]
@@ -234,9 +287,26 @@ mod tests {
         assert_eq!(calc(ArithOp::Mul, "1.10", "2.0"), "2.200");
         assert_eq!(calc(ArithOp::Add, "1.10", "2"), "3.10");
         assert_eq!(calc(ArithOp::Mod, "-7.5", "2"), "-1.5");
-        assert!(apply(ArithOp::Div, parse("1").unwrap().borrow(), parse("0").unwrap().borrow()).is_err());
-        assert_eq!(function(PureFunc::RoundTo, parse("2.5").unwrap().borrow(), 0).unwrap().to_string(), "3");
-        assert_eq!(function(PureFunc::RoundTo, parse("-1234.5").unwrap().borrow(), -2).unwrap().to_string(), "-1200");
+        assert!(
+            apply(
+                ArithOp::Div,
+                parse("1").unwrap().borrow(),
+                parse("0").unwrap().borrow()
+            )
+            .is_err()
+        );
+        assert_eq!(
+            function(PureFunc::RoundTo, parse("2.5").unwrap().borrow(), 0)
+                .unwrap()
+                .to_string(),
+            "3"
+        );
+        assert_eq!(
+            function(PureFunc::RoundTo, parse("-1234.5").unwrap().borrow(), -2)
+                .unwrap()
+                .to_string(),
+            "-1200"
+        );
         assert_eq!(from_f64(0.1).unwrap().to_string(), "0.1");
     }
 }

@@ -33,7 +33,11 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
         PureFunc::Repeat => repeat(s, number(values, 1)?)?,
         PureFunc::Replace => {
             let from = string(values, 1)?;
-            if from.is_empty() { s.to_string() } else { limited(s.replace(from, string(values, 2)?))? }
+            if from.is_empty() {
+                s.to_string()
+            } else {
+                limited(s.replace(from, string(values, 2)?))?
+            }
         }
         PureFunc::Reverse => s.chars().rev().collect(),
         PureFunc::Position => return Ok(Val::int4(position(s, string(values, 1)?))),
@@ -58,9 +62,13 @@ pub fn concat<'a>(args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Res
 }
 
 pub fn concat_ws<'a>(args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> Result<Val<'a>> {
-    let Some((separator, rest)) = args.split_first() else { return Ok(Val::NULL) };
+    let Some((separator, rest)) = args.split_first() else {
+        return Ok(Val::NULL);
+    };
     let separator = separator.eval(env, calls)?;
-    let DatumRef::Text(separator) = separator.get() else { return Ok(Val::NULL) };
+    let DatumRef::Text(separator) = separator.get() else {
+        return Ok(Val::NULL);
+    };
     let mut result = String::new();
     let mut first = true;
     for a in rest {
@@ -78,19 +86,29 @@ pub fn concat_ws<'a>(args: &'a [Expr], env: &Env<'a>, calls: &mut dyn Calls) -> 
 fn string<'v>(values: &'v [Val<'_>], i: usize) -> Result<&'v str> {
     match values.get(i).map(Val::get) {
         Some(DatumRef::Text(t)) => Ok(t),
-        other => Err(Error::internal(format!("argument {} is {other:?}, not text", i + 1))),
+        other => Err(Error::internal(format!(
+            "argument {} is {other:?}, not text",
+            i + 1
+        ))),
     }
 }
 
 fn number(values: &[Val<'_>], i: usize) -> Result<i32> {
     match values.get(i).map(Val::get) {
         Some(DatumRef::Int4(n)) => Ok(n),
-        other => Err(Error::internal(format!("argument {} is {other:?}, not integer", i + 1))),
+        other => Err(Error::internal(format!(
+            "argument {} is {other:?}, not integer",
+            i + 1
+        ))),
     }
 }
 
 fn limited(s: String) -> Result<String> {
-    if s.len() > MAX_RESULT_BYTES { Err(too_large()) } else { Ok(s) }
+    if s.len() > MAX_RESULT_BYTES {
+        Err(too_large())
+    } else {
+        Ok(s)
+    }
 }
 
 fn too_large() -> Error {
@@ -101,7 +119,10 @@ fn chr(code: i32) -> Result<Val<'static>> {
     match u32::try_from(code).ok().and_then(char::from_u32) {
         Some('\0') => Err(Error::new("54000", "null character not permitted")),
         Some(c) => Ok(Val::text(c.to_string())),
-        None => Err(Error::new("54000", format!("requested character not valid for encoding: {code}"))),
+        None => Err(Error::new(
+            "54000",
+            format!("requested character not valid for encoding: {code}"),
+        )),
     }
 }
 
@@ -137,9 +158,17 @@ fn substr(s: &str, values: &[Val<'_>]) -> Result<String> {
 }
 
 fn trim(s: &str, values: &[Val<'_>], front: bool, back: bool) -> Result<String> {
-    let set = if values.len() > 1 { string(values, 1)? } else { " " };
+    let set = if values.len() > 1 {
+        string(values, 1)?
+    } else {
+        " "
+    };
     let within = |c: char| set.contains(c);
-    let s = if front { s.trim_start_matches(within) } else { s };
+    let s = if front {
+        s.trim_start_matches(within)
+    } else {
+        s
+    };
     Ok(if back { s.trim_end_matches(within) } else { s }.to_string())
 }
 
@@ -150,12 +179,20 @@ fn offset(s: &str, n: usize) -> usize {
 
 /// The first `n` characters; all but the last `-n` if negative.
 fn left(s: &str, n: i32) -> &str {
-    let take = if n >= 0 { n as usize } else { s.chars().count().saturating_sub(n.unsigned_abs() as usize) };
+    let take = if n >= 0 {
+        n as usize
+    } else {
+        s.chars().count().saturating_sub(n.unsigned_abs() as usize)
+    };
     &s[..offset(s, take)]
 }
 
 fn right(s: &str, n: i32) -> &str {
-    let skip = if n >= 0 { s.chars().count().saturating_sub(n as usize) } else { n.unsigned_abs() as usize };
+    let skip = if n >= 0 {
+        s.chars().count().saturating_sub(n as usize)
+    } else {
+        n.unsigned_abs() as usize
+    };
     &s[offset(s, skip)..]
 }
 
@@ -168,7 +205,8 @@ fn repeat(s: &str, n: i32) -> Result<String> {
 }
 
 fn position(s: &str, part: &str) -> i32 {
-    s.find(part).map_or(0, |at| s[..at].chars().count() as i32 + 1)
+    s.find(part)
+        .map_or(0, |at| s[..at].chars().count() as i32 + 1)
 }
 
 fn split_part(s: &str, separator: &str, n: i32) -> Result<String> {
@@ -179,13 +217,21 @@ fn split_part(s: &str, separator: &str, n: i32) -> Result<String> {
     if separator.is_empty() {
         return Ok(if index == 0 { s } else { "" }.to_string());
     }
-    let part = if n > 0 { s.split(separator).nth(index) } else { s.rsplit(separator).nth(index) };
+    let part = if n > 0 {
+        s.split(separator).nth(index)
+    } else {
+        s.rsplit(separator).nth(index)
+    };
     Ok(part.unwrap_or("").to_string())
 }
 
 fn pad(s: &str, values: &[Val<'_>], front: bool) -> Result<String> {
     let width = number(values, 1)?.max(0) as usize;
-    let fill = if values.len() > 2 { string(values, 2)? } else { " " };
+    let fill = if values.len() > 2 {
+        string(values, 2)?
+    } else {
+        " "
+    };
     if width > MAX_RESULT_BYTES {
         return Err(too_large());
     }
@@ -194,7 +240,11 @@ fn pad(s: &str, values: &[Val<'_>], front: bool) -> Result<String> {
         return Ok(s[..offset(s, width)].to_string());
     }
     let filling: String = fill.chars().cycle().take(width - length).collect();
-    Ok(if front { filling + s } else { s.to_string() + &filling })
+    Ok(if front {
+        filling + s
+    } else {
+        s.to_string() + &filling
+    })
 }
 
 #[cfg(test)]
@@ -203,7 +253,15 @@ mod tests {
 
     #[test]
     fn as_postgres_has_it() {
-        assert_eq!((left("abc", -1), left("äbc", 2), right("abc", -1), right("abc", 2)), ("ab", "äb", "bc", "bc"));
+        assert_eq!(
+            (
+                left("abc", -1),
+                left("äbc", 2),
+                right("abc", -1),
+                right("abc", 2)
+            ),
+            ("ab", "äb", "bc", "bc")
+        );
         assert_eq!(split_part("a,b,c", ",", 2).unwrap(), "b");
         assert_eq!(split_part("a,b,c", ",", -1).unwrap(), "c");
         assert_eq!(position("häuser", "user"), 3);

@@ -16,11 +16,18 @@ pub struct Query(std::convert::Infallible);
 pub struct Run(std::convert::Infallible);
 
 /// Plans a query that the direct lane refused for the reason given.
-pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes, refused: Error) -> Result<(Query, Vec<ColumnDesc>)> {
+pub fn plan(
+    core: &Core,
+    q: &ast::Query,
+    params: &ParamTypes,
+    refused: Error,
+) -> Result<(Query, Vec<ColumnDesc>)> {
     let _ = params;
     let dict = core.dict();
     let missing = ast::visit_relations(q, |name| match names::Qualified::new(name) {
-        Ok(name) if name.in_public() && dict.table(&name.name).is_none() => std::ops::ControlFlow::Break(name.name),
+        Ok(name) if name.in_public() && dict.table(&name.name).is_none() => {
+            std::ops::ControlFlow::Break(name.name)
+        }
         _ => std::ops::ControlFlow::Continue(()),
     });
     match missing {

@@ -23,7 +23,10 @@ pub struct CopyOptions {
 
 #[derive(Clone, Debug)]
 pub enum CopyWhat {
-    Table { name: String, columns: Vec<String> },
+    Table {
+        name: String,
+        columns: Vec<String>,
+    },
     /// The query's text; only to be copied out.
     Query(String),
 }
@@ -69,7 +72,9 @@ pub fn parse(w: &mut Words<'_>) -> Result<CopySpec> {
     } else if w.accept("to stdout") {
         false
     } else if w.accept("from") || w.accept("to") {
-        return Err(Error::unsupported("COPY to or from a file on the server").hint("Use psql's \\copy."));
+        return Err(
+            Error::unsupported("COPY to or from a file on the server").hint("Use psql's \\copy.")
+        );
     } else {
         return Err(w.unexpected());
     };
@@ -77,7 +82,11 @@ pub fn parse(w: &mut Words<'_>) -> Result<CopySpec> {
         return Err(Error::new("42601", "COPY (query) cannot be used with FROM"));
     }
     let options = options(w)?.finish()?;
-    Ok(CopySpec { what, from_stdin, options })
+    Ok(CopySpec {
+        what,
+        from_stdin,
+        options,
+    })
 }
 
 fn options(w: &mut Words<'_>) -> Result<Given> {
@@ -94,7 +103,11 @@ fn options(w: &mut Words<'_>) -> Result<Given> {
             return Ok(given);
         }
     }
-    if listed { Err(w.unexpected()) } else { Ok(given) }
+    if listed {
+        Err(w.unexpected())
+    } else {
+        Ok(given)
+    }
 }
 
 fn option(w: &mut Words<'_>, given: &mut Given) -> Result<()> {
@@ -103,7 +116,12 @@ fn option(w: &mut Words<'_>, given: &mut Given) -> Result<()> {
             "text" => given.csv = false,
             "csv" => given.csv = true,
             "binary" => return Err(Error::unsupported("COPY in binary format")),
-            other => return Err(Error::new("22023", format!("COPY format \"{other}\" not recognized"))),
+            other => {
+                return Err(Error::new(
+                    "22023",
+                    format!("COPY format \"{other}\" not recognized"),
+                ));
+            }
         }
     } else if w.accept("csv") {
         given.csv = true;
@@ -158,26 +176,62 @@ fn one_byte(w: &mut Words<'_>, what: &str) -> Result<u8> {
     let s = w.string()?;
     match s.as_bytes() {
         [b] if *b != b'\n' && *b != b'\r' => Ok(*b),
-        [_] => Err(Error::new("22023", format!("COPY {what} cannot be newline or carriage return"))),
-        _ => Err(Error::new("22023", format!("COPY {what} must be a single one-byte character"))),
+        [_] => Err(Error::new(
+            "22023",
+            format!("COPY {what} cannot be newline or carriage return"),
+        )),
+        _ => Err(Error::new(
+            "22023",
+            format!("COPY {what} must be a single one-byte character"),
+        )),
     }
 }
 
 impl Given {
     fn finish(self) -> Result<CopyOptions> {
-        let format = if self.csv { CopyFormat::Csv } else { CopyFormat::Text };
+        let format = if self.csv {
+            CopyFormat::Csv
+        } else {
+            CopyFormat::Text
+        };
         if !self.csv && (self.quote.is_some() || self.escape.is_some()) {
-            return Err(Error::new("0A000", "COPY quote and escape are available only in CSV mode"));
+            return Err(Error::new(
+                "0A000",
+                "COPY quote and escape are available only in CSV mode",
+            ));
         }
         let quote = self.quote.unwrap_or(b'"');
-        let delimiter = self.delimiter.unwrap_or(if self.csv { b',' } else { b'\t' });
+        let delimiter = self
+            .delimiter
+            .unwrap_or(if self.csv { b',' } else { b'\t' });
         if self.csv && delimiter == quote {
-            return Err(Error::new("22023", "COPY delimiter and quote must be different"));
+            return Err(Error::new(
+                "22023",
+                "COPY delimiter and quote must be different",
+            ));
         }
-        if !self.csv && (delimiter == b'\\' || delimiter == b'.' || delimiter.is_ascii_alphanumeric()) {
-            return Err(Error::new("22023", format!("COPY delimiter cannot be \"{}\"", delimiter as char)));
+        if !self.csv
+            && (delimiter == b'\\' || delimiter == b'.' || delimiter.is_ascii_alphanumeric())
+        {
+            return Err(Error::new(
+                "22023",
+                format!("COPY delimiter cannot be \"{}\"", delimiter as char),
+            ));
         }
-        let null = self.null.unwrap_or_else(|| if self.csv { String::new() } else { "\\N".to_string() });
-        Ok(CopyOptions { format, delimiter, null, header: self.header, quote, escape: self.escape.unwrap_or(quote) })
+        let null = self.null.unwrap_or_else(|| {
+            if self.csv {
+                String::new()
+            } else {
+                "\\N".to_string()
+            }
+        });
+        Ok(CopyOptions {
+            format,
+            delimiter,
+            null,
+            header: self.header,
+            quote,
+            escape: self.escape.unwrap_or(quote),
+        })
     }
 }

@@ -2,6 +2,7 @@
 //! PostgreSQL forms sqlparser does not read.
 
 mod copy;
+mod maintenance;
 mod split;
 mod tokens;
 pub mod utility;
@@ -57,11 +58,15 @@ pub fn expression(text: &str) -> Result<ast::Expr> {
 }
 
 fn parser<'a>(dialect: &'a PostgreSqlDialect, sql: &str) -> Result<Parser<'a>> {
-    let tokens = Tokenizer::new(dialect, sql).tokenize_with_location().map_err(|e| {
-        let position = tokens::offset(sql, e.location);
-        Error::new("42601", format!("syntax error: {}", e.message)).at(position as u32 + 1)
-    })?;
-    Ok(Parser::new(dialect).with_recursion_limit(RECURSION_LIMIT).with_tokens_with_locations(tokens))
+    let tokens = Tokenizer::new(dialect, sql)
+        .tokenize_with_location()
+        .map_err(|e| {
+            let position = tokens::offset(sql, e.location);
+            Error::new("42601", format!("syntax error: {}", e.message)).at(position as u32 + 1)
+        })?;
+    Ok(Parser::new(dialect)
+        .with_recursion_limit(RECURSION_LIMIT)
+        .with_tokens_with_locations(tokens))
 }
 
 /// PostgreSQL's message for a token that does not belong.
@@ -78,16 +83,24 @@ fn at_end(sql: &str) -> Error {
 fn syntax_error(e: ParserError, sql: &str) -> Error {
     let text = match e {
         ParserError::ParserError(text) | ParserError::TokenizerError(text) => text,
-        ParserError::RecursionLimitExceeded => return Error::new("54001", "stack depth limit exceeded"),
+        ParserError::RecursionLimitExceeded => {
+            return Error::new("54001", "stack depth limit exceeded");
+        }
     };
-    let Some((_, found)) = text.split_once("found: ") else { return Error::new("42601", format!("syntax error: {text}")) };
+    let Some((_, found)) = text.split_once("found: ") else {
+        return Error::new("42601", format!("syntax error: {text}"));
+    };
     if found.starts_with("EOF") {
         return at_end(sql);
     }
-    let Some((token, place)) = found.rsplit_once(" at Line: ") else { return Error::new("42601", format!("syntax error: {text}")) };
+    let Some((token, place)) = found.rsplit_once(" at Line: ") else {
+        return Error::new("42601", format!("syntax error: {text}"));
+    };
     let mut numbers = place.split(", Column: ").map(|n| n.trim().parse::<u64>());
     match (numbers.next(), numbers.next()) {
-        (Some(Ok(line)), Some(Ok(column))) => near(token, sql, tokens::byte_offset(sql, line, column)),
+        (Some(Ok(line)), Some(Ok(column))) => {
+            near(token, sql, tokens::byte_offset(sql, line, column))
+        }
         _ => Error::new("42601", format!("syntax error at or near \"{token}\"")),
     }
 }

@@ -32,7 +32,10 @@ pub fn split(sql: &str) -> Vec<&str> {
 }
 
 fn line_end(bytes: &[u8], from: usize) -> usize {
-    bytes[from..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |n| from + n + 1)
+    bytes[from..]
+        .iter()
+        .position(|b| *b == b'\n')
+        .map_or(bytes.len(), |n| from + n + 1)
 }
 
 /// Comments nest.
@@ -57,7 +60,9 @@ fn token_end(sql: &str, at: usize) -> usize {
     let bytes = sql.as_bytes();
     match bytes[at] {
         b'\'' => {
-            let escapes = at > 0 && matches!(bytes[at - 1], b'e' | b'E') && !(at > 1 && is_word(bytes[at - 2]));
+            let escapes = at > 0
+                && matches!(bytes[at - 1], b'e' | b'E')
+                && !(at > 1 && is_word(bytes[at - 2]));
             quote_end(bytes, at, b'\'', escapes)
         }
         b'"' => quote_end(bytes, at, b'"', false),
@@ -91,14 +96,19 @@ fn quote_end(bytes: &[u8], from: usize, quote: u8, escapes: bool) -> usize {
 
 fn dollar_end(sql: &str, from: usize) -> usize {
     let bytes = sql.as_bytes();
-    let tag_length = bytes[from + 1..].iter().take_while(|b| is_word(**b)).count();
+    let tag_length = bytes[from + 1..]
+        .iter()
+        .take_while(|b| is_word(**b))
+        .count();
     let tag_end = from + 1 + tag_length;
     let starts_with_digit = bytes.get(from + 1).is_some_and(u8::is_ascii_digit);
     if bytes.get(tag_end) != Some(&b'$') || starts_with_digit {
         return from + 1;
     }
     let tag = &sql[from..=tag_end];
-    sql[tag_end + 1..].find(tag).map_or(sql.len(), |n| tag_end + 1 + n + tag.len())
+    sql[tag_end + 1..]
+        .find(tag)
+        .map_or(sql.len(), |n| tag_end + 1 + n + tag.len())
 }
 
 #[cfg(test)]
@@ -107,9 +117,18 @@ mod tests {
 
     #[test]
     fn semicolons_that_do_not_separate() {
-        assert_eq!(split("select 1; select ';' ; ;\n-- x;\nselect 2"), ["select 1", "select ';'", "-- x;\nselect 2"]);
-        assert_eq!(split("select $$;$$, $a$ ; $b$ ; $a$; x"), ["select $$;$$, $a$ ; $b$ ; $a$", "x"]);
-        assert_eq!(split(r"select E'\';', 'it''s;', U&';'; y"), [r"select E'\';', 'it''s;', U&';'", "y"]);
+        assert_eq!(
+            split("select 1; select ';' ; ;\n-- x;\nselect 2"),
+            ["select 1", "select ';'", "-- x;\nselect 2"]
+        );
+        assert_eq!(
+            split("select $$;$$, $a$ ; $b$ ; $a$; x"),
+            ["select $$;$$, $a$ ; $b$ ; $a$", "x"]
+        );
+        assert_eq!(
+            split(r"select E'\';', 'it''s;', U&';'; y"),
+            [r"select E'\';', 'it''s;', U&';'", "y"]
+        );
         assert_eq!(split("/* ; /* ; */ ; */ ;"), Vec::<&str>::new());
         assert_eq!(split("select \";\", $1;"), ["select \";\", $1"]);
         assert!(split("").is_empty() && split(" ; ;").is_empty());

@@ -17,7 +17,11 @@ impl<'s> Words<'s> {
     /// not tokenized here as a whole.
     pub fn new(sql: &'s str) -> Result<Words<'s>> {
         let head = utility_head(sql);
-        let tokens = if head { tokenize(sql)? } else { tokenize_first(sql) };
+        let tokens = if head {
+            tokenize(sql)?
+        } else {
+            tokenize_first(sql)
+        };
         Ok(Words { sql, tokens, at: 0 })
     }
 
@@ -61,7 +65,11 @@ impl<'s> Words<'s> {
     }
 
     pub fn expect(&mut self, keywords: &str) -> Result<()> {
-        if self.accept(keywords) { Ok(()) } else { Err(self.unexpected()) }
+        if self.accept(keywords) {
+            Ok(())
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     pub fn accept_token(&mut self, token: &Token) -> bool {
@@ -71,14 +79,19 @@ impl<'s> Words<'s> {
     }
 
     pub fn expect_token(&mut self, token: &Token) -> Result<()> {
-        if self.accept_token(token) { Ok(()) } else { Err(self.unexpected()) }
+        if self.accept_token(token) {
+            Ok(())
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     /// A name, folded.
     pub fn name(&mut self) -> Result<String> {
         match self.peek() {
             Some(Token::Word(w)) => {
-                let name = names::ident(&w.to_ident(datafusion::sql::sqlparser::tokenizer::Span::empty()));
+                let name =
+                    names::ident(&w.to_ident(datafusion::sql::sqlparser::tokenizer::Span::empty()));
                 self.at += 1;
                 Ok(name)
             }
@@ -91,7 +104,10 @@ impl<'s> Words<'s> {
         let mut name = self.name()?;
         while self.accept_token(&Token::Period) {
             if name != "public" {
-                return Err(Error::new("3F000", format!("schema \"{name}\" does not exist")));
+                return Err(Error::new(
+                    "3F000",
+                    format!("schema \"{name}\" does not exist"),
+                ));
             }
             name = self.name()?;
         }
@@ -101,7 +117,11 @@ impl<'s> Words<'s> {
     /// A quoted string.
     pub fn string(&mut self) -> Result<String> {
         match self.bump() {
-            Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s) | Token::UnicodeStringLiteral(s)) => Ok(s),
+            Some(
+                Token::SingleQuotedString(s)
+                | Token::EscapedStringLiteral(s)
+                | Token::UnicodeStringLiteral(s),
+            ) => Ok(s),
             Some(Token::DollarQuotedString(s)) => Ok(s.value),
             _ => {
                 self.at -= 1;
@@ -127,19 +147,29 @@ impl<'s> Words<'s> {
     }
 
     pub fn end(&mut self) -> Result<()> {
-        if self.at_end() { Ok(()) } else { Err(self.unexpected()) }
+        if self.at_end() {
+            Ok(())
+        } else {
+            Err(self.unexpected())
+        }
     }
 
     /// The statement's text from the next token on.
     pub fn rest(&mut self) -> &'s str {
-        let from = self.tokens.get(self.at).map_or(self.sql.len(), |t| offset(self.sql, t.span.start));
+        let from = self
+            .tokens
+            .get(self.at)
+            .map_or(self.sql.len(), |t| offset(self.sql, t.span.start));
         self.at = self.tokens.len();
         self.sql[from..].trim()
     }
 
     /// The text up to the parenthesis that closes the one just taken; takes it too.
     pub fn parenthesized(&mut self) -> Result<&'s str> {
-        let from = self.tokens.get(self.at).map_or(self.sql.len(), |t| offset(self.sql, t.span.start));
+        let from = self
+            .tokens
+            .get(self.at)
+            .map_or(self.sql.len(), |t| offset(self.sql, t.span.start));
         let mut depth = 1;
         while let Some(t) = self.tokens.get(self.at) {
             self.at += 1;
@@ -158,7 +188,11 @@ impl<'s> Words<'s> {
     pub fn unexpected(&self) -> Error {
         match self.tokens.get(self.at) {
             None => super::at_end(self.sql),
-            Some(t) => super::near(&t.token.to_string(), self.sql, offset(self.sql, t.span.start)),
+            Some(t) => super::near(
+                &t.token.to_string(),
+                self.sql,
+                offset(self.sql, t.span.start),
+            ),
         }
     }
 }
@@ -166,17 +200,31 @@ impl<'s> Words<'s> {
 /// Whether the first word is one that `utility` may take.
 fn utility_head(sql: &str) -> bool {
     let first = tokenize_first(sql);
-    let Some(TokenWithSpan { token: Token::Word(w), .. }) = first.first() else { return false };
-    !matches!(w.value.to_ascii_lowercase().as_str(), "select" | "insert" | "update" | "delete" | "with" | "values")
+    let Some(TokenWithSpan {
+        token: Token::Word(w),
+        ..
+    }) = first.first()
+    else {
+        return false;
+    };
+    !matches!(
+        w.value.to_ascii_lowercase().as_str(),
+        "select" | "insert" | "update" | "delete" | "with" | "values"
+    )
 }
 
 fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
     let dialect = PostgreSqlDialect {};
-    let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(|e| {
-        let position = sql[..offset(sql, e.location)].chars().count() as u32 + 1;
-        Error::new("42601", format!("syntax error: {}", e.message)).at(position)
-    })?;
-    let mut tokens: Vec<_> = tokens.into_iter().filter(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF)).collect();
+    let tokens = Tokenizer::new(&dialect, sql)
+        .tokenize_with_location()
+        .map_err(|e| {
+            let position = sql[..offset(sql, e.location)].chars().count() as u32 + 1;
+            Error::new("42601", format!("syntax error: {}", e.message)).at(position)
+        })?;
+    let mut tokens: Vec<_> = tokens
+        .into_iter()
+        .filter(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF))
+        .collect();
     while tokens.last().is_some_and(|t| t.token == Token::SemiColon) {
         tokens.pop();
     }
@@ -196,10 +244,18 @@ fn tokenize_first(sql: &str) -> Vec<TokenWithSpan> {
             break;
         }
     }
-    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-    let head = if end == 0 { rest.chars().next().map_or("", |c| &rest[..c.len_utf8()]) } else { &rest[..end] };
+    let end = rest
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(rest.len());
+    let head = if end == 0 {
+        rest.chars().next().map_or("", |c| &rest[..c.len_utf8()])
+    } else {
+        &rest[..end]
+    };
     if end == 0 && !head.is_empty() && head != ";" {
-        return vec![TokenWithSpan::wrap(Token::Char(head.chars().next().unwrap_or(' ')))];
+        return vec![TokenWithSpan::wrap(Token::Char(
+            head.chars().next().unwrap_or(' '),
+        ))];
     }
     tokenize(head).unwrap_or_default()
 }
@@ -213,7 +269,10 @@ pub fn byte_offset(sql: &str, line: u64, column: u64) -> usize {
             None => return sql.len(),
         }
     }
-    sql[start..].char_indices().nth(column.saturating_sub(1) as usize).map_or(sql.len(), |(n, _)| start + n)
+    sql[start..]
+        .char_indices()
+        .nth(column.saturating_sub(1) as usize)
+        .map_or(sql.len(), |(n, _)| start + n)
 }
 
 pub fn offset(sql: &str, place: Location) -> usize {

@@ -6,6 +6,9 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::copy::{self, CopySpec};
+use super::maintenance::{
+    alter_sequence, create_sequence, explain, lock_table, skip_options, table_list, vacuum,
+};
 use super::tokens::Words;
 use crate::error::{Error, Result};
 
@@ -45,35 +48,82 @@ pub enum TableLock {
 #[derive(Clone, Debug)]
 pub enum Utility {
     Begin(Modes),
-    Commit { chain: bool },
-    Rollback { chain: bool },
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
     Savepoint(String),
     Release(String),
     RollbackTo(String),
-    SetTransaction { modes: Modes, session: bool },
+    SetTransaction {
+        modes: Modes,
+        session: bool,
+    },
     /// `None`: to the default.
-    Set { name: String, value: Option<String>, local: bool },
+    Set {
+        name: String,
+        value: Option<String>,
+        local: bool,
+    },
     Show(String),
     Reset(String),
     ResetAll,
     DiscardAll,
     /// DISCARD of one kind; nothing of the kind outlives its statement here.
     Discard(&'static str),
-    Prepare { name: String, types: Vec<ast::DataType>, text: String },
-    Execute { name: String, args: Vec<ast::Expr> },
+    Prepare {
+        name: String,
+        types: Vec<ast::DataType>,
+        text: String,
+    },
+    Execute {
+        name: String,
+        args: Vec<ast::Expr>,
+    },
     /// `None`: all.
     Deallocate(Option<String>),
-    Declare { name: String, hold: bool, text: String },
-    Fetch { cursor: String, direction: Direction, discard: bool },
+    Declare {
+        name: String,
+        hold: bool,
+        text: String,
+    },
+    Fetch {
+        cursor: String,
+        direction: Direction,
+        discard: bool,
+    },
     Close(Option<String>),
     Copy(CopySpec),
-    Vacuum { tables: Vec<String>, analyze: bool },
-    Analyze { tables: Vec<String> },
+    Vacuum {
+        tables: Vec<String>,
+        analyze: bool,
+    },
+    Analyze {
+        tables: Vec<String>,
+    },
     Checkpoint,
-    LockTable { tables: Vec<String>, mode: TableLock, no_wait: bool },
-    Explain { analyze: bool, text: String },
-    AlterSequence { name: String, if_exists: bool, options: Vec<SequenceOption> },
-    CreateSequence { name: String, if_not_exists: bool, ty: Option<ast::DataType>, options: Vec<SequenceOption> },
+    LockTable {
+        tables: Vec<String>,
+        mode: TableLock,
+        no_wait: bool,
+    },
+    Explain {
+        analyze: bool,
+        text: String,
+    },
+    AlterSequence {
+        name: String,
+        if_exists: bool,
+        options: Vec<SequenceOption>,
+    },
+    CreateSequence {
+        name: String,
+        if_not_exists: bool,
+        ty: Option<ast::DataType>,
+        options: Vec<SequenceOption>,
+    },
     /// UNLISTEN: there is nothing to stop listening to.
     Unlisten,
 }
@@ -96,9 +146,13 @@ pub enum SequenceOption {
 
 /// Reads a utility statement; `None` if it is one for the SQL grammar.
 pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
-    let Some(first) = w.word() else { return Ok(None) };
+    let Some(first) = w.word() else {
+        return Ok(None);
+    };
     let parsed = match first.as_str() {
-        "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release" => transaction(&mut w, &first)?,
+        "begin" | "start" | "commit" | "end" | "rollback" | "abort" | "savepoint" | "release" => {
+            transaction(&mut w, &first)?
+        }
         "set" => set(&mut w)?,
         "show" => {
             w.bump();
@@ -106,7 +160,11 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         }
         "reset" => {
             w.bump();
-            if w.accept("all") { Utility::ResetAll } else { Utility::Reset(setting_name(&mut w)?) }
+            if w.accept("all") {
+                Utility::ResetAll
+            } else {
+                Utility::Reset(setting_name(&mut w)?)
+            }
         }
         "discard" => discard(&mut w)?,
         "prepare" => prepare(&mut w)?,
@@ -114,13 +172,21 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         "deallocate" => {
             w.bump();
             w.accept("prepare");
-            Utility::Deallocate(if w.accept("all") { None } else { Some(w.name()?) })
+            Utility::Deallocate(if w.accept("all") {
+                None
+            } else {
+                Some(w.name()?)
+            })
         }
         "declare" => declare(&mut w)?,
         "fetch" | "move" => fetch(&mut w, first == "move")?,
         "close" => {
             w.bump();
-            Utility::Close(if w.accept("all") { None } else { Some(w.name()?) })
+            Utility::Close(if w.accept("all") {
+                None
+            } else {
+                Some(w.name()?)
+            })
         }
         "copy" => {
             w.bump();
@@ -131,7 +197,9 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
             w.bump();
             skip_options(&mut w)?;
             w.accept("verbose");
-            Utility::Analyze { tables: table_list(&mut w)? }
+            Utility::Analyze {
+                tables: table_list(&mut w)?,
+            }
         }
         "checkpoint" => {
             w.bump();
@@ -215,20 +283,25 @@ fn modes(w: &mut Words<'_>) -> Result<Modes> {
     let mut modes = Modes::default();
     while !w.at_end() {
         if w.accept("isolation level") {
-            modes.isolation = Some(if w.accept("read committed") || w.accept("read uncommitted") {
-                IsolationLevel::ReadCommitted
-            } else if w.accept("repeatable read") {
-                IsolationLevel::RepeatableRead
-            } else if w.accept("serializable") {
-                IsolationLevel::Serializable
-            } else {
-                return Err(w.unexpected());
-            });
+            modes.isolation = Some(
+                if w.accept("read committed") || w.accept("read uncommitted") {
+                    IsolationLevel::ReadCommitted
+                } else if w.accept("repeatable read") {
+                    IsolationLevel::RepeatableRead
+                } else if w.accept("serializable") {
+                    IsolationLevel::Serializable
+                } else {
+                    return Err(w.unexpected());
+                },
+            );
         } else if w.accept("read only") {
             modes.read_only = Some(true);
         } else if w.accept("read write") {
             modes.read_only = Some(false);
-        } else if !(w.accept("not deferrable") || w.accept("deferrable") || w.accept_token(&Token::Comma)) {
+        } else if !(w.accept("not deferrable")
+            || w.accept("deferrable")
+            || w.accept_token(&Token::Comma))
+        {
             return Err(w.unexpected());
         }
     }
@@ -256,7 +329,10 @@ fn setting_name(w: &mut Words<'_>) -> Result<String> {
 fn set(w: &mut Words<'_>) -> Result<Utility> {
     w.bump();
     if w.accept("session characteristics as transaction") {
-        return Ok(Utility::SetTransaction { modes: modes(w)?, session: true });
+        return Ok(Utility::SetTransaction {
+            modes: modes(w)?,
+            session: true,
+        });
     }
     if w.accept("constraints") {
         return Err(Error::unsupported("SET CONSTRAINTS"));
@@ -266,32 +342,59 @@ fn set(w: &mut Words<'_>) -> Result<Utility> {
         if w.accept("snapshot") {
             return Err(Error::unsupported("SET TRANSACTION SNAPSHOT"));
         }
-        return Ok(Utility::SetTransaction { modes: modes(w)?, session: false });
+        return Ok(Utility::SetTransaction {
+            modes: modes(w)?,
+            session: false,
+        });
     }
     if !local {
         w.accept("session");
     }
     if w.accept("names") {
-        let value = if w.at_end() { None } else { Some(setting_value(w)?) };
-        return Ok(Utility::Set { name: "client_encoding".into(), value, local });
+        let value = if w.at_end() {
+            None
+        } else {
+            Some(setting_value(w)?)
+        };
+        return Ok(Utility::Set {
+            name: "client_encoding".into(),
+            value,
+            local,
+        });
     }
     if w.accept("schema") {
         let value = Some(setting_value(w)?);
-        return Ok(Utility::Set { name: "search_path".into(), value, local });
+        return Ok(Utility::Set {
+            name: "search_path".into(),
+            value,
+            local,
+        });
     }
     let zone = w.accept("time zone");
-    let name = if zone { "timezone".to_string() } else { setting_name(w)? };
+    let name = if zone {
+        "timezone".to_string()
+    } else {
+        setting_name(w)?
+    };
     if !zone && !w.accept("to") {
         w.expect_token(&Token::Eq)?;
     }
     if w.accept("default") || zone && w.accept("local") {
-        return Ok(Utility::Set { name, value: None, local });
+        return Ok(Utility::Set {
+            name,
+            value: None,
+            local,
+        });
     }
     let mut value = setting_value(w)?;
     while w.accept_token(&Token::Comma) {
         value = format!("{value}, {}", setting_value(w)?);
     }
-    Ok(Utility::Set { name, value: Some(value), local })
+    Ok(Utility::Set {
+        name,
+        value: Some(value),
+        local,
+    })
 }
 
 fn setting_value(w: &mut Words<'_>) -> Result<String> {
@@ -300,7 +403,11 @@ fn setting_value(w: &mut Words<'_>) -> Result<String> {
         if !negative {
             w.bump();
         }
-        return Ok(format!("{}{}", if negative { "-" } else { "" }, setting_value(w)?));
+        return Ok(format!(
+            "{}{}",
+            if negative { "-" } else { "" },
+            setting_value(w)?
+        ));
     }
     match w.bump() {
         Some(Token::Word(word)) => Ok(word.value),
@@ -320,7 +427,12 @@ fn setting_value(w: &mut Words<'_>) -> Result<String> {
 
 fn discard(w: &mut Words<'_>) -> Result<Utility> {
     w.bump();
-    for (word, tag) in [("plans", "DISCARD PLANS"), ("sequences", "DISCARD SEQUENCES"), ("temp", "DISCARD TEMP"), ("temporary", "DISCARD TEMP")] {
+    for (word, tag) in [
+        ("plans", "DISCARD PLANS"),
+        ("sequences", "DISCARD SEQUENCES"),
+        ("temp", "DISCARD TEMP"),
+        ("temporary", "DISCARD TEMP"),
+    ] {
         if w.accept(word) {
             return Ok(Utility::Discard(tag));
         }
@@ -341,10 +453,16 @@ fn prepare(w: &mut Words<'_>) -> Result<Utility> {
         let dialect = PostgreSqlDialect {};
         let syntax = |e| super::syntax_error(e, list);
         let mut parser = Parser::new(&dialect).try_with_sql(list).map_err(syntax)?;
-        types = parser.parse_comma_separated(Parser::parse_data_type).map_err(syntax)?;
+        types = parser
+            .parse_comma_separated(Parser::parse_data_type)
+            .map_err(syntax)?;
     }
     w.expect("as")?;
-    Ok(Utility::Prepare { name, types, text: w.rest().to_string() })
+    Ok(Utility::Prepare {
+        name,
+        types,
+        text: w.rest().to_string(),
+    })
 }
 
 fn execute(w: &mut Words<'_>) -> Result<Utility> {
@@ -357,7 +475,9 @@ fn execute(w: &mut Words<'_>) -> Result<Utility> {
             let dialect = PostgreSqlDialect {};
             let syntax = |e| super::syntax_error(e, list);
             let mut parser = Parser::new(&dialect).try_with_sql(list).map_err(syntax)?;
-            args = parser.parse_comma_separated(Parser::parse_expr).map_err(syntax)?;
+            args = parser
+                .parse_comma_separated(Parser::parse_expr)
+                .map_err(syntax)?;
         }
     }
     Ok(Utility::Execute { name, args })
@@ -371,7 +491,11 @@ fn declare(w: &mut Words<'_>) -> Result<Utility> {
             return Err(Error::unsupported("BINARY cursors"));
         }
         // Cursors move forward only; SCROLL is refused where it would be used, not where it is allowed.
-        if !(w.accept("insensitive") || w.accept("asensitive") || w.accept("no scroll") || w.accept("scroll")) {
+        if !(w.accept("insensitive")
+            || w.accept("asensitive")
+            || w.accept("no scroll")
+            || w.accept("scroll"))
+        {
             break;
         }
     }
@@ -381,14 +505,24 @@ fn declare(w: &mut Words<'_>) -> Result<Utility> {
         w.accept("without hold");
     }
     w.expect("for")?;
-    Ok(Utility::Declare { name, hold, text: w.rest().to_string() })
+    Ok(Utility::Declare {
+        name,
+        hold,
+        text: w.rest().to_string(),
+    })
 }
 
 fn fetch(w: &mut Words<'_>, discard: bool) -> Result<Utility> {
     w.bump();
-    let backward = |w: &Words<'_>| matches!(w.word().as_deref(), Some("prior" | "backward" | "first" | "last" | "absolute" | "relative"));
+    let backward = |w: &Words<'_>| {
+        matches!(
+            w.word().as_deref(),
+            Some("prior" | "backward" | "first" | "last" | "absolute" | "relative")
+        )
+    };
     if backward(w) {
-        return Err(Error::new("55000", "cursor can only scan forward").hint("Declare it with SCROLL option to enable backward scan."));
+        return Err(Error::new("55000", "cursor can only scan forward")
+            .hint("Declare it with SCROLL option to enable backward scan."));
     }
     let direction = if w.accept("next") {
         Direction::Forward(1)
@@ -397,175 +531,20 @@ fn fetch(w: &mut Words<'_>, discard: bool) -> Result<Utility> {
     } else {
         let forward = w.accept("forward");
         match w.peek() {
-            Some(Token::Number(..) | Token::Minus | Token::Plus) => match u64::try_from(w.integer()?) {
-                Ok(n) => Direction::Forward(n),
-                Err(_) => return Err(Error::new("55000", "cursor can only scan forward")),
-            },
+            Some(Token::Number(..) | Token::Minus | Token::Plus) => {
+                match u64::try_from(w.integer()?) {
+                    Ok(n) => Direction::Forward(n),
+                    Err(_) => return Err(Error::new("55000", "cursor can only scan forward")),
+                }
+            }
             _ if forward => Direction::Forward(1),
             _ => Direction::Forward(1),
         }
     };
     let _ = w.accept("from") || w.accept("in");
-    Ok(Utility::Fetch { cursor: w.name()?, direction, discard })
-}
-
-/// Options in parentheses whose effect we have no use for, or words of the old syntax.
-fn skip_options(w: &mut Words<'_>) -> Result<bool> {
-    if !w.accept_token(&Token::LParen) {
-        return Ok(false);
-    }
-    let text = w.parenthesized()?.to_lowercase();
-    Ok(text.split(',').any(|o| matches!(o.trim(), "analyze" | "analyze true" | "analyze on" | "analyze 1")))
-}
-
-fn vacuum(w: &mut Words<'_>) -> Result<Utility> {
-    w.bump();
-    let mut analyze = skip_options(w)?;
-    loop {
-        if w.accept("analyze") || w.accept("analyse") {
-            analyze = true;
-        } else if !(w.accept("full") || w.accept("freeze") || w.accept("verbose")) {
-            break;
-        }
-    }
-    Ok(Utility::Vacuum { tables: table_list(w)?, analyze })
-}
-
-/// Tables, each perhaps with a list of columns, which does not matter to us.
-fn table_list(w: &mut Words<'_>) -> Result<Vec<String>> {
-    let mut tables = Vec::new();
-    while !w.at_end() {
-        tables.push(w.relation()?);
-        if w.accept_token(&Token::LParen) {
-            w.parenthesized()?;
-        }
-        if !w.accept_token(&Token::Comma) {
-            break;
-        }
-    }
-    Ok(tables)
-}
-
-fn lock_table(w: &mut Words<'_>) -> Result<Utility> {
-    w.bump();
-    w.accept("table");
-    let mut tables = Vec::new();
-    loop {
-        w.accept("only");
-        tables.push(w.relation()?);
-        w.accept_token(&Token::Mul);
-        if !w.accept_token(&Token::Comma) {
-            break;
-        }
-    }
-    let mut mode = TableLock::AccessExclusive;
-    if w.accept("in") {
-        mode = lock_mode(w)?;
-        w.expect("mode")?;
-    }
-    Ok(Utility::LockTable { tables, mode, no_wait: w.accept("nowait") })
-}
-
-fn lock_mode(w: &mut Words<'_>) -> Result<TableLock> {
-    // Longer names first: each is tried as a whole.
-    let modes = [
-        ("access share", TableLock::AccessShare),
-        ("row share", TableLock::RowShare),
-        ("row exclusive", TableLock::RowExclusive),
-        ("share update exclusive", TableLock::ShareUpdateExclusive),
-        ("share row exclusive", TableLock::ShareRowExclusive),
-        ("share", TableLock::Share),
-        ("access exclusive", TableLock::AccessExclusive),
-        ("exclusive", TableLock::Exclusive),
-    ];
-    modes.into_iter().find(|(words, _)| w.accept(words)).map(|(_, mode)| mode).ok_or_else(|| w.unexpected())
-}
-
-fn explain(w: &mut Words<'_>) -> Result<Utility> {
-    w.bump();
-    let mut analyze = false;
-    if w.accept_token(&Token::LParen) {
-        for option in w.parenthesized()?.to_lowercase().split(',') {
-            let mut words = option.split_whitespace();
-            match (words.next(), words.next()) {
-                (Some("analyze"), None | Some("on" | "true" | "1")) => analyze = true,
-                (Some("format"), Some("text")) | (Some("analyze" | "verbose" | "costs" | "buffers" | "timing" | "summary" | "settings" | "wal"), _) => {}
-                _ => return Err(Error::unsupported(format!("EXPLAIN option {option}"))),
-            }
-        }
-    } else {
-        analyze = w.accept("analyze");
-        w.accept("verbose");
-    }
-    Ok(Utility::Explain { analyze, text: w.rest().to_string() })
-}
-
-fn create_sequence(w: &mut Words<'_>) -> Result<Utility> {
-    let if_not_exists = w.accept("if not exists");
-    let name = w.relation()?;
-    let mut ty = None;
-    if w.accept("as") {
-        let name = w.name()?;
-        let syntax = |e| super::syntax_error(e, &name);
-        ty = Some(Parser::new(&PostgreSqlDialect {}).try_with_sql(&name).map_err(syntax)?.parse_data_type().map_err(syntax)?);
-    }
-    let mut options = Vec::new();
-    while !w.at_end() {
-        options.push(sequence_option(w)?);
-    }
-    Ok(Utility::CreateSequence { name, if_not_exists, ty, options })
-}
-
-fn alter_sequence(w: &mut Words<'_>) -> Result<Utility> {
-    let if_exists = w.accept("if exists");
-    let name = w.relation()?;
-    let mut options = Vec::new();
-    while !w.at_end() {
-        options.push(sequence_option(w)?);
-    }
-    Ok(Utility::AlterSequence { name, if_exists, options })
-}
-
-fn sequence_option(w: &mut Words<'_>) -> Result<SequenceOption> {
-    Ok(if w.accept("increment") {
-        w.accept("by");
-        SequenceOption::Increment(w.integer()?)
-    } else if w.accept("no minvalue") {
-        SequenceOption::Min(None)
-    } else if w.accept("no maxvalue") {
-        SequenceOption::Max(None)
-    } else if w.accept("minvalue") {
-        SequenceOption::Min(Some(w.integer()?))
-    } else if w.accept("maxvalue") {
-        SequenceOption::Max(Some(w.integer()?))
-    } else if w.accept("start") {
-        w.accept("with");
-        SequenceOption::Start(w.integer()?)
-    } else if w.accept("restart") {
-        let given = w.accept("with") || matches!(w.peek(), Some(Token::Number(..) | Token::Minus));
-        SequenceOption::Restart(if given { Some(w.integer()?) } else { None })
-    } else if w.accept("cache") {
-        SequenceOption::Cache(w.integer()?)
-    } else if w.accept("no cycle") {
-        SequenceOption::Cycle(false)
-    } else if w.accept("cycle") {
-        SequenceOption::Cycle(true)
-    } else if w.accept("rename to") {
-        SequenceOption::Rename(w.name()?)
-    } else if w.accept("owned by") {
-        if w.accept("none") {
-            SequenceOption::OwnedBy(None)
-        } else {
-            let mut path = vec![w.name()?];
-            while w.accept_token(&Token::Period) {
-                path.push(w.name()?);
-            }
-            match (path.pop(), path.pop()) {
-                (Some(column), Some(table)) => SequenceOption::OwnedBy(Some((table, column))),
-                _ => return Err(w.unexpected()),
-            }
-        }
-    } else {
-        return Err(w.unexpected());
+    Ok(Utility::Fetch {
+        cursor: w.name()?,
+        direction,
+        discard,
     })
 }

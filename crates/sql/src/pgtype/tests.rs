@@ -53,16 +53,27 @@ fn value(ty: SqlType) -> BoxedStrategy<Datum> {
 }
 
 fn types() -> impl Strategy<Value = SqlType> {
-    let stored: Vec<SqlType> = SqlType::ALL.into_iter().filter(|ty| *ty != SqlType::Void).collect();
+    let stored: Vec<SqlType> = SqlType::ALL
+        .into_iter()
+        .filter(|ty| *ty != SqlType::Void)
+        .collect();
     proptest::sample::select(stored)
 }
 
 fn settings() -> impl Strategy<Value = IoSettings> {
-    let zones = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "-3.5"];
-    (proptest::sample::select(zones.to_vec()), any::<bool>()).prop_map(|(zone, bytea_escape)| IoSettings {
-        time_zone: TimeZone::parse(zone).unwrap(),
-        bytea_escape,
-        ..IoSettings::default()
+    let zones = [
+        "UTC",
+        "Europe/Berlin",
+        "America/New_York",
+        "Asia/Kolkata",
+        "-3.5",
+    ];
+    (proptest::sample::select(zones.to_vec()), any::<bool>()).prop_map(|(zone, bytea_escape)| {
+        IoSettings {
+            time_zone: TimeZone::parse(zone).unwrap(),
+            bytea_escape,
+            ..IoSettings::default()
+        }
     })
 }
 
@@ -106,14 +117,38 @@ fn modifiers_fit_strings_and_numbers() {
     let text = |t: &str| Datum::Text(t.to_string());
     let fit = |ty, n: i32, t: &str, explicit| apply_typmod(ty, n + 4, text(t), explicit);
     assert_eq!(fit(SqlType::Varchar, 3, "äöü", false).unwrap(), text("äöü"));
-    assert_eq!(fit(SqlType::Varchar, 3, "abc  ", false).unwrap(), text("abc"));
-    assert_eq!(fit(SqlType::Varchar, 3, "abcd", false).unwrap_err().sqlstate(), "22001");
+    assert_eq!(
+        fit(SqlType::Varchar, 3, "abc  ", false).unwrap(),
+        text("abc")
+    );
+    assert_eq!(
+        fit(SqlType::Varchar, 3, "abcd", false)
+            .unwrap_err()
+            .sqlstate(),
+        "22001"
+    );
     assert_eq!(fit(SqlType::Varchar, 3, "abcd", true).unwrap(), text("abc"));
     assert_eq!(fit(SqlType::Char, 4, "äb", false).unwrap(), text("äb  "));
     let money = (5 << 16 | 2) + 4;
     let number = |t: &str| Datum::Numeric(t.parse().unwrap());
-    assert_eq!(apply_typmod(SqlType::Numeric, money, number("1.005"), false).unwrap(), number("1.01"));
-    assert_eq!(apply_typmod(SqlType::Numeric, money, number("999.995"), false).unwrap_err().sqlstate(), "22003");
-    assert_eq!(apply_typmod(SqlType::Numeric, money, number("NaN"), false).unwrap(), number("NaN"));
-    assert_eq!(apply_typmod(SqlType::Numeric, money, number("-Infinity"), false).unwrap_err().sqlstate(), "22003");
+    assert_eq!(
+        apply_typmod(SqlType::Numeric, money, number("1.005"), false).unwrap(),
+        number("1.01")
+    );
+    assert_eq!(
+        apply_typmod(SqlType::Numeric, money, number("999.995"), false)
+            .unwrap_err()
+            .sqlstate(),
+        "22003"
+    );
+    assert_eq!(
+        apply_typmod(SqlType::Numeric, money, number("NaN"), false).unwrap(),
+        number("NaN")
+    );
+    assert_eq!(
+        apply_typmod(SqlType::Numeric, money, number("-Infinity"), false)
+            .unwrap_err()
+            .sqlstate(),
+        "22003"
+    );
 }

@@ -2,9 +2,11 @@
 
 use std::cell::RefCell;
 
-use datafusion::sql::sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Query, Select, SelectItem};
+use datafusion::sql::sqlparser::ast::{
+    self, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Query, Select, SelectItem,
+};
 
-use super::select::{column_name, sort_keys};
+use super::output::{column_name, sort_keys};
 use super::{Output, Planner, SortKey};
 use crate::bind::{Binder, Groups, Scope, Typed, names};
 use crate::error::{Error, Result};
@@ -34,7 +36,9 @@ pub struct Aggregate {
 
 impl Aggregate {
     pub fn input_exprs(&self) -> impl Iterator<Item = &Expr> {
-        self.keys.iter().chain(self.functions.iter().filter_map(|(_, e)| e.as_ref()))
+        self.keys
+            .iter()
+            .chain(self.functions.iter().filter_map(|(_, e)| e.as_ref()))
     }
 }
 
@@ -46,29 +50,51 @@ pub struct Grouping {
     pub having: Option<Expr>,
 }
 
+/// An aggregate as written, what it computes of what, and the column of the grouped row that has it.
+type Call = (ast::Expr, AggFunc, Option<Expr>, Typed);
+
 /// Collects keys and aggregates while the clauses over groups are bound.
 struct Collector<'c> {
     input: Binder<'c>,
     keys: Vec<(ast::Expr, Typed)>,
-    functions: RefCell<Vec<(ast::Expr, AggFunc, Option<Expr>, Typed)>>,
+    functions: RefCell<Vec<Call>>,
 }
 
 impl Planner<'_> {
     /// The grouping of a query that has one: GROUP BY, HAVING, or an aggregate anywhere in its clauses.
-    pub(super) fn grouping(&self, scope: &Scope, s: &Select, q: &Query) -> Result<Option<Grouping>> {
-        let GroupByExpr::Expressions(keys, _) = &s.group_by else { return Err(Error::unsupported("GROUP BY ALL")) };
+    pub(super) fn grouping(
+        &self,
+        scope: &Scope,
+        s: &Select,
+        q: &Query,
+    ) -> Result<Option<Grouping>> {
+        let GroupByExpr::Expressions(keys, _) = &s.group_by else {
+            return Err(Error::unsupported("GROUP BY ALL"));
+        };
         if keys.is_empty() && s.having.is_none() && !s.projection.iter().any(item_has_aggregate) {
             return Ok(None);
         }
         let input = Binder::new(scope, self.params, "GROUP BY");
-        let mut collector = Collector { input, keys: Vec::new(), functions: RefCell::new(Vec::new()) };
+        let mut collector = Collector {
+            input,
+            keys: Vec::new(),
+            functions: RefCell::new(Vec::new()),
+        };
         for key in keys {
             let key = named_output(key, &s.projection)?;
             let bound = collector.input.settle(collector.input.expr(key)?)?;
             collector.keys.push((key.clone(), bound));
         }
-        let mut output = Output { columns: Vec::new(), exprs: Vec::new() };
-        let over_groups = |clause| Binder { scope, params: self.params, clause, groups: Some(&collector) };
+        let mut output = Output {
+            columns: Vec::new(),
+            exprs: Vec::new(),
+        };
+        let over_groups = |clause| Binder {
+            scope,
+            params: self.params,
+            clause,
+            groups: Some(&collector),
+        };
         for item in &s.projection {
             let (e, name) = match item {
                 SelectItem::UnnamedExpr(e) => (e, column_name(e)),
@@ -79,14 +105,32 @@ impl Planner<'_> {
             let value = binder.settle(binder.expr(e)?)?;
             output.push(name, value, None);
         }
-        let having = s.having.as_ref().map(|h| over_groups("HAVING").condition(h)).transpose()?;
+        let having = s
+            .having
+            .as_ref()
+            .map(|h| over_groups("HAVING").condition(h))
+            .transpose()?;
         let order = sort_keys(q, &output, |e| {
             let binder = over_groups("ORDER BY");
             Ok(binder.settle(binder.expr(e)?)?.expr)
         })?;
         let keys = collector.keys.into_iter().map(|(_, t)| t.expr).collect();
-        let functions = collector.functions.into_inner().into_iter().map(|(_, f, arg, _)| (f, arg)).collect();
-        Ok(Some(Grouping { aggregate: Aggregate { keys, functions, having: None }, output, order, having }))
+        let functions = collector
+            .functions
+            .into_inner()
+            .into_iter()
+            .map(|(_, f, arg, _)| (f, arg))
+            .collect();
+        Ok(Some(Grouping {
+            aggregate: Aggregate {
+                keys,
+                functions,
+                having: None,
+            },
+            output,
+            order,
+            having,
+        }))
     }
 }
 
@@ -95,10 +139,16 @@ fn named_output<'e>(key: &'e ast::Expr, items: &'e [SelectItem]) -> Result<&'e a
     if let ast::Expr::Value(v) = key
         && let ast::Value::Number(n, _) = &v.value
     {
-        let item = n.parse::<usize>().ok().and_then(|n| items.get(n.checked_sub(1)?));
+        let item = n
+            .parse::<usize>()
+            .ok()
+            .and_then(|n| items.get(n.checked_sub(1)?));
         return match item {
             Some(SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) => Ok(e),
-            _ => Err(Error::new("42P10", format!("GROUP BY position {n} is not in select list"))),
+            _ => Err(Error::new(
+                "42P10",
+                format!("GROUP BY position {n} is not in select list"),
+            )),
         };
     }
     if let ast::Expr::Identifier(i) = key {
@@ -120,10 +170,16 @@ impl Groups for Collector<'_> {
             return Ok(Some(self.key(i)));
         }
         // `t.c` and `c` may be the same column.
-        if matches!(e, ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_))
-            && let Ok(Typed { expr: Expr::Column(slot), .. }) = self.input.expr(e)
+        if matches!(
+            e,
+            ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_)
+        ) && let Ok(Typed {
+            expr: Expr::Column(slot),
+            ..
+        }) = self.input.expr(e)
         {
-            let same = |(_, key): &(ast::Expr, Typed)| matches!(key.expr, Expr::Column(k) if k == slot);
+            let same =
+                |(_, key): &(ast::Expr, Typed)| matches!(key.expr, Expr::Column(k) if k == slot);
             return Ok(self.keys.iter().position(same).map(|i| self.key(i)));
         }
         match e {
@@ -139,7 +195,11 @@ impl Groups for Collector<'_> {
 impl Collector<'_> {
     fn key(&self, i: usize) -> Typed {
         let key = &self.keys[i].1;
-        Typed { expr: Expr::Column(i), ty: key.ty, typmod: key.typmod }
+        Typed {
+            expr: Expr::Column(i),
+            ty: key.ty,
+            typmod: key.typmod,
+        }
     }
 
     fn aggregate(&self, e: &ast::Expr, f: &ast::Function, name: &str) -> Result<Typed> {
@@ -155,21 +215,38 @@ impl Collector<'_> {
 
     fn resolve(&self, f: &ast::Function, name: &str) -> Result<(AggFunc, Option<Expr>, SqlType)> {
         use SqlType::*;
-        let FunctionArguments::List(list) = &f.args else { return Err(Error::unsupported(format!("{f}"))) };
-        if f.over.is_some() || f.filter.is_some() || list.duplicate_treatment.is_some() || !list.clauses.is_empty() || !f.within_group.is_empty() {
+        let FunctionArguments::List(list) = &f.args else {
+            return Err(Error::unsupported(format!("{f}")));
+        };
+        if f.over.is_some()
+            || f.filter.is_some()
+            || list.duplicate_treatment.is_some()
+            || !list.clauses.is_empty()
+            || !f.within_group.is_empty()
+        {
             return Err(Error::unsupported(format!("{f} in a direct plan")));
         }
         let arg = match list.args.as_slice() {
-            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" => return Ok((AggFunc::CountRows, None, Int8)),
+            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if name == "count" => {
+                return Ok((AggFunc::CountRows, None, Int8));
+            }
             [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))] => {
                 if expr_has_aggregate(e) {
-                    return Err(Error::new("42803", "aggregate function calls cannot be nested"));
+                    return Err(Error::new(
+                        "42803",
+                        "aggregate function calls cannot be nested",
+                    ));
                 }
                 self.input.settle(self.input.expr(e)?)?
             }
             _ => return Err(Error::new("42883", format!("function {f} does not exist"))),
         };
-        let missing = || Error::new("42883", format!("function {name}({}) does not exist", arg.ty.name()));
+        let missing = || {
+            Error::new(
+                "42883",
+                format!("function {name}({}) does not exist", arg.ty.name()),
+            )
+        };
         let ty = arg.ty;
         match name {
             "count" => Ok((AggFunc::Count, Some(arg.expr), Int8)),
@@ -196,7 +273,15 @@ impl Collector<'_> {
                 }
                 let result = if ty == Varchar { Text } else { ty };
                 let arg = self.input.coerce(arg, result, -1, CastContext::Implicit)?;
-                Ok((if name == "min" { AggFunc::Min } else { AggFunc::Max }, Some(arg.expr), result))
+                Ok((
+                    if name == "min" {
+                        AggFunc::Min
+                    } else {
+                        AggFunc::Max
+                    },
+                    Some(arg.expr),
+                    result,
+                ))
             }
         }
     }
@@ -209,7 +294,9 @@ fn aggregate_name(f: &ast::Function) -> Option<String> {
 
 fn item_has_aggregate(item: &SelectItem) -> bool {
     match item {
-        SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => expr_has_aggregate(e),
+        SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. } => {
+            expr_has_aggregate(e)
+        }
         _ => false,
     }
 }
@@ -223,4 +310,3 @@ pub fn expr_has_aggregate(e: &ast::Expr) -> bool {
     });
     found.is_break()
 }
-

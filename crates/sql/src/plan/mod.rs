@@ -5,6 +5,8 @@
 
 pub mod aggregate;
 pub mod dml;
+mod from;
+mod output;
 pub mod path;
 pub mod select;
 
@@ -50,7 +52,13 @@ pub struct Output {
 impl Output {
     fn push(&mut self, name: String, value: Typed, origin: Option<(u32, i16)>) {
         let (table_oid, attnum) = origin.unwrap_or((0, 0));
-        self.columns.push(ColumnDesc { name, table_oid, attnum, ty: value.ty, typmod: value.typmod });
+        self.columns.push(ColumnDesc {
+            name,
+            table_oid,
+            attnum,
+            ty: value.ty,
+            typmod: value.typmod,
+        });
         self.exprs.push(value.expr);
     }
 }

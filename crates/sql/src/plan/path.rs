@@ -87,13 +87,37 @@ struct Candidate {
 impl Planner<'_> {
     /// The path for the conjuncts that concern this table and, if it can be had from an index, the order. Returns
     /// whether rows come in that order. `known` columns (of an outer table) may be used in keys.
-    pub fn access(&self, table: &Arc<Table>, offset: usize, terms: Vec<Expr>, order: &[SortKey], limited: bool) -> (TableAccess, bool) {
-        let total = self.dict.stats(table.oid).map_or(UNKNOWN_ROWS, |s| s.rows.max(1.0));
-        let share = terms.iter().map(|t| if matches!(t, Expr::Compare(CmpOp::Eq, ..)) { EQUAL_SHARE } else { RANGE_SHARE }).product::<f64>();
+    pub fn access(
+        &self,
+        table: &Arc<Table>,
+        offset: usize,
+        terms: Vec<Expr>,
+        order: &[SortKey],
+        limited: bool,
+    ) -> (TableAccess, bool) {
+        let total = self
+            .dict
+            .stats(table.oid)
+            .map_or(UNKNOWN_ROWS, |s| s.rows.max(1.0));
+        let share = terms
+            .iter()
+            .map(|t| {
+                if matches!(t, Expr::Compare(CmpOp::Eq, ..)) {
+                    EQUAL_SHARE
+                } else {
+                    RANGE_SHARE
+                }
+            })
+            .product::<f64>();
         let mut best: Option<Candidate> = None;
         for at in 0..table.indexes.len() {
-            let Some(candidate) = self.candidate(table, offset, at, &terms, order, total) else { continue };
-            let useful = !candidate.equal.is_empty() || !candidate.any_of.is_empty() || candidate.low.is_some() || candidate.high.is_some();
+            let Some(candidate) = self.candidate(table, offset, at, &terms, order, total) else {
+                continue;
+            };
+            let useful = !candidate.equal.is_empty()
+                || !candidate.any_of.is_empty()
+                || candidate.low.is_some()
+                || candidate.high.is_some();
             if !useful && !(candidate.ordered && (limited || terms.is_empty())) {
                 continue;
             }
@@ -105,7 +129,17 @@ impl Planner<'_> {
         match best {
             None => {
                 let rows = (total * share).max(1.0);
-                (TableAccess { table: table.clone(), offset, path: Path::Full, needed, filter: conjoin(terms), rows }, order.is_empty())
+                (
+                    TableAccess {
+                        table: table.clone(),
+                        offset,
+                        path: Path::Full,
+                        needed,
+                        filter: conjoin(terms),
+                        rows,
+                    },
+                    order.is_empty(),
+                )
             }
             Some(c) => {
                 let mut position = 0;
@@ -114,15 +148,44 @@ impl Planner<'_> {
                     position += 1;
                     !c.used.contains(&(position - 1))
                 });
-                let path = Path::Index { index: c.index, equal: c.equal, any_of: c.any_of, low: c.low, high: c.high, backward: c.backward, unique: c.unique };
-                (TableAccess { table: table.clone(), offset, path, needed, filter: conjoin(rest), rows: c.rows }, c.ordered)
+                let path = Path::Index {
+                    index: c.index,
+                    equal: c.equal,
+                    any_of: c.any_of,
+                    low: c.low,
+                    high: c.high,
+                    backward: c.backward,
+                    unique: c.unique,
+                };
+                (
+                    TableAccess {
+                        table: table.clone(),
+                        offset,
+                        path,
+                        needed,
+                        filter: conjoin(rest),
+                        rows: c.rows,
+                    },
+                    c.ordered,
+                )
             }
         }
     }
 
-    fn candidate(&self, table: &Table, offset: usize, at: usize, terms: &[Expr], order: &[SortKey], total: f64) -> Option<Candidate> {
+    fn candidate(
+        &self,
+        table: &Table,
+        offset: usize,
+        at: usize,
+        terms: &[Expr],
+        order: &[SortKey],
+        total: f64,
+    ) -> Option<Candidate> {
         let index = &table.indexes[at];
-        let keys: Vec<Option<KeyTerm<'_>>> = terms.iter().map(|t| key_term(t, offset, table.columns.len())).collect();
+        let keys: Vec<Option<KeyTerm<'_>>> = terms
+            .iter()
+            .map(|t| key_term(t, offset, table.columns.len()))
+            .collect();
         let mut c = Candidate {
             index: at,
             equal: Vec::new(),
@@ -136,13 +199,19 @@ impl Planner<'_> {
             rows: total,
         };
         for key in &index.keys {
-            let found = keys.iter().position(|k| k.as_ref().is_some_and(|k| k.op == CmpOp::Eq && k.column == key.column));
+            let found = keys.iter().position(|k| {
+                k.as_ref()
+                    .is_some_and(|k| k.op == CmpOp::Eq && k.column == key.column)
+            });
             let Some(term) = found else { break };
             c.equal.push(keys[term].as_ref()?.value.clone());
             c.used.push(term);
         }
         if let Some(next) = index.keys.get(c.equal.len())
-            && let Some((term, list)) = terms.iter().enumerate().find_map(|(i, t)| Some((i, in_list(t, offset + next.column, offset)?)))
+            && let Some((term, list)) = terms
+                .iter()
+                .enumerate()
+                .find_map(|(i, t)| Some((i, in_list(t, offset + next.column, offset)?)))
         {
             c.any_of = list.to_vec();
             c.used.push(term);
@@ -153,7 +222,10 @@ impl Planner<'_> {
             && let Some(next) = index.keys.get(c.equal.len())
         {
             for key in keys.iter().flatten().filter(|k| k.column == next.column) {
-                let bound = Some(KeyBound { value: key.value.clone(), inclusive: matches!(key.op, CmpOp::Le | CmpOp::Ge) });
+                let bound = Some(KeyBound {
+                    value: key.value.clone(),
+                    inclusive: matches!(key.op, CmpOp::Le | CmpOp::Ge),
+                });
                 match key.op {
                     CmpOp::Gt | CmpOp::Ge if c.low.is_none() => c.low = bound,
                     CmpOp::Lt | CmpOp::Le if c.high.is_none() => c.high = bound,
@@ -162,7 +234,9 @@ impl Planner<'_> {
             }
             if c.low.is_none()
                 && c.high.is_none()
-                && let Some((low, high)) = terms.iter().find_map(|t| like_prefix(t, offset + next.column))
+                && let Some((low, high)) = terms
+                    .iter()
+                    .find_map(|t| like_prefix(t, offset + next.column))
             {
                 (c.low, c.high) = (Some(low), high);
             }
@@ -185,7 +259,10 @@ impl Planner<'_> {
         let stats = self.dict.stats(table.oid);
         let mut rows = total;
         for key in index.keys.iter().take(c.equal.len()) {
-            let distinct = stats.and_then(|s| s.columns.get(key.column)).map(|s| s.distinct).filter(|d| *d >= 1.0);
+            let distinct = stats
+                .and_then(|s| s.columns.get(key.column))
+                .map(|s| s.distinct)
+                .filter(|d| *d >= 1.0);
             rows *= distinct.map_or(EQUAL_SHARE, |d| 1.0 / d);
         }
         if !c.any_of.is_empty() {
@@ -201,38 +278,80 @@ impl Planner<'_> {
 }
 
 fn better(a: &Candidate, b: &Candidate) -> bool {
-    let rank = |c: &Candidate| (c.unique, c.equal.len(), !c.any_of.is_empty(), u8::from(c.low.is_some()) + u8::from(c.high.is_some()), c.ordered);
+    let rank = |c: &Candidate| {
+        (
+            c.unique,
+            c.equal.len(),
+            !c.any_of.is_empty(),
+            u8::from(c.low.is_some()) + u8::from(c.high.is_some()),
+            c.ordered,
+        )
+    };
     rank(a) > rank(b)
 }
 
 /// `column IN (list)` with values known before the table's row is.
 fn in_list(term: &Expr, slot: usize, offset: usize) -> Option<&[Expr]> {
-    let Expr::InList { expr, list, negated: false } = term else { return None };
-    let known = |e: &Expr| !e.is_volatile() && e.columns_needed() <= offset && !matches!(e, Expr::Column(i) if *i >= offset);
-    let fits = matches!(**expr, Expr::Column(i) if i == slot) && list.len() <= MAX_LIST && list.iter().all(known);
+    let Expr::InList {
+        expr,
+        list,
+        negated: false,
+    } = term
+    else {
+        return None;
+    };
+    let known = |e: &Expr| {
+        !e.is_volatile()
+            && e.columns_needed() <= offset
+            && !matches!(e, Expr::Column(i) if *i >= offset)
+    };
+    let fits = matches!(**expr, Expr::Column(i) if i == slot)
+        && list.len() <= MAX_LIST
+        && list.iter().all(known);
     fits.then_some(list)
 }
 
 /// `column LIKE 'abc%'` as the range of strings that begin with `abc`. The term itself stays in the filter.
 fn like_prefix(term: &Expr, slot: usize) -> Option<(KeyBound, Option<KeyBound>)> {
-    let Expr::Like { expr, pattern, escape, fold_case: false, negated: false } = term else { return None };
-    let Expr::Const(Datum::Text(pattern)) = &**pattern else { return None };
+    let Expr::Like {
+        expr,
+        pattern,
+        escape,
+        fold_case: false,
+        negated: false,
+    } = term
+    else {
+        return None;
+    };
+    let Expr::Const(Datum::Text(pattern)) = &**pattern else {
+        return None;
+    };
     if !matches!(**expr, Expr::Column(i) if i == slot) {
         return None;
     }
-    let end = pattern.find(|c| c == '%' || c == '_' || Some(c) == *escape).unwrap_or(pattern.len());
+    let end = pattern
+        .find(|c| c == '%' || c == '_' || Some(c) == *escape)
+        .unwrap_or(pattern.len());
     let prefix = &pattern[..end];
-    let bound = |text: String, inclusive| KeyBound { value: Expr::Const(Datum::Text(text)), inclusive };
+    let bound = |text: String, inclusive| KeyBound {
+        value: Expr::Const(Datum::Text(text)),
+        inclusive,
+    };
     let last = prefix.chars().next_back()?;
     let head = &prefix[..prefix.len() - last.len_utf8()];
     // The next character in the order of UTF-8, which is that of code points; none follows the last.
     let next = (u32::from(last) + 1..=u32::from(char::MAX)).find_map(char::from_u32);
-    Some((bound(prefix.to_string(), true), next.map(|c| bound(format!("{head}{c}"), false))))
+    Some((
+        bound(prefix.to_string(), true),
+        next.map(|c| bound(format!("{head}{c}"), false)),
+    ))
 }
 
 /// Reads a conjunct as a key term of the table whose columns are `offset..offset + width` of the combined row.
 fn key_term(term: &Expr, offset: usize, width: usize) -> Option<KeyTerm<'_>> {
-    let Expr::Compare(op, left, right) = term else { return None };
+    let Expr::Compare(op, left, right) = term else {
+        return None;
+    };
     let own = |e: &Expr| match e {
         Expr::Column(i) if (offset..offset + width).contains(i) => Some(i - offset),
         _ => None,
@@ -245,12 +364,20 @@ fn key_term(term: &Expr, offset: usize, width: usize) -> Option<KeyTerm<'_>> {
     if let Some(column) = own(left)
         && outside(right)
     {
-        return Some(KeyTerm { op: *op, column, value: right });
+        return Some(KeyTerm {
+            op: *op,
+            column,
+            value: right,
+        });
     }
     if let Some(column) = own(right)
         && outside(left)
     {
-        return Some(KeyTerm { op: op.flip(), column, value: left });
+        return Some(KeyTerm {
+            op: op.flip(),
+            column,
+            value: left,
+        });
     }
     None
 }
@@ -264,7 +391,9 @@ fn index_order(index: &Index, equal: usize, offset: usize, order: &[SortKey]) ->
     let mut rest = index.keys[equal..].iter();
     let mut direction: Option<bool> = None;
     for key in order {
-        let Expr::Column(slot) = key.expr else { return None };
+        let Expr::Column(slot) = key.expr else {
+            return None;
+        };
         let column = slot.checked_sub(offset)?;
         if fixed.contains(&column) {
             continue;
@@ -274,7 +403,9 @@ fn index_order(index: &Index, equal: usize, offset: usize, order: &[SortKey]) ->
             return None;
         }
         let backward = have.descending != key.descending;
-        if (have.nulls_first != key.nulls_first) != backward || direction.is_some_and(|d| d != backward) {
+        if (have.nulls_first != key.nulls_first) != backward
+            || direction.is_some_and(|d| d != backward)
+        {
             return None;
         }
         direction = Some(backward);

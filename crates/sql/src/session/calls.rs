@@ -25,10 +25,14 @@ impl Calls for Core {
             Now => Val::Ref(DatumRef::TimestampTz(self.transaction_start)),
             StatementTimestamp => Val::Ref(DatumRef::TimestampTz(self.statement_start)),
             ClockTimestamp => Val::Ref(DatumRef::TimestampTz(now_micros())),
-            CurrentDate => Val::Ref(DatumRef::Date(self.local_now().div_euclid(86_400_000_000) as i32)),
+            CurrentDate => Val::Ref(DatumRef::Date(
+                self.local_now().div_euclid(86_400_000_000) as i32
+            )),
             LocalTimestamp => Val::Ref(DatumRef::Timestamp(self.local_now())),
             // 53 bits fill a double's mantissa.
-            Random => Val::Ref(DatumRef::Float8((self.random_bits() >> 11) as f64 / (1u64 << 53) as f64)),
+            Random => Val::Ref(DatumRef::Float8(
+                (self.random_bits() >> 11) as f64 / (1u64 << 53) as f64,
+            )),
             GenRandomUuid => Val::Own(Datum::Uuid(self.random_uuid()?)),
             NextVal => Val::int8(self.next_value(text(args, 0)?)?),
             CurrVal => Val::int8(self.current_value(text(args, 0)?)?),
@@ -45,15 +49,28 @@ impl Calls for Core {
             CurrentSetting => self.current_setting(args)?,
             SetConfig => self.set_config(args)?,
             Sleep => self.sleep(args)?,
-            AdvisoryLock { shared, transaction, try_only } => {
-                let got = self.engine.advisory_lock(advisory_key(args)?, shared, transaction, try_only)?;
+            AdvisoryLock {
+                shared,
+                transaction,
+                try_only,
+            } => {
+                let got = self.engine.advisory_lock(
+                    advisory_key(args)?,
+                    shared,
+                    transaction,
+                    try_only,
+                )?;
                 if try_only { Val::bool(got) } else { Val::NULL }
             }
             AdvisoryUnlock { shared } => {
                 let held = self.engine.advisory_unlock(advisory_key(args)?, shared);
                 if !held {
                     let kind = if shared { "ShareLock" } else { "ExclusiveLock" };
-                    self.notice("WARNING", "01000", format!("you don't own a lock of type {kind}"));
+                    self.notice(
+                        "WARNING",
+                        "01000",
+                        format!("you don't own a lock of type {kind}"),
+                    );
                 }
                 Val::bool(held)
             }
@@ -68,12 +85,17 @@ impl Calls for Core {
 fn text<'v>(args: &'v [Val<'_>], i: usize) -> Result<&'v str> {
     match args.get(i).map(Val::get) {
         Some(DatumRef::Text(t)) => Ok(t),
-        other => Err(Error::internal(format!("argument {} is {other:?}, not text", i + 1))),
+        other => Err(Error::internal(format!(
+            "argument {} is {other:?}, not text",
+            i + 1
+        ))),
     }
 }
 
 fn integer(args: &[Val<'_>], i: usize) -> Result<i64> {
-    args.get(i).and_then(|v| cast::integer(v.get())).ok_or_else(|| Error::internal(format!("argument {} is no integer", i + 1)))
+    args.get(i)
+        .and_then(|v| cast::integer(v.get()))
+        .ok_or_else(|| Error::internal(format!("argument {} is no integer", i + 1)))
 }
 
 /// One bigint, or two integers, which are another key space.
@@ -86,28 +108,41 @@ fn advisory_key(args: &[Val<'_>]) -> Result<engine::AdvisoryKey> {
 
 /// A relation's name as text: quoted parts are kept as they are, others folded.
 pub fn relation_name(text: &str) -> Result<String> {
-    let e = crate::parse::expression(text).map_err(|_| Error::new("42602", format!("invalid name syntax: \"{text}\"")))?;
+    let e = crate::parse::expression(text)
+        .map_err(|_| Error::new("42602", format!("invalid name syntax: \"{text}\"")))?;
     use datafusion::sql::sqlparser::ast::Expr;
     match e {
         Expr::Identifier(i) => Ok(names::ident(&i)),
         Expr::CompoundIdentifier(path) => match path.as_slice() {
             [schema, name] if names::ident(schema) == "public" => Ok(names::ident(name)),
-            [schema, _] => Err(Error::new("3F000", format!("schema \"{}\" does not exist", names::ident(schema)))),
-            _ => Err(Error::new("42602", format!("invalid name syntax: \"{text}\""))),
+            [schema, _] => Err(Error::new(
+                "3F000",
+                format!("schema \"{}\" does not exist", names::ident(schema)),
+            )),
+            _ => Err(Error::new(
+                "42602",
+                format!("invalid name syntax: \"{text}\""),
+            )),
         },
-        _ => Err(Error::new("42602", format!("invalid name syntax: \"{text}\""))),
+        _ => Err(Error::new(
+            "42602",
+            format!("invalid name syntax: \"{text}\""),
+        )),
     }
 }
 
 impl Core {
     fn local_now(&self) -> i64 {
-        self.transaction_start + i64::from(self.io.time_zone.offset_at(self.transaction_start)) * 1_000_000
+        self.transaction_start
+            + i64::from(self.io.time_zone.offset_at(self.transaction_start)) * 1_000_000
     }
 
     fn random_uuid(&mut self) -> Result<[u8; 16]> {
         let mut bytes = [0; 16];
-        let mut file = std::fs::File::open("/dev/urandom").map_err(|e| Error::internal(format!("/dev/urandom: {e}")))?;
-        std::io::Read::read_exact(&mut file, &mut bytes).map_err(|e| Error::internal(format!("/dev/urandom: {e}")))?;
+        let mut file = std::fs::File::open("/dev/urandom")
+            .map_err(|e| Error::internal(format!("/dev/urandom: {e}")))?;
+        std::io::Read::read_exact(&mut file, &mut bytes)
+            .map_err(|e| Error::internal(format!("/dev/urandom: {e}")))?;
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         Ok(bytes)
@@ -122,14 +157,20 @@ impl Core {
         let folded = relation_name(name)?;
         match dict.relation(&folded) {
             Some(crate::dict::Relation::Sequence(s)) => Ok(s),
-            Some(_) => Err(Error::new("42809", format!("\"{folded}\" is not a sequence"))),
+            Some(_) => Err(Error::new(
+                "42809",
+                format!("\"{folded}\" is not a sequence"),
+            )),
             None => Err(names::no_relation(&folded)),
         }
     }
 
     fn next_value(&mut self, name: &str) -> Result<i64> {
         let sequence = self.sequence(name)?;
-        let value = self.engine.sequence_next(&sequence.engine()).map_err(|e| sequence_error(e, &sequence))?;
+        let value = self
+            .engine
+            .sequence_next(&sequence.engine())
+            .map_err(|e| sequence_error(e, &sequence))?;
         self.drawn.insert(sequence.oid, value);
         self.last_drawn = Some(sequence.oid);
         Ok(value)
@@ -138,13 +179,21 @@ impl Core {
     fn current_value(&mut self, name: &str) -> Result<i64> {
         let sequence = self.sequence(name)?;
         self.drawn.get(&sequence.oid).copied().ok_or_else(|| {
-            Error::new("55000", format!("currval of sequence \"{}\" is not yet defined in this session", sequence.name))
+            Error::new(
+                "55000",
+                format!(
+                    "currval of sequence \"{}\" is not yet defined in this session",
+                    sequence.name
+                ),
+            )
         })
     }
 
     fn last_value(&self) -> Result<i64> {
         let value = self.last_drawn.and_then(|oid| self.drawn.get(&oid));
-        value.copied().ok_or_else(|| Error::new("55000", "lastval is not yet defined in this session"))
+        value
+            .copied()
+            .ok_or_else(|| Error::new("55000", "lastval is not yet defined in this session"))
     }
 
     fn set_value(&mut self, args: &[Val<'_>]) -> Result<i64> {
@@ -157,10 +206,14 @@ impl Core {
         if !(sequence.min..=sequence.max).contains(&value) {
             return Err(Error::new(
                 "22003",
-                format!("setval: value {value} is out of bounds for sequence \"{}\" ({}..{})", sequence.name, sequence.min, sequence.max),
+                format!(
+                    "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+                    sequence.name, sequence.min, sequence.max
+                ),
             ));
         }
-        self.engine.sequence_set(&sequence.engine(), value, called)?;
+        self.engine
+            .sequence_set(&sequence.engine(), value, called)?;
         if called {
             self.drawn.insert(sequence.oid, value);
         }
@@ -190,20 +243,30 @@ impl Core {
     /// SET in all its forms: the change, what follows from it, and the message to the client.
     pub fn set_parameter(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         if name.eq_ignore_ascii_case("seed") {
-            self.seed(value.and_then(|v| v.parse::<f64>().ok()).unwrap_or(0.0).to_bits());
+            self.seed(
+                value
+                    .and_then(|v| v.parse::<f64>().ok())
+                    .unwrap_or(0.0)
+                    .to_bits(),
+            );
             return Ok(());
         }
         let reported = self.settings.set(name, value, local, true)?;
         self.io = self.settings.io(self.transaction_start)?;
         if let Some(param) = reported {
-            self.messages.parameters.push((param.name.to_string(), self.settings.value(param)));
+            self.messages
+                .parameters
+                .push((param.name.to_string(), self.settings.value(param)));
         }
         Ok(())
     }
 
     fn sleep(&mut self, args: &[Val<'_>]) -> Result<Val<'static>> {
-        let Some(DatumRef::Float8(seconds)) = args.first().map(Val::get) else { return Ok(Val::NULL) };
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
+        let Some(DatumRef::Float8(seconds)) = args.first().map(Val::get) else {
+            return Ok(Val::NULL);
+        };
+        let deadline =
+            std::time::Instant::now() + std::time::Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
         match wait::Waiter::new().wait(wait::Event::Sleep, [0; 3], Some(deadline)) {
             wait::WaitResult::Cancelled => Err(super::core::cancelled()),
             _ => Ok(Val::NULL),
@@ -213,12 +276,22 @@ impl Core {
 
 fn sequence_error(e: engine::Error, s: &Sequence) -> Error {
     match e {
-        engine::Error::SequenceLimit { descending: false, .. } => {
-            Error::new("2200H", format!("nextval: reached maximum value of sequence \"{}\" ({})", s.name, s.max))
-        }
-        engine::Error::SequenceLimit { .. } => {
-            Error::new("2200H", format!("nextval: reached minimum value of sequence \"{}\" ({})", s.name, s.min))
-        }
+        engine::Error::SequenceLimit {
+            descending: false, ..
+        } => Error::new(
+            "2200H",
+            format!(
+                "nextval: reached maximum value of sequence \"{}\" ({})",
+                s.name, s.max
+            ),
+        ),
+        engine::Error::SequenceLimit { .. } => Error::new(
+            "2200H",
+            format!(
+                "nextval: reached minimum value of sequence \"{}\" ({})",
+                s.name, s.min
+            ),
+        ),
         other => other.into(),
     }
 }

@@ -44,7 +44,9 @@ pub struct Core {
 }
 
 pub fn now_micros() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     since.as_micros() as i64 - UNIX_TO_PG_MICROS
 }
 
@@ -119,8 +121,17 @@ impl Core {
         }
     }
 
-    pub fn notice(&mut self, severity: &'static str, sqlstate: &'static str, message: impl Into<String>) {
-        self.messages.notices.push(Notice { severity, sqlstate, message: message.into() });
+    pub fn notice(
+        &mut self,
+        severity: &'static str,
+        sqlstate: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.messages.notices.push(Notice {
+            severity,
+            sqlstate,
+            message: message.into(),
+        });
     }
 
     /// Whether a suspended portal still reads by this transaction's snapshot.

@@ -20,10 +20,16 @@ pub struct Cursors(BTreeMap<String, Cursor>);
 impl Cursors {
     pub fn add(&mut self, name: String, cursor: Cursor) -> Result<()> {
         if self.0.contains_key(&name) {
-            return Err(Error::new("42P03", format!("cursor \"{name}\" already exists")));
+            return Err(Error::new(
+                "42P03",
+                format!("cursor \"{name}\" already exists"),
+            ));
         }
         if self.0.len() >= MAX_CURSORS {
-            return Err(Error::new("54000", format!("a session can have {MAX_CURSORS} cursors")));
+            return Err(Error::new(
+                "54000",
+                format!("a session can have {MAX_CURSORS} cursors"),
+            ));
         }
         self.0.insert(name, cursor);
         Ok(())
@@ -31,7 +37,9 @@ impl Cursors {
 
     /// Takes a cursor out, to be run and put back.
     pub fn take(&mut self, name: &str) -> Result<Cursor> {
-        self.0.remove(name).ok_or_else(|| Error::new("34000", format!("cursor \"{name}\" does not exist")))
+        self.0
+            .remove(name)
+            .ok_or_else(|| Error::new("34000", format!("cursor \"{name}\" does not exist")))
     }
 
     pub fn put(&mut self, name: String, cursor: Cursor) {
@@ -39,7 +47,11 @@ impl Cursors {
     }
 
     pub fn columns(&self, name: &str) -> Option<Vec<ColumnDesc>> {
-        self.0.get(name)?.portal.columns().map(<[ColumnDesc]>::to_vec)
+        self.0
+            .get(name)?
+            .portal
+            .columns()
+            .map(<[ColumnDesc]>::to_vec)
     }
 
     pub fn close_all(&mut self) {

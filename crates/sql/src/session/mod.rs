@@ -19,8 +19,8 @@ use crate::pgtype::IoSettings;
 use crate::prepared::Prepared;
 
 pub use core::{Core, cancelled, now_micros};
-pub use statement::{Portal, Statement};
 pub(crate) use statement::Kind;
+pub use statement::{Portal, Statement};
 
 use cursors::Cursors;
 use transaction::{Savepoint, State};
@@ -40,7 +40,12 @@ pub struct SqlSession {
 
 impl SqlSession {
     /// `parameters`: the startup packet's settings, such as `application_name`.
-    pub fn new(database: &Arc<Database>, user: &str, database_name: &str, parameters: &[(String, String)]) -> Result<SqlSession> {
+    pub fn new(
+        database: &Arc<Database>,
+        user: &str,
+        database_name: &str,
+        parameters: &[(String, String)],
+    ) -> Result<SqlSession> {
         let mut core = Core::new(database, user, database_name)?;
         for (name, value) in parameters {
             core.settings.set_initial(name, value)?;

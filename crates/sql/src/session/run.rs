@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use block::value::{Datum, DatumRef};
 
 use super::statement::{Kind, Portal, Run, Statement};
-use super::transaction::State;
 use super::timeout::Timer;
+use super::transaction::State;
 use super::{Core, SqlSession};
 use crate::api::{Completion, RowSink, Tag};
 use crate::dict::Dict;
@@ -21,7 +21,12 @@ const MAX_REPLANS: usize = 10;
 
 impl SqlSession {
     /// Runs the portal until its end or `max_rows` rows (0: all). An error fails the transaction.
-    pub fn execute(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+    pub fn execute(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
         let timer = Timer::start(self.core.settings.hot().statement_timeout_ms)?;
         let mut done = self.try_execute(portal, max_rows, sink);
         if timer.fired() {
@@ -38,12 +43,22 @@ impl SqlSession {
         done
     }
 
-    fn try_execute(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
-        if matches!(self.state, State::Failed | State::ImplicitFailed) && !portal.statement.is_transaction_exit() {
+    fn try_execute(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
+        if matches!(self.state, State::Failed | State::ImplicitFailed)
+            && !portal.statement.is_transaction_exit()
+        {
             if matches!(portal.statement.kind, Kind::Empty) {
                 return Ok(Completion::Empty);
             }
-            return Err(Error::new("25P02", "current transaction is aborted, commands ignored until end of transaction block"));
+            return Err(Error::new(
+                "25P02",
+                "current transaction is aborted, commands ignored until end of transaction block",
+            ));
         }
         wait::stat::add(wait::Stat::ExecuteCount, 1);
         match portal.run {
@@ -57,7 +72,12 @@ impl SqlSession {
         }
     }
 
-    fn start_portal(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+    fn start_portal(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
         if let Kind::Utility(_) = portal.statement.kind {
             return self.run_utility(portal, max_rows, sink);
         }
@@ -78,29 +98,55 @@ impl SqlSession {
                     return Ok(Completion::Complete(Tag::Rows("SELECT", sent)));
                 }
                 let snapshot = self.core.engine.snapshot()?;
-                portal.run = Run::Select(Box::new(SelectRun::start(plan, &mut self.core, &portal.params, snapshot)?));
+                portal.run = Run::Select(Box::new(SelectRun::start(
+                    plan,
+                    &mut self.core,
+                    &portal.params,
+                    snapshot,
+                )?));
                 self.resume(portal, max_rows, sink)
             }
             Kind::Insert(plan) => {
                 self.refuse_if_read_only("INSERT")?;
-                self.write(portal, plan.returning.is_some(), max_rows, sink, Tag::Insert, |core, params, sink| {
-                    let snapshot = core.engine.snapshot()?;
-                    dml::insert(plan, core, params, snapshot, sink)
-                })
+                self.write(
+                    portal,
+                    plan.returning.is_some(),
+                    max_rows,
+                    sink,
+                    Tag::Insert,
+                    |core, params, sink| {
+                        let snapshot = core.engine.snapshot()?;
+                        dml::insert(plan, core, params, snapshot, sink)
+                    },
+                )
             }
             Kind::Update(plan) => {
                 self.refuse_if_read_only("UPDATE")?;
-                self.write(portal, plan.returning.is_some(), max_rows, sink, |n| Tag::Rows("UPDATE", n), |core, params, sink| {
-                    let snapshot = core.engine.snapshot()?;
-                    dml::update(plan, core, params, snapshot, sink)
-                })
+                self.write(
+                    portal,
+                    plan.returning.is_some(),
+                    max_rows,
+                    sink,
+                    |n| Tag::Rows("UPDATE", n),
+                    |core, params, sink| {
+                        let snapshot = core.engine.snapshot()?;
+                        dml::update(plan, core, params, snapshot, sink)
+                    },
+                )
             }
             Kind::Delete(plan) => {
                 self.refuse_if_read_only("DELETE")?;
-                self.write(portal, plan.returning.is_some(), max_rows, sink, |n| Tag::Rows("DELETE", n), |core, params, sink| {
-                    let snapshot = core.engine.snapshot()?;
-                    dml::delete(plan, core, params, snapshot, sink)
-                })
+                self.write(
+                    portal,
+                    plan.returning.is_some(),
+                    max_rows,
+                    sink,
+                    |n| Tag::Rows("DELETE", n),
+                    |core, params, sink| {
+                        let snapshot = core.engine.snapshot()?;
+                        dml::delete(plan, core, params, snapshot, sink)
+                    },
+                )
             }
             Kind::Ddl(statement) => {
                 self.refuse_if_read_only("a data definition statement")?;
@@ -111,10 +157,17 @@ impl SqlSession {
             }
             Kind::General(query) => {
                 let snapshot = self.core.engine.snapshot()?;
-                portal.run = Run::General(Box::new(crate::olap::start(query, &mut self.core, &portal.params, snapshot)?));
+                portal.run = Run::General(Box::new(crate::olap::start(
+                    query,
+                    &mut self.core,
+                    &portal.params,
+                    snapshot,
+                )?));
                 self.resume(portal, max_rows, sink)
             }
-            Kind::Utility(_) | Kind::Empty => Err(Error::internal("a utility statement among plans")),
+            Kind::Utility(_) | Kind::Empty => {
+                Err(Error::internal("a utility statement among plans"))
+            }
         }
     }
 
@@ -142,10 +195,17 @@ impl SqlSession {
         Ok(Completion::Complete(tag(count)))
     }
 
-    fn resume(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+    fn resume(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
         let (sent, more) = match &mut portal.run {
             Run::Select(run) => {
-                let Kind::Select(plan) = &portal.statement.kind else { return Err(Error::internal("a run without its plan")) };
+                let Kind::Select(plan) = &portal.statement.kind else {
+                    return Err(Error::internal("a run without its plan"));
+                };
                 run.run(plan, &mut self.core, &portal.params, max_rows, sink)?
             }
             Run::General(run) => run.run(&mut self.core, max_rows, sink)?,
@@ -193,14 +253,20 @@ impl SqlSession {
             }
             self.replan(portal)?;
         }
-        Err(Error::new("40001", "the definitions of the statement's tables change too often"))
+        Err(Error::new(
+            "40001",
+            "the definitions of the statement's tables change too often",
+        ))
     }
 
     fn replan(&mut self, portal: &mut Portal) -> Result<()> {
         let old = portal.statement.clone();
         let new: Arc<Statement> = self.parse(old.text(), old.param_types())?;
         if new.columns() != old.columns() {
-            return Err(Error::new("0A000", "cached plan must not change result type"));
+            return Err(Error::new(
+                "0A000",
+                "cached plan must not change result type",
+            ));
         }
         portal.statement = new;
         Ok(())
@@ -212,15 +278,30 @@ impl SqlSession {
         let statement = portal.statement.clone();
         let snapshot = self.core.engine.snapshot()?;
         portal.run = match &statement.kind {
-            Kind::Select(plan) => Run::Select(Box::new(SelectRun::start(plan, &mut self.core, &portal.params, snapshot)?)),
-            Kind::General(query) => Run::General(Box::new(crate::olap::start(query, &mut self.core, &portal.params, snapshot)?)),
+            Kind::Select(plan) => Run::Select(Box::new(SelectRun::start(
+                plan,
+                &mut self.core,
+                &portal.params,
+                snapshot,
+            )?)),
+            Kind::General(query) => Run::General(Box::new(crate::olap::start(
+                query,
+                &mut self.core,
+                &portal.params,
+                snapshot,
+            )?)),
             _ => return Err(Error::internal("a cursor of what is no query")),
         };
         portal.hold = Some(self.core.suspended.clone());
         Ok(())
     }
 
-    pub(super) fn resume_rows(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+    pub(super) fn resume_rows(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
         self.resume(portal, max_rows, sink)
     }
 }
@@ -231,7 +312,10 @@ impl Core {
     fn is_current(&self, statement: &Statement) -> bool {
         let same = |dict: &Dict| {
             let mut tables = statement.tables.iter();
-            tables.all(|(t, _)| dict.table_by_oid(t.oid).is_some_and(|now| Arc::ptr_eq(now, t)))
+            tables.all(|(t, _)| {
+                dict.table_by_oid(t.oid)
+                    .is_some_and(|now| Arc::ptr_eq(now, t))
+            })
         };
         if self.has_own_dict() {
             return same(&self.dict());
@@ -261,7 +345,8 @@ impl Core {
             TableLock::Exclusive => LockMode::Exclusive,
             TableLock::AccessExclusive => LockMode::AccessExclusive,
         };
-        self.engine.lock_table(block::ObjectId(oid), mode, !no_wait)?;
+        self.engine
+            .lock_table(block::ObjectId(oid), mode, !no_wait)?;
         Ok(())
     }
 }

@@ -35,7 +35,12 @@ struct Undo {
 
 impl Settings {
     pub fn new(instance: &Arc<Instance>) -> Settings {
-        let mut settings = Settings { instance: instance.clone(), own: BTreeMap::new(), undo: Vec::new(), hot: Hot::default() };
+        let mut settings = Settings {
+            instance: instance.clone(),
+            own: BTreeMap::new(),
+            undo: Vec::new(),
+            hot: Hot::default(),
+        };
         settings.refresh();
         settings
     }
@@ -71,11 +76,19 @@ impl Settings {
     }
 
     pub fn get(&self, name: &str) -> String {
-        params::find(name).map(|p| self.value(p)).unwrap_or_default()
+        params::find(name)
+            .map(|p| self.value(p))
+            .unwrap_or_default()
     }
 
     /// SET, or RESET with `None`. Returns the parameter if clients are told of its changes.
-    pub fn set(&mut self, name: &str, value: Option<&str>, local: bool, in_transaction: bool) -> Result<Option<&'static Param>> {
+    pub fn set(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        local: bool,
+        in_transaction: bool,
+    ) -> Result<Option<&'static Param>> {
         let key = name.to_lowercase();
         let mut reported = None;
         let value = if key.contains('.') {
@@ -95,7 +108,11 @@ impl Settings {
             None => self.own.remove(&key),
         };
         if in_transaction {
-            self.undo.push(Undo { name: key, before, local });
+            self.undo.push(Undo {
+                name: key,
+                before,
+                local,
+            });
         }
         self.refresh();
         Ok(reported)
@@ -112,7 +129,11 @@ impl Settings {
         for name in names {
             let before = self.own.remove(&name);
             if in_transaction {
-                self.undo.push(Undo { name, before, local: false });
+                self.undo.push(Undo {
+                    name,
+                    before,
+                    local: false,
+                });
             }
         }
         self.refresh();
@@ -160,7 +181,9 @@ impl Settings {
 
     pub fn reported(&self) -> Vec<(String, String)> {
         let reported = params::PARAMS.iter().filter(|p| p.reported);
-        reported.map(|p| (p.name.to_string(), self.value(p))).collect()
+        reported
+            .map(|p| (p.name.to_string(), self.value(p)))
+            .collect()
     }
 
     /// What text forms of values depend on.
@@ -184,11 +207,17 @@ impl Settings {
 }
 
 fn unknown(name: &str) -> Error {
-    Error::new("42704", format!("unrecognized configuration parameter \"{name}\""))
+    Error::new(
+        "42704",
+        format!("unrecognized configuration parameter \"{name}\""),
+    )
 }
 
 fn bad_value(name: &str, value: &str) -> Error {
-    Error::new("22023", format!("invalid value for parameter \"{name}\": \"{value}\""))
+    Error::new(
+        "22023",
+        format!("invalid value for parameter \"{name}\": \"{value}\""),
+    )
 }
 
 /// Values that are well-formed but mean something Braid does not do.
@@ -196,10 +225,17 @@ fn check(param: &Param, value: &str) -> Result<()> {
     debug_assert!(param.context == Context::Session);
     match param.name {
         "TimeZone" if TimeZone::parse(value).is_none() => Err(bad_value("TimeZone", value)),
-        "client_encoding" if !matches!(value.to_lowercase().replace('-', "").as_str(), "utf8" | "unicode" | "auto") => {
+        "client_encoding"
+            if !matches!(
+                value.to_lowercase().replace('-', "").as_str(),
+                "utf8" | "unicode" | "auto"
+            ) =>
+        {
             Err(Error::unsupported(format!("client encoding {value}")))
         }
-        "standard_conforming_strings" if value == "off" => Err(Error::unsupported("standard_conforming_strings = off")),
+        "standard_conforming_strings" if value == "off" => {
+            Err(Error::unsupported("standard_conforming_strings = off"))
+        }
         "default_transaction_isolation" | "transaction_isolation" if value == "serializable" => {
             Err(Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ."))
         }

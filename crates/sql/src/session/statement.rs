@@ -15,7 +15,9 @@ use crate::exec::select::SelectRun;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
-use crate::plan::{DeletePlan, InsertPlan, InsertSource, Output, Planner, SelectPlan, Source, UpdatePlan};
+use crate::plan::{
+    DeletePlan, InsertPlan, InsertSource, Output, Planner, SelectPlan, Source, UpdatePlan,
+};
 use crate::types::SqlType;
 
 /// A statement, parsed, bound and planned; shared among sessions.
@@ -35,12 +37,12 @@ pub(crate) type Tables = Vec<(Arc<Table>, TableLock)>;
 
 pub(crate) enum Kind {
     Empty,
-    Select(SelectPlan),
-    Insert(InsertPlan),
-    Update(UpdatePlan),
-    Delete(DeletePlan),
+    Select(Box<SelectPlan>),
+    Insert(Box<InsertPlan>),
+    Update(Box<UpdatePlan>),
+    Delete(Box<DeletePlan>),
     Utility(Utility),
-    Ddl(ast::Statement),
+    Ddl(Box<ast::Statement>),
     /// A query of the general lane.
     General(crate::olap::Query),
 }
@@ -62,11 +64,25 @@ impl Statement {
     }
     /// Whether the statement only ends, or returns within, a transaction: allowed after an error.
     pub fn is_transaction_exit(&self) -> bool {
-        matches!(self.kind, Kind::Utility(Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_)))
+        matches!(
+            self.kind,
+            Kind::Utility(
+                Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_)
+            )
+        )
     }
     /// What EXPLAIN and v$sql call it.
     pub(crate) fn is_cacheable(&self) -> bool {
-        matches!(self.kind, Kind::Select(_) | Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Utility(Utility::Begin(_) | Utility::Commit { .. } | Utility::Rollback { .. }))
+        matches!(
+            self.kind,
+            Kind::Select(_)
+                | Kind::Insert(_)
+                | Kind::Update(_)
+                | Kind::Delete(_)
+                | Kind::Utility(
+                    Utility::Begin(_) | Utility::Commit { .. } | Utility::Rollback { .. }
+                )
+        )
     }
 }
 
@@ -128,7 +144,15 @@ impl SqlSession {
         };
         let params = params.finish();
         let param_types = params.iter().map(|t| t.oid()).collect();
-        Ok(Statement { text, param_types, params, columns, kind, tables, verified: AtomicU64::new(0) })
+        Ok(Statement {
+            text,
+            param_types,
+            params,
+            columns,
+            kind,
+            tables,
+            verified: AtomicU64::new(0),
+        })
     }
 
     /// Binds parameters. Text and binary values are read here, so that a bad one fails the Bind.
@@ -137,13 +161,21 @@ impl SqlSession {
         if types.len() != params.values.len() {
             return Err(Error::new(
                 "08P01",
-                format!("bind message supplies {} parameters, but prepared statement requires {}", params.values.len(), types.len()),
+                format!(
+                    "bind message supplies {} parameters, but prepared statement requires {}",
+                    params.values.len(),
+                    types.len()
+                ),
             ));
         }
         if params.formats.len() > 1 && params.formats.len() != params.values.len() {
             return Err(Error::new(
                 "08P01",
-                format!("bind message has {} parameter formats but {} parameters", params.formats.len(), params.values.len()),
+                format!(
+                    "bind message has {} parameter formats but {} parameters",
+                    params.formats.len(),
+                    params.values.len()
+                ),
             ));
         }
         let mut values = Vec::with_capacity(types.len());
@@ -160,7 +192,13 @@ impl SqlSession {
 
 impl Portal {
     pub(crate) fn new(statement: &Arc<Statement>, params: Vec<Datum>) -> Portal {
-        Portal { statement: statement.clone(), params, run: Run::New, sent: 0, hold: None }
+        Portal {
+            statement: statement.clone(),
+            params,
+            run: Run::New,
+            sent: 0,
+            hold: None,
+        }
     }
 }
 
@@ -168,13 +206,25 @@ type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
 
 fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Result<Planned> {
     let dict = core.dict();
-    let planner = Planner { dict: &dict, params };
+    let planner = Planner {
+        dict: &dict,
+        params,
+    };
     Ok(match statement {
         ast::Statement::Query(q) => match planner.query(&q) {
             Ok((plan, output)) => {
-                let lock = if plan.lock.is_some() { TableLock::RowShare } else { TableLock::AccessShare };
-                let tables = plan.source.tables().into_iter().map(|t| (t.clone(), lock)).collect();
-                (Kind::Select(plan), Some(output.columns), tables)
+                let lock = if plan.lock.is_some() {
+                    TableLock::RowShare
+                } else {
+                    TableLock::AccessShare
+                };
+                let tables = plan
+                    .source
+                    .tables()
+                    .into_iter()
+                    .map(|t| (t.clone(), lock))
+                    .collect();
+                (Kind::Select(Box::new(plan)), Some(output.columns), tables)
             }
             Err(e) if e.sqlstate() == "0A000" => {
                 let (query, columns) = crate::olap::plan(core, &q, params, e)?;
@@ -188,19 +238,19 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
             if let InsertSource::Query(select, _) = &plan.source {
                 read_tables(&select.source, &mut tables);
             }
-            (Kind::Insert(plan), columns_of(output), tables)
+            (Kind::Insert(Box::new(plan)), columns_of(output), tables)
         }
         ast::Statement::Update(u) => {
             let (plan, output) = planner.update(&u)?;
             let tables = vec![(plan.access.table.clone(), TableLock::RowExclusive)];
-            (Kind::Update(plan), columns_of(output), tables)
+            (Kind::Update(Box::new(plan)), columns_of(output), tables)
         }
         ast::Statement::Delete(d) => {
             let (plan, output) = planner.delete(&d)?;
             let tables = vec![(plan.access.table.clone(), TableLock::RowExclusive)];
-            (Kind::Delete(plan), columns_of(output), tables)
+            (Kind::Delete(Box::new(plan)), columns_of(output), tables)
         }
-        other => (Kind::Ddl(other), None, Vec::new()),
+        other => (Kind::Ddl(Box::new(other)), None, Vec::new()),
     })
 }
 

@@ -42,8 +42,12 @@ fn running_clock() -> Result<&'static Clock> {
     let clock = clock();
     let mut started = clock.started.lock();
     if !*started {
-        wait::thread::spawn_named("timr", move || clock.run())
-            .map_err(|e| Error::new("53000", format!("cannot start the thread of statement timeouts: {e}")))?;
+        wait::thread::spawn_named("timr", move || clock.run()).map_err(|e| {
+            Error::new(
+                "53000",
+                format!("cannot start the thread of statement timeouts: {e}"),
+            )
+        })?;
         *started = true;
     }
     Ok(clock)
@@ -73,18 +77,35 @@ impl Clock {
 impl Timer {
     /// Cancels this thread's session after so many milliseconds, unless dropped before. Zero: never.
     pub fn start(milliseconds: u64) -> Result<Timer> {
-        let sid = if milliseconds == 0 { None } else { wait::session::with(|s| s.sid) };
-        let Some(sid) = sid else { return Ok(Timer(None)) };
+        let sid = if milliseconds == 0 {
+            None
+        } else {
+            wait::session::with(|s| s.sid)
+        };
+        let Some(sid) = sid else {
+            return Ok(Timer(None));
+        };
         let clock = running_clock()?;
-        let key = (Instant::now() + Duration::from_millis(milliseconds), clock.numbers.fetch_add(1, Ordering::Relaxed));
+        let key = (
+            Instant::now() + Duration::from_millis(milliseconds),
+            clock.numbers.fetch_add(1, Ordering::Relaxed),
+        );
         let fired = Arc::new(AtomicBool::new(false));
-        clock.alarms.lock().insert(key, Alarm { sid, fired: fired.clone() });
+        clock.alarms.lock().insert(
+            key,
+            Alarm {
+                sid,
+                fired: fired.clone(),
+            },
+        );
         clock.earlier.notify_one();
         Ok(Timer(Some(Armed { key, fired })))
     }
 
     pub fn fired(&self) -> bool {
-        self.0.as_ref().is_some_and(|a| a.fired.load(Ordering::Acquire))
+        self.0
+            .as_ref()
+            .is_some_and(|a| a.fired.load(Ordering::Acquire))
     }
 }
 

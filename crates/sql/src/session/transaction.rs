@@ -55,10 +55,14 @@ impl SqlSession {
             IsolationLevel::ReadCommitted => engine::Isolation::ReadCommitted,
             IsolationLevel::RepeatableRead => engine::Isolation::RepeatableRead,
             IsolationLevel::Serializable => {
-                return Err(Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ."));
+                return Err(
+                    Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ.")
+                );
             }
         };
-        self.read_only = modes.read_only.unwrap_or(self.core.settings.hot().read_only);
+        self.read_only = modes
+            .read_only
+            .unwrap_or(self.core.settings.hot().read_only);
         self.core.engine.begin(isolation)?;
         self.core.transaction_start = self.core.statement_start;
         self.core.io.now_micros = self.core.transaction_start;
@@ -66,7 +70,11 @@ impl SqlSession {
     }
 
     fn default_isolation(&self) -> IsolationLevel {
-        if self.core.settings.hot().repeatable_read { IsolationLevel::RepeatableRead } else { IsolationLevel::ReadCommitted }
+        if self.core.settings.hot().repeatable_read {
+            IsolationLevel::RepeatableRead
+        } else {
+            IsolationLevel::ReadCommitted
+        }
     }
 
     pub(super) fn begin(&mut self, modes: Modes) -> Result<Tag> {
@@ -74,7 +82,11 @@ impl SqlSession {
             State::Idle => self.start(modes)?,
             // BEGIN inside an implicit transaction of several statements turns it into a block.
             State::Implicit => {}
-            _ => self.core.notice("WARNING", "25001", "there is already a transaction in progress"),
+            _ => self.core.notice(
+                "WARNING",
+                "25001",
+                "there is already a transaction in progress",
+            ),
         }
         self.state = State::Block;
         Ok(Tag::Plain("BEGIN"))
@@ -82,21 +94,33 @@ impl SqlSession {
 
     pub(super) fn set_modes(&mut self, modes: Modes, session: bool) -> Result<Tag> {
         if modes.isolation == Some(IsolationLevel::Serializable) {
-            return Err(Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ."));
+            return Err(
+                Error::unsupported("isolation level SERIALIZABLE").hint("Use REPEATABLE READ.")
+            );
         }
         if session {
             if let Some(level) = modes.isolation {
-                let name = if level == IsolationLevel::RepeatableRead { "repeatable read" } else { "read committed" };
-                self.core.set_parameter("default_transaction_isolation", Some(name), false)?;
+                let name = if level == IsolationLevel::RepeatableRead {
+                    "repeatable read"
+                } else {
+                    "read committed"
+                };
+                self.core
+                    .set_parameter("default_transaction_isolation", Some(name), false)?;
             }
             if let Some(read_only) = modes.read_only {
                 let value = if read_only { "on" } else { "off" };
-                self.core.set_parameter("default_transaction_read_only", Some(value), false)?;
+                self.core
+                    .set_parameter("default_transaction_read_only", Some(value), false)?;
             }
             return Ok(Tag::Plain("SET"));
         }
         if self.state != State::Block {
-            self.core.notice("WARNING", "25P01", "SET TRANSACTION can only be used in transaction blocks");
+            self.core.notice(
+                "WARNING",
+                "25P01",
+                "SET TRANSACTION can only be used in transaction blocks",
+            );
             return Ok(Tag::Plain("SET"));
         }
         if let Some(level) = modes.isolation {
@@ -105,7 +129,10 @@ impl SqlSession {
                 _ => engine::Isolation::ReadCommitted,
             };
             if !self.core.engine.set_isolation(isolation) {
-                return Err(Error::new("25001", "SET TRANSACTION ISOLATION LEVEL must be called before any query"));
+                return Err(Error::new(
+                    "25001",
+                    "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                ));
             }
         }
         if let Some(read_only) = modes.read_only {
@@ -118,9 +145,13 @@ impl SqlSession {
         let tag = match self.state {
             State::Idle | State::Implicit => {
                 if chain {
-                    return Err(Error::new("25P01", "COMMIT AND CHAIN can only be used in transaction blocks"));
+                    return Err(Error::new(
+                        "25P01",
+                        "COMMIT AND CHAIN can only be used in transaction blocks",
+                    ));
                 }
-                self.core.notice("WARNING", "25P01", "there is no transaction in progress");
+                self.core
+                    .notice("WARNING", "25P01", "there is no transaction in progress");
                 self.end(true)?;
                 Tag::Plain("COMMIT")
             }
@@ -142,9 +173,13 @@ impl SqlSession {
     pub(super) fn rollback(&mut self, chain: bool) -> Result<Tag> {
         if matches!(self.state, State::Idle | State::Implicit) {
             if chain {
-                return Err(Error::new("25P01", "ROLLBACK AND CHAIN can only be used in transaction blocks"));
+                return Err(Error::new(
+                    "25P01",
+                    "ROLLBACK AND CHAIN can only be used in transaction blocks",
+                ));
             }
-            self.core.notice("WARNING", "25P01", "there is no transaction in progress");
+            self.core
+                .notice("WARNING", "25P01", "there is no transaction in progress");
         }
         self.end(false)?;
         if chain {
@@ -170,7 +205,10 @@ impl SqlSession {
         };
         if self.core.settings.end_transaction(commit && done.is_ok()) {
             self.core.io = self.core.settings.io(now_micros())?;
-            self.core.messages.parameters.extend(self.core.settings.reported());
+            self.core
+                .messages
+                .parameters
+                .extend(self.core.settings.reported());
         }
         self.core.forget_suspended();
         done
@@ -202,14 +240,22 @@ impl SqlSession {
         if matches!(self.state, State::Block | State::Failed) || self.multi {
             return Ok(());
         }
-        Err(Error::new("25P01", format!("{what} can only be used in transaction blocks")))
+        Err(Error::new(
+            "25P01",
+            format!("{what} can only be used in transaction blocks"),
+        ))
     }
 
     pub(super) fn savepoint(&mut self, name: String) -> Result<Tag> {
         self.in_block("SAVEPOINT")?;
         let engine = self.core.engine.savepoint()?;
         let (changes, settings) = (self.core.change_count(), self.core.settings.undo_mark());
-        self.savepoints.push(Savepoint { name, engine, changes, settings });
+        self.savepoints.push(Savepoint {
+            name,
+            engine,
+            changes,
+            settings,
+        });
         Ok(Tag::Plain("SAVEPOINT"))
     }
 
@@ -244,6 +290,9 @@ impl SqlSession {
         if !self.read_only {
             return Ok(());
         }
-        Err(Error::new("25006", format!("cannot execute {what} in a read-only transaction")))
+        Err(Error::new(
+            "25006",
+            format!("cannot execute {what} in a read-only transaction"),
+        ))
     }
 }

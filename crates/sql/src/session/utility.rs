@@ -21,25 +21,52 @@ use crate::types::SqlType;
 use crate::{explain, params};
 
 fn text_column(name: &str) -> ColumnDesc {
-    ColumnDesc { name: name.to_string(), table_oid: 0, attnum: 0, ty: SqlType::Text, typmod: -1 }
+    ColumnDesc {
+        name: name.to_string(),
+        table_oid: 0,
+        attnum: 0,
+        ty: SqlType::Text,
+        typmod: -1,
+    }
 }
 
 impl SqlSession {
     /// The result columns of a utility statement, at parse time.
     pub(super) fn utility_columns(&mut self, u: &Utility) -> Result<Option<Vec<ColumnDesc>>> {
         Ok(match u {
-            Utility::Show(name) if name == "all" => Some(vec![text_column("name"), text_column("setting"), text_column("description")]),
-            Utility::Show(name) => Some(vec![text_column(params::find(name).map_or(name.as_str(), |p| p.name))]),
+            Utility::Show(name) if name == "all" => Some(vec![
+                text_column("name"),
+                text_column("setting"),
+                text_column("description"),
+            ]),
+            Utility::Show(name) => Some(vec![text_column(
+                params::find(name).map_or(name.as_str(), |p| p.name),
+            )]),
             Utility::Explain { .. } => Some(vec![text_column("QUERY PLAN")]),
-            Utility::Fetch { cursor, discard: false, .. } => self.cursor_columns(cursor),
-            Utility::Execute { name, .. } => self.prepared.get(name)?.columns().map(<[ColumnDesc]>::to_vec),
+            Utility::Fetch {
+                cursor,
+                discard: false,
+                ..
+            } => self.cursor_columns(cursor),
+            Utility::Execute { name, .. } => self
+                .prepared
+                .get(name)?
+                .columns()
+                .map(<[ColumnDesc]>::to_vec),
             _ => None,
         })
     }
 
-    pub(super) fn run_utility(&mut self, portal: &mut Portal, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+    pub(super) fn run_utility(
+        &mut self,
+        portal: &mut Portal,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
         let statement = portal.statement.clone();
-        let super::Kind::Utility(u) = &statement.kind else { return Err(Error::internal("not a utility statement")) };
+        let super::Kind::Utility(u) = &statement.kind else {
+            return Err(Error::internal("not a utility statement"));
+        };
         let tag = match u {
             Utility::Show(name) => {
                 let rows = self.show(name)?;
@@ -50,7 +77,11 @@ impl SqlSession {
                 let rows = explain::run(self, *analyze, text)?;
                 return self.rows(portal, rows, Tag::Plain("EXPLAIN"), max_rows, sink);
             }
-            Utility::Fetch { cursor, direction, discard } => {
+            Utility::Fetch {
+                cursor,
+                direction,
+                discard,
+            } => {
                 let rows = self.fetch(cursor, *direction)?;
                 let count = rows.len() as u64;
                 if *discard {
@@ -59,12 +90,17 @@ impl SqlSession {
                     return self.rows(portal, rows, Tag::Rows("FETCH", count), max_rows, sink);
                 }
             }
-            Utility::Execute { name, args } => return self.execute_prepared(portal, name, args, max_rows, sink),
+            Utility::Execute { name, args } => {
+                return self.execute_prepared(portal, name, args, max_rows, sink);
+            }
             Utility::Copy(spec) if spec.from_stdin => {
                 self.ensure_transaction()?;
                 self.refuse_if_read_only("COPY FROM")?;
                 portal.run = Run::Done;
-                return Ok(Completion::CopyIn(Box::new(copy::CopyIn::begin(&mut self.core, spec)?)));
+                return Ok(Completion::CopyIn(Box::new(copy::CopyIn::begin(
+                    &mut self.core,
+                    spec,
+                )?)));
             }
             Utility::Copy(spec) => {
                 self.ensure_transaction()?;
@@ -76,7 +112,14 @@ impl SqlSession {
         Ok(Completion::Complete(tag))
     }
 
-    fn rows(&mut self, portal: &mut Portal, rows: Vec<Vec<Datum>>, tag: Tag, max_rows: usize, sink: &mut dyn RowSink) -> Result<Completion> {
+    fn rows(
+        &mut self,
+        portal: &mut Portal,
+        rows: Vec<Vec<Datum>>,
+        tag: Tag,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<Completion> {
         portal.run = Run::Rows(rows.into_iter(), tag);
         self.resume_rows(portal, max_rows, sink)
     }
@@ -93,11 +136,16 @@ impl SqlSession {
             Utility::SetTransaction { modes, session } => self.set_modes(*modes, *session)?,
             Utility::Set { name, value, local } => {
                 if name == "transaction_isolation" {
-                    return Err(Error::unsupported("SET transaction_isolation").hint("Use SET TRANSACTION ISOLATION LEVEL."));
+                    return Err(Error::unsupported("SET transaction_isolation")
+                        .hint("Use SET TRANSACTION ISOLATION LEVEL."));
                 }
                 // SET LOCAL outside a block ends with its own statement; it takes a transaction to end.
                 if *local && self.state == State::Idle {
-                    self.core.notice("WARNING", "25P01", "SET LOCAL can only be used in transaction blocks");
+                    self.core.notice(
+                        "WARNING",
+                        "25P01",
+                        "SET LOCAL can only be used in transaction blocks",
+                    );
                 }
                 self.ensure_transaction()?;
                 self.core.set_parameter(name, value.as_deref(), *local)?;
@@ -116,7 +164,10 @@ impl SqlSession {
             Utility::DiscardAll => self.discard_all()?,
             Utility::Discard(tag) => Tag::Plain(tag),
             Utility::Prepare { name, types, text } => {
-                let oids = types.iter().map(|t| Ok(parts::data_type(t)?.0.oid())).collect::<Result<Vec<_>>>()?;
+                let oids = types
+                    .iter()
+                    .map(|t| Ok(parts::data_type(t)?.0.oid()))
+                    .collect::<Result<Vec<_>>>()?;
                 let statement = self.parse(text, &oids)?;
                 self.prepared.insert(name, statement)?;
                 Tag::Plain("PREPARE")
@@ -127,7 +178,10 @@ impl SqlSession {
             }
             Utility::Deallocate(Some(name)) => {
                 if !self.prepared.remove(name) {
-                    return Err(Error::new("26000", format!("prepared statement \"{name}\" does not exist")));
+                    return Err(Error::new(
+                        "26000",
+                        format!("prepared statement \"{name}\" does not exist"),
+                    ));
                 }
                 Tag::Plain("DEALLOCATE")
             }
@@ -146,20 +200,45 @@ impl SqlSession {
                 self.core.database.engine().checkpoint()?;
                 Tag::Plain("CHECKPOINT")
             }
-            Utility::LockTable { tables, mode, no_wait } => self.lock_table(tables, *mode, *no_wait)?,
-            Utility::AlterSequence { name, if_exists, options } => {
+            Utility::LockTable {
+                tables,
+                mode,
+                no_wait,
+            } => self.lock_table(tables, *mode, *no_wait)?,
+            Utility::AlterSequence {
+                name,
+                if_exists,
+                options,
+            } => {
                 self.ensure_transaction()?;
                 self.refuse_if_read_only("ALTER SEQUENCE")?;
                 crate::ddl::sequence::alter(&mut self.core, name, *if_exists, options)?
             }
-            Utility::CreateSequence { name, if_not_exists, ty, options } => {
+            Utility::CreateSequence {
+                name,
+                if_not_exists,
+                ty,
+                options,
+            } => {
                 self.ensure_transaction()?;
                 self.refuse_if_read_only("CREATE SEQUENCE")?;
-                crate::ddl::sequence::create(&mut self.core, name, *if_not_exists, ty.as_ref(), options)?
+                crate::ddl::sequence::create(
+                    &mut self.core,
+                    name,
+                    *if_not_exists,
+                    ty.as_ref(),
+                    options,
+                )?
             }
             Utility::Unlisten => Tag::Plain("UNLISTEN"),
-            Utility::Show(_) | Utility::Explain { .. } | Utility::Fetch { .. } | Utility::Execute { .. } | Utility::Copy(_) => {
-                return Err(Error::internal("a utility statement with a result among those without"));
+            Utility::Show(_)
+            | Utility::Explain { .. }
+            | Utility::Fetch { .. }
+            | Utility::Execute { .. }
+            | Utility::Copy(_) => {
+                return Err(Error::internal(
+                    "a utility statement with a result among those without",
+                ));
             }
         })
     }
@@ -167,7 +246,12 @@ impl SqlSession {
     fn show(&self, name: &str) -> Result<Vec<Vec<Datum>>> {
         let text = |s: &str| Datum::Text(s.to_string());
         if name == "all" {
-            return Ok(self.core.settings.all().map(|(p, v)| vec![text(p.name), text(&v), text(p.description)]).collect());
+            return Ok(self
+                .core
+                .settings
+                .all()
+                .map(|(p, v)| vec![text(p.name), text(&v), text(p.description)])
+                .collect());
         }
         let value = match name {
             "transaction_isolation" => match self.core.engine.isolation() {
@@ -175,7 +259,9 @@ impl SqlSession {
                 Some(engine::Isolation::ReadCommitted) => "read committed".to_string(),
                 None => self.core.settings.show("default_transaction_isolation")?,
             },
-            "transaction_read_only" if self.state != State::Idle => if self.read_only { "on" } else { "off" }.to_string(),
+            "transaction_read_only" if self.state != State::Idle => {
+                if self.read_only { "on" } else { "off" }.to_string()
+            }
             _ => self.core.settings.show(name)?,
         };
         Ok(vec![vec![Datum::Text(value)]])
@@ -184,16 +270,26 @@ impl SqlSession {
     fn reset_all(&mut self) -> Result<()> {
         let before = self.core.settings.reported();
         self.core.settings.reset_all(true);
-        self.core.settings.set_initial("session_authorization", &self.core.user.clone())?;
+        self.core
+            .settings
+            .set_initial("session_authorization", &self.core.user.clone())?;
         self.core.io = self.core.settings.io(self.core.transaction_start)?;
-        let changed = self.core.settings.reported().into_iter().filter(|p| !before.contains(p));
+        let changed = self
+            .core
+            .settings
+            .reported()
+            .into_iter()
+            .filter(|p| !before.contains(p));
         self.core.messages.parameters.extend(changed);
         Ok(())
     }
 
     fn discard_all(&mut self) -> Result<Tag> {
         if self.state == State::Block {
-            return Err(Error::new("25001", "DISCARD ALL cannot run inside a transaction block"));
+            return Err(Error::new(
+                "25001",
+                "DISCARD ALL cannot run inside a transaction block",
+            ));
         }
         self.cursors.close_all();
         self.prepared.clear();
@@ -207,11 +303,17 @@ impl SqlSession {
 
     fn declare(&mut self, name: &str, hold: bool, text: &str) -> Result<Tag> {
         if !hold && self.state != State::Block && !self.multi {
-            return Err(Error::new("25P01", "DECLARE CURSOR can only be used in transaction blocks"));
+            return Err(Error::new(
+                "25P01",
+                "DECLARE CURSOR can only be used in transaction blocks",
+            ));
         }
         self.ensure_transaction()?;
         let statement = self.parse(text, &[])?;
-        if !matches!(statement.kind, super::Kind::Select(_) | super::Kind::General(_)) {
+        if !matches!(
+            statement.kind,
+            super::Kind::Select(_) | super::Kind::General(_)
+        ) {
             return Err(Error::new("42601", "a cursor is for SELECT or VALUES only"));
         }
         let mut portal = Portal::new(&statement, Vec::new());
@@ -224,7 +326,8 @@ impl SqlSession {
             // Its snapshot is this moment's: the execution begins, and sends no row.
             self.begin_portal(&mut portal)?;
         }
-        self.cursors.add(name.to_string(), Cursor { portal, hold })?;
+        self.cursors
+            .add(name.to_string(), Cursor { portal, hold })?;
         Ok(Tag::Plain("DECLARE CURSOR"))
     }
 
@@ -256,8 +359,15 @@ impl SqlSession {
         let statement: Arc<Statement> = self.prepared.get(name)?.clone();
         let types = statement.params();
         if types.len() != args.len() {
-            return Err(Error::new("42601", format!("wrong number of parameters for prepared statement \"{name}\""))
-                .detail(format!("Expected {} parameters but got {}.", types.len(), args.len())));
+            return Err(Error::new(
+                "42601",
+                format!("wrong number of parameters for prepared statement \"{name}\""),
+            )
+            .detail(format!(
+                "Expected {} parameters but got {}.",
+                types.len(),
+                args.len()
+            )));
         }
         let (scope, none) = (Scope::default(), ParamTypes::default());
         let binder = Binder::new(&scope, &none, "EXECUTE");
@@ -272,7 +382,10 @@ impl SqlSession {
 
     fn vacuum(&mut self, tables: &[String], analyze: bool) -> Result<Tag> {
         if self.state == State::Block {
-            return Err(Error::new("25001", "VACUUM cannot run inside a transaction block"));
+            return Err(Error::new(
+                "25001",
+                "VACUUM cannot run inside a transaction block",
+            ));
         }
         // Old versions are purged by whoever meets them and by smon; there is nothing left to do but to see to it.
         if analyze {
@@ -297,7 +410,10 @@ impl SqlSession {
         let dict = self.core.dict();
         let chosen: Vec<_> = match tables {
             [] => dict.tables().cloned().collect(),
-            named => named.iter().filter_map(|t| dict.table(t).cloned()).collect(),
+            named => named
+                .iter()
+                .filter_map(|t| dict.table(t).cloned())
+                .collect(),
         };
         for table in chosen {
             crate::ddl::analyze::table(&mut self.core, &table)?;
@@ -308,7 +424,10 @@ impl SqlSession {
 
     fn lock_table(&mut self, tables: &[String], mode: TableLock, no_wait: bool) -> Result<Tag> {
         if self.state != State::Block && !self.multi {
-            return Err(Error::new("25P01", "LOCK TABLE can only be used in transaction blocks"));
+            return Err(Error::new(
+                "25P01",
+                "LOCK TABLE can only be used in transaction blocks",
+            ));
         }
         self.ensure_transaction()?;
         for name in tables {

@@ -1,0 +1,416 @@
+//! Bringing a plan's source rows, filtered and locked, to whoever consumes them. The state lies in [`SourceRun`], so
+//! that a consumer may stop at any row and go on later.
+
+use block::RowId;
+use block::value::{Datum, DatumRef};
+use engine::{LockOutcome, LockWait, Snapshot};
+
+use super::row::{decode, recycle};
+use super::source::TableCursor;
+use crate::error::{Error, Result};
+use crate::expr::{Env, Expr, Val};
+use crate::plan::{LockRows, SelectPlan, Source, TableAccess};
+use crate::session::Core;
+
+pub enum SourceRun {
+    One {
+        done: bool,
+    },
+    Values {
+        at: usize,
+    },
+    Series {
+        next: Option<i64>,
+        stop: i64,
+        step: i64,
+    },
+    Table(TableCursor),
+    Loop {
+        outer: TableCursor,
+        inner: TableCursor,
+        inner_open: bool,
+        matched: bool,
+    },
+}
+
+/// What the consumer of a row wants next.
+#[derive(PartialEq, Eq, Clone, Copy)]
+pub enum Flow {
+    More,
+    Stop,
+}
+
+pub type Consumer<'c> = dyn FnMut(&mut Core, RowSource<'_>) -> Result<Flow> + 'c;
+
+/// A row on its way: values, and the row id if it is a single table's.
+#[derive(Clone, Copy)]
+pub struct RowSource<'r> {
+    pub values: &'r [DatumRef<'r>],
+}
+
+impl SourceRun {
+    pub fn open(
+        source: &Source,
+        core: &mut Core,
+        env: &Env<'_>,
+        snapshot: &Snapshot,
+    ) -> Result<SourceRun> {
+        Ok(match source {
+            Source::One => SourceRun::One { done: false },
+            Source::Values(_) => SourceRun::Values { at: 0 },
+            Source::Series {
+                start, stop, step, ..
+            } => {
+                let start = integer(start, core, env)?;
+                let stop = integer(stop, core, env)?;
+                let step = integer(step, core, env)?;
+                match (start, stop, step) {
+                    (_, _, Some(0)) => {
+                        return Err(Error::new("22023", "step size cannot equal zero"));
+                    }
+                    (Some(start), Some(stop), Some(step)) => SourceRun::Series {
+                        next: Some(start),
+                        stop,
+                        step,
+                    },
+                    _ => SourceRun::Series {
+                        next: None,
+                        stop: 0,
+                        step: 1,
+                    },
+                }
+            }
+            Source::Table(access) => {
+                let mut cursor = TableCursor::with_buffer(Vec::new());
+                cursor.open(access, core, snapshot, env)?;
+                SourceRun::Table(cursor)
+            }
+            Source::Loop { outer, .. } => {
+                let mut cursor = TableCursor::with_buffer(Vec::new());
+                cursor.open(outer, core, snapshot, env)?;
+                SourceRun::Loop {
+                    outer: cursor,
+                    inner: TableCursor::with_buffer(Vec::new()),
+                    inner_open: false,
+                    matched: false,
+                }
+            }
+        })
+    }
+
+    /// Brings rows to the consumer until it stops, or there are no more.
+    pub fn drive(
+        &mut self,
+        plan: &SelectPlan,
+        core: &mut Core,
+        params: &[Datum],
+        snapshot: &Snapshot,
+        consumer: &mut Consumer<'_>,
+    ) -> Result<Flow> {
+        match (self, &plan.source) {
+            (SourceRun::One { done }, _) => {
+                if std::mem::replace(done, true) {
+                    return Ok(Flow::More);
+                }
+                pass(plan.filter.as_ref(), core, &[], params, consumer)
+            }
+            (SourceRun::Values { at }, Source::Values(rows)) => {
+                while let Some(row) = rows.get(*at) {
+                    *at += 1;
+                    let env = Env { row: &[], params };
+                    let values = row
+                        .iter()
+                        .map(|e| e.eval(&env, core))
+                        .collect::<Result<Vec<_>>>()?;
+                    let refs: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
+                    if pass(plan.filter.as_ref(), core, &refs, params, consumer)? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                }
+                Ok(Flow::More)
+            }
+            (SourceRun::Series { next, stop, step }, Source::Series { ty, .. }) => {
+                while let Some(n) = *next {
+                    if if *step > 0 { n > *stop } else { n < *stop } {
+                        break;
+                    }
+                    *next = n.checked_add(*step);
+                    let value = if *ty == crate::SqlType::Int4 {
+                        DatumRef::Int4(n as i32)
+                    } else {
+                        DatumRef::Int8(n)
+                    };
+                    if n & 0xfff == 0 {
+                        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+                    }
+                    if pass(plan.filter.as_ref(), core, &[value], params, consumer)? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                }
+                Ok(Flow::More)
+            }
+            (SourceRun::Table(cursor), Source::Table(access)) => match plan.lock {
+                None => drive_table(cursor, access, plan, core, params, snapshot, consumer),
+                Some(how) => {
+                    drive_locked(cursor, access, plan, how, core, params, snapshot, consumer)
+                }
+            },
+            (
+                SourceRun::Loop {
+                    outer,
+                    inner,
+                    inner_open,
+                    matched,
+                },
+                Source::Loop {
+                    outer: o,
+                    inner: i,
+                    left,
+                },
+            ) => {
+                let mut state = LoopState {
+                    outer,
+                    inner,
+                    inner_open,
+                    matched,
+                };
+                state.drive(o, i, *left, plan, core, params, snapshot, consumer)
+            }
+            _ => Err(Error::internal("an execution met another plan's source")),
+        }
+    }
+}
+
+fn integer(e: &Expr, core: &mut Core, env: &Env<'_>) -> Result<Option<i64>> {
+    Ok(crate::expr::cast::integer(e.eval(env, core)?.get()))
+}
+
+/// The last filter before the consumer.
+fn pass(
+    filter: Option<&Expr>,
+    core: &mut Core,
+    values: &[DatumRef<'_>],
+    params: &[Datum],
+    consumer: &mut Consumer<'_>,
+) -> Result<Flow> {
+    if !holds(
+        filter,
+        core,
+        &Env {
+            row: values,
+            params,
+        },
+    )? {
+        return Ok(Flow::More);
+    }
+    consumer(core, RowSource { values })
+}
+
+pub fn holds(filter: Option<&Expr>, core: &mut Core, env: &Env<'_>) -> Result<bool> {
+    match filter {
+        None => Ok(true),
+        Some(f) => Ok(f.test(env, core)? == Some(true)),
+    }
+}
+
+pub fn drive_table(
+    cursor: &mut TableCursor,
+    access: &TableAccess,
+    plan: &SelectPlan,
+    core: &mut Core,
+    params: &[Datum],
+    snapshot: &Snapshot,
+    consumer: &mut Consumer<'_>,
+) -> Result<Flow> {
+    let columns = &access.table.engine().columns;
+    let mut spare: Vec<DatumRef<'static>> = core.take_spare();
+    while cursor.next(access, core, snapshot)?.is_some() {
+        let mut values = recycle(spare);
+        decode(cursor.row(), columns, access.needed, &mut values)?;
+        let flow = match holds(
+            access.filter.as_ref(),
+            core,
+            &Env {
+                row: &values,
+                params,
+            },
+        )? {
+            true => pass(plan.filter.as_ref(), core, &values, params, consumer)?,
+            false => Flow::More,
+        };
+        spare = recycle(values);
+        if flow == Flow::Stop {
+            core.put_spare(spare);
+            return Ok(Flow::Stop);
+        }
+    }
+    core.put_spare(spare);
+    Ok(Flow::More)
+}
+
+/// FOR UPDATE: each row is locked, and if it changed since the snapshot, looked at again as it is now.
+#[allow(clippy::too_many_arguments)]
+fn drive_locked(
+    cursor: &mut TableCursor,
+    access: &TableAccess,
+    plan: &SelectPlan,
+    how: LockRows,
+    core: &mut Core,
+    params: &[Datum],
+    snapshot: &Snapshot,
+    consumer: &mut Consumer<'_>,
+) -> Result<Flow> {
+    let columns = &access.table.engine().columns;
+    let wait = match how {
+        LockRows::Wait => LockWait::Wait,
+        LockRows::NoWait => LockWait::NoWait,
+        LockRows::SkipLocked => LockWait::SkipLocked,
+    };
+    let mut newest = Vec::new();
+    while let Some(rid) = cursor.next(access, core, snapshot)? {
+        {
+            let mut values = Vec::with_capacity(columns.len());
+            decode(cursor.row(), columns, access.needed, &mut values)?;
+            if !holds(
+                access.filter.as_ref(),
+                core,
+                &Env {
+                    row: &values,
+                    params,
+                },
+            )? {
+                continue;
+            }
+        }
+        let changed = match lock(core, access, rid, snapshot, wait, &mut newest)? {
+            LockOutcome::Locked => false,
+            LockOutcome::Changed => true,
+            LockOutcome::Gone | LockOutcome::Skipped => continue,
+        };
+        let bytes = if changed {
+            newest.as_slice()
+        } else {
+            cursor.row()
+        };
+        let mut values = Vec::with_capacity(columns.len());
+        decode(bytes, columns, columns.len(), &mut values)?;
+        if changed
+            && !holds(
+                plan.condition.as_ref(),
+                core,
+                &Env {
+                    row: &values,
+                    params,
+                },
+            )?
+        {
+            continue;
+        }
+        if consumer(core, RowSource { values: &values })? == Flow::Stop {
+            return Ok(Flow::Stop);
+        }
+    }
+    Ok(Flow::More)
+}
+
+pub fn lock(
+    core: &mut Core,
+    access: &TableAccess,
+    rid: RowId,
+    snapshot: &Snapshot,
+    wait: LockWait,
+    newest: &mut Vec<u8>,
+) -> Result<LockOutcome> {
+    core.engine
+        .lock_row(access.table.engine(), rid, snapshot, wait, newest)
+        .map_err(|e| match e {
+            engine::Error::LockNotAvailable => Error::new(
+                "55P03",
+                format!(
+                    "could not obtain lock on row in relation \"{}\"",
+                    access.table.name
+                ),
+            ),
+            other => other.into(),
+        })
+}
+
+struct LoopState<'s> {
+    outer: &'s mut TableCursor,
+    inner: &'s mut TableCursor,
+    inner_open: &'s mut bool,
+    matched: &'s mut bool,
+}
+
+impl LoopState<'_> {
+    #[allow(clippy::too_many_arguments)]
+    fn drive(
+        &mut self,
+        outer: &TableAccess,
+        inner: &TableAccess,
+        left: bool,
+        plan: &SelectPlan,
+        core: &mut Core,
+        params: &[Datum],
+        snapshot: &Snapshot,
+        consumer: &mut Consumer<'_>,
+    ) -> Result<Flow> {
+        let (outer_columns, inner_columns) =
+            (&outer.table.engine().columns, &inner.table.engine().columns);
+        let mut spare: Vec<DatumRef<'static>> = Vec::new();
+        loop {
+            if !*self.inner_open {
+                if self.outer.next(outer, core, snapshot)?.is_none() {
+                    return Ok(Flow::More);
+                }
+                let mut values = recycle(spare);
+                decode(self.outer.row(), outer_columns, outer.needed, &mut values)?;
+                let env = Env {
+                    row: &values,
+                    params,
+                };
+                let wanted = holds(outer.filter.as_ref(), core, &env)?;
+                if wanted {
+                    self.inner.open(inner, core, snapshot, &env)?;
+                }
+                spare = recycle(values);
+                if !wanted {
+                    continue;
+                }
+                (*self.inner_open, *self.matched) = (true, false);
+            }
+            while self.inner.next(inner, core, snapshot)?.is_some() {
+                let mut values = recycle(spare);
+                decode(self.outer.row(), outer_columns, outer.needed, &mut values)?;
+                decode(self.inner.row(), inner_columns, inner.needed, &mut values)?;
+                let mut flow = Flow::More;
+                if holds(
+                    inner.filter.as_ref(),
+                    core,
+                    &Env {
+                        row: &values,
+                        params,
+                    },
+                )? {
+                    *self.matched = true;
+                    flow = pass(plan.filter.as_ref(), core, &values, params, consumer)?;
+                }
+                spare = recycle(values);
+                if flow == Flow::Stop {
+                    return Ok(Flow::Stop);
+                }
+            }
+            *self.inner_open = false;
+            if left && !*self.matched {
+                let mut values = recycle(spare);
+                decode(self.outer.row(), outer_columns, outer.needed, &mut values)?;
+                values.resize(outer_columns.len() + inner_columns.len(), DatumRef::Null);
+                let flow = pass(plan.filter.as_ref(), core, &values, params, consumer)?;
+                spare = recycle(values);
+                if flow == Flow::Stop {
+                    return Ok(Flow::Stop);
+                }
+            }
+        }
+    }
+}

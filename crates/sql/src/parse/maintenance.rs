@@ -1,0 +1,211 @@
+//! VACUUM, ANALYZE's list, LOCK TABLE, EXPLAIN, and the statements on sequences.
+
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::tokens::Words;
+use super::utility::{SequenceOption, TableLock, Utility};
+use crate::error::{Error, Result};
+
+/// Options in parentheses whose effect we have no use for, or words of the old syntax.
+pub fn skip_options(w: &mut Words<'_>) -> Result<bool> {
+    if !w.accept_token(&Token::LParen) {
+        return Ok(false);
+    }
+    let text = w.parenthesized()?.to_lowercase();
+    Ok(text.split(',').any(|o| {
+        matches!(
+            o.trim(),
+            "analyze" | "analyze true" | "analyze on" | "analyze 1"
+        )
+    }))
+}
+
+pub fn vacuum(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    let mut analyze = skip_options(w)?;
+    loop {
+        if w.accept("analyze") || w.accept("analyse") {
+            analyze = true;
+        } else if !(w.accept("full") || w.accept("freeze") || w.accept("verbose")) {
+            break;
+        }
+    }
+    Ok(Utility::Vacuum {
+        tables: table_list(w)?,
+        analyze,
+    })
+}
+
+/// Tables, each perhaps with a list of columns, which does not matter to us.
+pub fn table_list(w: &mut Words<'_>) -> Result<Vec<String>> {
+    let mut tables = Vec::new();
+    while !w.at_end() {
+        tables.push(w.relation()?);
+        if w.accept_token(&Token::LParen) {
+            w.parenthesized()?;
+        }
+        if !w.accept_token(&Token::Comma) {
+            break;
+        }
+    }
+    Ok(tables)
+}
+
+pub fn lock_table(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    w.accept("table");
+    let mut tables = Vec::new();
+    loop {
+        w.accept("only");
+        tables.push(w.relation()?);
+        w.accept_token(&Token::Mul);
+        if !w.accept_token(&Token::Comma) {
+            break;
+        }
+    }
+    let mut mode = TableLock::AccessExclusive;
+    if w.accept("in") {
+        mode = lock_mode(w)?;
+        w.expect("mode")?;
+    }
+    Ok(Utility::LockTable {
+        tables,
+        mode,
+        no_wait: w.accept("nowait"),
+    })
+}
+
+fn lock_mode(w: &mut Words<'_>) -> Result<TableLock> {
+    // Longer names first: each is tried as a whole.
+    let modes = [
+        ("access share", TableLock::AccessShare),
+        ("row share", TableLock::RowShare),
+        ("row exclusive", TableLock::RowExclusive),
+        ("share update exclusive", TableLock::ShareUpdateExclusive),
+        ("share row exclusive", TableLock::ShareRowExclusive),
+        ("share", TableLock::Share),
+        ("access exclusive", TableLock::AccessExclusive),
+        ("exclusive", TableLock::Exclusive),
+    ];
+    modes
+        .into_iter()
+        .find(|(words, _)| w.accept(words))
+        .map(|(_, mode)| mode)
+        .ok_or_else(|| w.unexpected())
+}
+
+pub fn explain(w: &mut Words<'_>) -> Result<Utility> {
+    w.bump();
+    let mut analyze = false;
+    if w.accept_token(&Token::LParen) {
+        for option in w.parenthesized()?.to_lowercase().split(',') {
+            let mut words = option.split_whitespace();
+            match (words.next(), words.next()) {
+                (Some("analyze"), None | Some("on" | "true" | "1")) => analyze = true,
+                (Some("format"), Some("text"))
+                | (
+                    Some(
+                        "analyze" | "verbose" | "costs" | "buffers" | "timing" | "summary"
+                        | "settings" | "wal",
+                    ),
+                    _,
+                ) => {}
+                _ => return Err(Error::unsupported(format!("EXPLAIN option {option}"))),
+            }
+        }
+    } else {
+        analyze = w.accept("analyze");
+        w.accept("verbose");
+    }
+    Ok(Utility::Explain {
+        analyze,
+        text: w.rest().to_string(),
+    })
+}
+
+pub fn create_sequence(w: &mut Words<'_>) -> Result<Utility> {
+    let if_not_exists = w.accept("if not exists");
+    let name = w.relation()?;
+    let mut ty = None;
+    if w.accept("as") {
+        let name = w.name()?;
+        let syntax = |e| super::syntax_error(e, &name);
+        ty = Some(
+            Parser::new(&PostgreSqlDialect {})
+                .try_with_sql(&name)
+                .map_err(syntax)?
+                .parse_data_type()
+                .map_err(syntax)?,
+        );
+    }
+    let mut options = Vec::new();
+    while !w.at_end() {
+        options.push(sequence_option(w)?);
+    }
+    Ok(Utility::CreateSequence {
+        name,
+        if_not_exists,
+        ty,
+        options,
+    })
+}
+
+pub fn alter_sequence(w: &mut Words<'_>) -> Result<Utility> {
+    let if_exists = w.accept("if exists");
+    let name = w.relation()?;
+    let mut options = Vec::new();
+    while !w.at_end() {
+        options.push(sequence_option(w)?);
+    }
+    Ok(Utility::AlterSequence {
+        name,
+        if_exists,
+        options,
+    })
+}
+
+fn sequence_option(w: &mut Words<'_>) -> Result<SequenceOption> {
+    Ok(if w.accept("increment") {
+        w.accept("by");
+        SequenceOption::Increment(w.integer()?)
+    } else if w.accept("no minvalue") {
+        SequenceOption::Min(None)
+    } else if w.accept("no maxvalue") {
+        SequenceOption::Max(None)
+    } else if w.accept("minvalue") {
+        SequenceOption::Min(Some(w.integer()?))
+    } else if w.accept("maxvalue") {
+        SequenceOption::Max(Some(w.integer()?))
+    } else if w.accept("start") {
+        w.accept("with");
+        SequenceOption::Start(w.integer()?)
+    } else if w.accept("restart") {
+        let given = w.accept("with") || matches!(w.peek(), Some(Token::Number(..) | Token::Minus));
+        SequenceOption::Restart(if given { Some(w.integer()?) } else { None })
+    } else if w.accept("cache") {
+        SequenceOption::Cache(w.integer()?)
+    } else if w.accept("no cycle") {
+        SequenceOption::Cycle(false)
+    } else if w.accept("cycle") {
+        SequenceOption::Cycle(true)
+    } else if w.accept("rename to") {
+        SequenceOption::Rename(w.name()?)
+    } else if w.accept("owned by") {
+        if w.accept("none") {
+            SequenceOption::OwnedBy(None)
+        } else {
+            let mut path = vec![w.name()?];
+            while w.accept_token(&Token::Period) {
+                path.push(w.name()?);
+            }
+            match (path.pop(), path.pop()) {
+                (Some(column), Some(table)) => SequenceOption::OwnedBy(Some((table, column))),
+                _ => return Err(w.unexpected()),
+            }
+        }
+    } else {
+        return Err(w.unexpected());
+    })
+}

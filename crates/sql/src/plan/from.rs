@@ -1,0 +1,327 @@
+//! The FROM clause of direct plans: tables, series, and joins of two by index.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
+
+use super::path::{Path, conjoin, conjuncts};
+use super::select::{SortKey, Source};
+use super::{Planner, TableAccess};
+use crate::bind::{Binder, Scope, ScopeColumn, common_type, names};
+use crate::dict::Table;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::expr::cast::CastContext;
+use crate::types::SqlType;
+
+/// Loops read the inner table once per outer row: only a lookup by key, and only if the outer side is expected to be
+/// small, or both are tiny.
+const MAX_LOOP_OUTER_ROWS: f64 = 20_000.0;
+const MAX_LOOP_PAIRS: f64 = 20_000.0;
+
+/// One FROM item.
+pub enum Item {
+    Table(Arc<Table>),
+    Source(Box<Source>),
+}
+
+impl Planner<'_> {
+    /// The FROM clause: items, the columns they bring, the join's conditions, and whether it is a left join.
+    pub(super) fn from_clause(
+        &self,
+        from: &[ast::TableWithJoins],
+    ) -> Result<(Vec<Item>, Scope, Vec<Expr>, bool)> {
+        let mut items = Vec::new();
+        let mut scope = Scope::default();
+        let mut width = 0;
+        let mut joins = Vec::new();
+        let mut left = false;
+        for twj in from {
+            self.add_item(&twj.relation, &mut items, &mut scope, &mut width)?;
+            for join in &twj.joins {
+                self.add_item(&join.relation, &mut items, &mut scope, &mut width)?;
+                let constraint = match &join.join_operator {
+                    JoinOperator::Join(c) | JoinOperator::Inner(c) | JoinOperator::CrossJoin(c) => {
+                        c
+                    }
+                    JoinOperator::Left(c) | JoinOperator::LeftOuter(c) => {
+                        left = true;
+                        c
+                    }
+                    _ => return Err(Error::unsupported("this join in a direct plan")),
+                };
+                match constraint {
+                    JoinConstraint::None => {}
+                    JoinConstraint::On(e) => {
+                        let binder = Binder::new(&scope, self.params, "JOIN/ON");
+                        joins.extend(conjuncts(Some(binder.condition(e)?)));
+                    }
+                    _ => return Err(Error::unsupported("USING in a direct plan")),
+                }
+            }
+        }
+        if items.len() > 2 || items.len() == 2 && items.iter().any(|i| matches!(i, Item::Source(_)))
+        {
+            return Err(Error::unsupported("this many FROM items in a direct plan"));
+        }
+        Ok((items, scope, joins, left))
+    }
+
+    fn add_item(
+        &self,
+        factor: &TableFactor,
+        items: &mut Vec<Item>,
+        scope: &mut Scope,
+        width: &mut usize,
+    ) -> Result<()> {
+        match factor {
+            TableFactor::Table {
+                name,
+                alias,
+                args: None,
+                version: None,
+                with_ordinality: false,
+                sample: None,
+                ..
+            } => {
+                let table = self.known_table(name)?;
+                let alias = match alias {
+                    Some(a) if a.columns.is_empty() => names::ident(&a.name),
+                    Some(_) => return Err(Error::unsupported("column aliases in a direct plan")),
+                    None => table.name.clone(),
+                };
+                if scope.has_table(&alias) {
+                    return Err(Error::new(
+                        "42712",
+                        format!("table name \"{alias}\" specified more than once"),
+                    ));
+                }
+                scope.add_table(&table, &alias, *width);
+                *width += table.columns.len();
+                items.push(Item::Table(table));
+                Ok(())
+            }
+            TableFactor::Table {
+                name,
+                alias,
+                args: Some(args),
+                with_ordinality: false,
+                sample: None,
+                ..
+            } => self.series(name, &args.args, alias.as_ref(), items, scope, width),
+            TableFactor::Function {
+                lateral: false,
+                name,
+                args,
+                with_ordinality: false,
+                alias,
+            } => self.series(name, args, alias.as_ref(), items, scope, width),
+            _ => Err(Error::unsupported("this FROM item in a direct plan")),
+        }
+    }
+
+    /// A user's table; anything else may be a catalog or a view, which the general lane knows.
+    fn known_table(&self, name: &ast::ObjectName) -> Result<Arc<Table>> {
+        let q = names::Qualified::new(name)?;
+        let table = if q.in_public() {
+            self.dict.table(&q.name)
+        } else {
+            None
+        };
+        table
+            .cloned()
+            .ok_or_else(|| Error::unsupported("relation of the general lane"))
+    }
+
+    fn series(
+        &self,
+        name: &ast::ObjectName,
+        args: &[ast::FunctionArg],
+        alias: Option<&ast::TableAlias>,
+        items: &mut Vec<Item>,
+        scope: &mut Scope,
+        width: &mut usize,
+    ) -> Result<()> {
+        if names::Qualified::new(name)?.name != "generate_series" || !(2..=3).contains(&args.len())
+        {
+            return Err(Error::unsupported(format!("function {name} in FROM")));
+        }
+        let none = Scope::default();
+        let binder = Binder::new(&none, self.params, "FROM");
+        let mut bound = Vec::new();
+        for a in args {
+            match a {
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)) => {
+                    bound.push(binder.expr(e)?)
+                }
+                _ => return Err(Error::unsupported(format!("arguments of {name}"))),
+            }
+        }
+        let ty = common_type(
+            &bound.iter().map(|b| b.ty).collect::<Vec<_>>(),
+            "generate_series",
+        )?;
+        let ty = if ty == SqlType::Text {
+            SqlType::Int4
+        } else {
+            ty
+        };
+        if !matches!(ty, SqlType::Int4 | SqlType::Int8) {
+            return Err(Error::unsupported(format!(
+                "generate_series of {}",
+                ty.name()
+            )));
+        }
+        let mut exprs = bound
+            .into_iter()
+            .map(|b| Ok(binder.coerce(b, ty, -1, CastContext::Implicit)?.expr))
+            .collect::<Result<Vec<_>>>()?;
+        let step = if exprs.len() == 3 { exprs.pop() } else { None };
+        let (Some(stop), Some(start)) = (exprs.pop(), exprs.pop()) else {
+            return Err(Error::internal("series without bounds"));
+        };
+        let table = alias.map_or("generate_series".to_string(), |a| names::ident(&a.name));
+        let column = alias
+            .and_then(|a| a.columns.first())
+            .map_or(table.clone(), |c| names::ident(&c.name));
+        scope.columns.push(ScopeColumn {
+            table,
+            name: column,
+            ty,
+            typmod: -1,
+            slot: *width,
+            table_oid: 0,
+            attnum: 0,
+            hidden: false,
+        });
+        *width += 1;
+        let step = step.unwrap_or(Expr::Const(block::value::Datum::Int8(1)));
+        items.push(Item::Source(Box::new(Source::Series {
+            start,
+            stop,
+            step,
+            ty,
+        })));
+        Ok(())
+    }
+
+    /// Access paths for the items. Returns the source, the filter left for the combined row, and whether rows come in
+    /// the wanted order.
+    pub(super) fn source(
+        &self,
+        mut items: Vec<Item>,
+        terms: Vec<Expr>,
+        on: Vec<Expr>,
+        left: bool,
+        order: &[SortKey],
+        limited: bool,
+    ) -> Result<(Source, Option<Expr>, bool)> {
+        let last = items.pop();
+        match (items.pop(), last) {
+            (None, None) => Ok((Source::One, conjoin(terms), order.is_empty())),
+            (None, Some(Item::Source(s))) => Ok((*s, conjoin(terms), order.is_empty())),
+            (None, Some(Item::Table(t))) => {
+                let (access, ordered) = self.access(&t, 0, terms, order, limited);
+                Ok((Source::Table(Box::new(access)), None, ordered))
+            }
+            (Some(Item::Table(a)), Some(Item::Table(b))) => {
+                self.join(&a, &b, terms, on, left, order, limited)
+            }
+            _ => Err(Error::unsupported("this join in a direct plan")),
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn join(
+        &self,
+        a: &Arc<Table>,
+        b: &Arc<Table>,
+        terms: Vec<Expr>,
+        on: Vec<Expr>,
+        left: bool,
+        order: &[SortKey],
+        limited: bool,
+    ) -> Result<(Source, Option<Expr>, bool)> {
+        let split = a.columns.len();
+        let (outer_terms, rest): (Vec<Expr>, Vec<Expr>) = terms
+            .into_iter()
+            .partition(|t| t.columns_needed() <= split && !t.is_volatile());
+        // Conditions of WHERE on the inner side of a left join apply after NULLs were filled in.
+        let (inner_terms, filter) = if left { (on, rest) } else { (rest, Vec::new()) };
+        let (outer, ordered) = self.access(a, 0, outer_terms, order, limited);
+        let (inner, _) = self.access(b, split, inner_terms, &[], false);
+        let by_key = matches!(inner.path, Path::Index { .. });
+        let pairs = outer.rows * inner.rows;
+        if !(by_key && outer.rows <= MAX_LOOP_OUTER_ROWS) && pairs > MAX_LOOP_PAIRS {
+            return Err(Error::unsupported("a join of this size in a direct plan"));
+        }
+        Ok((
+            Source::Loop {
+                outer: Box::new(outer),
+                inner: Box::new(inner),
+                left,
+            },
+            conjoin(filter),
+            ordered,
+        ))
+    }
+}
+
+impl Source {
+    /// Settles how many columns of each table must be decoded, given what the rest of the plan uses.
+    pub(super) fn decode(&mut self, needed: usize) {
+        match self {
+            Source::Table(t) => t.decode(needed),
+            Source::Loop { outer, inner, .. } => {
+                let keys = inner.key_columns();
+                outer.decode(
+                    needed
+                        .max(keys)
+                        .max(inner.filter.as_ref().map_or(0, Expr::columns_needed)),
+                );
+                inner.decode(needed);
+            }
+            _ => {}
+        }
+    }
+
+    pub fn tables(&self) -> Vec<&Arc<Table>> {
+        match self {
+            Source::Table(t) => vec![&t.table],
+            Source::Loop { outer, inner, .. } => vec![&outer.table, &inner.table],
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl TableAccess {
+    pub fn decode(&mut self, needed: usize) {
+        let own = self.filter.as_ref().map_or(0, Expr::columns_needed);
+        self.needed = needed
+            .max(own)
+            .saturating_sub(self.offset)
+            .min(self.table.columns.len());
+    }
+
+    /// Columns of the combined row that the path's keys use.
+    fn key_columns(&self) -> usize {
+        let Path::Index {
+            equal,
+            any_of,
+            low,
+            high,
+            ..
+        } = &self.path
+        else {
+            return 0;
+        };
+        let bounds = low.iter().chain(high).map(|b| &b.value);
+        equal
+            .iter()
+            .chain(any_of)
+            .chain(bounds)
+            .map(Expr::columns_needed)
+            .max()
+            .unwrap_or(0)
+    }
+}
