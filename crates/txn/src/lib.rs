@@ -20,8 +20,6 @@ mod purge;
 mod recovery;
 mod status;
 mod status_file;
-#[cfg(test)]
-mod tests;
 mod transaction;
 mod undo_space;
 mod visibility;

@@ -6,11 +6,14 @@ use block::{ObjectId, RowId, TxnId};
 
 impl Transaction {
     /// Waits until `holder`, whose stamp is on the row, has ended; then the caller looks at the row again. Sessions that wait for one row are
-    /// served in order: the first keeps its place until it waits for another row or its transaction ends, the others stand behind it.
-    /// To be called with no latch held.
+    /// served in order: the first keeps its place until it has logged a change, waits for another row, or its statement ends; the others stand
+    /// behind it. To be called with no latch held.
     pub fn wait_for_row(&mut self, holder: TxnId, row: RowId, wait: LockWait) -> Result<()> {
         if self.manager.state(holder) != TxnState::Active {
             return Ok(());
+        }
+        if wait == LockWait::NoWait {
+            return Err(Error::LockNotAvailable(Resource::Row(row).to_string()));
         }
         if self.row != Some(row) {
             self.leave_row();
@@ -23,7 +26,11 @@ impl Transaction {
             )?;
             self.row = Some(row);
         }
-        self.wait_for_txn(holder, wait)
+        let waited = self.wait_for_txn(holder, wait);
+        if waited.is_err() {
+            self.leave_row();
+        }
+        waited
     }
 
     /// Waits until `holder` has ended: for what is no row, such as an index entry whose fate is undecided.
@@ -43,7 +50,8 @@ impl Transaction {
         )
     }
 
-    fn leave_row(&mut self) {
+    /// Lets the next session in the row's queue come forward.
+    pub(crate) fn leave_row(&mut self) {
         if let Some(row) = self.row.take() {
             self.manager.enqueues.unlock(
                 &self.locker,
@@ -95,14 +103,16 @@ impl Transaction {
     }
 
     /// Takes an advisory lock. `false`: not free, and `wait` was [`LockWait::NoWait`]. Locks of the session are counted and outlive transactions.
+    /// Keys of different `space`s are different locks.
     pub fn advisory_lock(
         &mut self,
         key: u64,
+        space: u64,
         shared: bool,
         level: Level,
         wait: LockWait,
     ) -> Result<bool> {
-        let (r, mode) = advisory(key, shared);
+        let (r, mode) = advisory(key, space, shared);
         match self
             .manager
             .enqueues
@@ -120,8 +130,8 @@ impl Transaction {
     }
 
     /// Gives one advisory lock of the session back; `false` if it holds none.
-    pub fn advisory_unlock(&mut self, key: u64, shared: bool) -> bool {
-        let lock = advisory(key, shared);
+    pub fn advisory_unlock(&mut self, key: u64, space: u64, shared: bool) -> bool {
+        let lock = advisory(key, space, shared);
         match self.session_names.iter().position(|held| *held == lock) {
             Some(at) => {
                 let (r, mode) = self.session_names.swap_remove(at);
@@ -168,9 +178,9 @@ impl Transaction {
     }
 }
 
-fn advisory(key: u64, shared: bool) -> (Resource, LockMode) {
+fn advisory(key: u64, space: u64, shared: bool) -> (Resource, LockMode) {
     (
-        Resource::Name(NameClass::Advisory, key, 0),
+        Resource::Name(NameClass::Advisory, key, space),
         if shared { LockMode::S } else { LockMode::X },
     )
 }

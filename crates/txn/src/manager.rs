@@ -320,7 +320,7 @@ impl TxnManager {
     pub fn maintain(&self) -> Result<()> {
         let horizon = self.horizon();
         self.truncate(horizon)?;
-        self.numbers.reserve_ahead()?;
+        self.numbers.reserve_ahead(&self.visibility.words)?;
         self.undo.prepare_ahead(horizon)
     }
 

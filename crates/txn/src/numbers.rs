@@ -1,7 +1,7 @@
 //! Transaction numbers: drawn from ranges that the control file holds as possibly used, so none is ever drawn twice (CORRECTNESS 23).
 
 use crate::Result;
-use crate::status::CHUNK;
+use crate::status::{CHUNK, StatusArray};
 use block::ThreadId;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -39,12 +39,12 @@ impl Numbers {
     }
 
     /// Draws a number. Writes the control file once in a range, unless [`Numbers::reserve_ahead`] did.
-    pub(crate) fn draw(&self) -> Result<u64> {
+    pub(crate) fn draw(&self, words: &StatusArray) -> Result<u64> {
         loop {
             // Reserved before drawn: a number whose reservation failed would be lost otherwise, and its status word with it.
             let number = self.next.load(Ordering::Acquire);
             if number >= self.reserved.load(Ordering::Acquire) {
-                self.reserve(number + 1)?;
+                self.reserve(number + 1, words)?;
             } else if self
                 .next
                 .compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed)
@@ -56,11 +56,11 @@ impl Numbers {
     }
 
     /// Reserves a further range when half of the present one is gone; for a background worker.
-    pub(crate) fn reserve_ahead(&self) -> Result<()> {
-        self.reserve(self.next() + RANGE / 2)
+    pub(crate) fn reserve_ahead(&self, words: &StatusArray) -> Result<()> {
+        self.reserve(self.next() + RANGE / 2, words)
     }
 
-    fn reserve(&self, wanted: u64) -> Result<()> {
+    fn reserve(&self, wanted: u64, words: &StatusArray) -> Result<()> {
         let _one = self.reserving.lock();
         if wanted <= self.reserved.load(Ordering::Acquire) {
             return Ok(());
@@ -72,6 +72,8 @@ impl Numbers {
                 .expect("invariant: an open thread is in the control file");
             thread.txn_reserved = to;
         })?;
+        // Every number that can be drawn has its status word.
+        (self.next() / CHUNK..=to / CHUNK).for_each(|chunk| words.with_chunk(chunk, |_| ()));
         self.reserved.store(to, Ordering::Release);
         Ok(())
     }

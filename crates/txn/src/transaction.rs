@@ -13,7 +13,7 @@ use crate::enqueue::{LockMode, Locker, Resource};
 use crate::horizon::{MAX_SNAPSHOTS, SnapshotSlot};
 use crate::manager::{TxnManager, UndoRecord};
 use crate::purge;
-use crate::status::{CHUNK, Status};
+use crate::status::Status;
 use crate::undo_space::{Extent, UndoBlock};
 use crate::{Error, HandlerError, Result, Snapshot, TxnState};
 use block::undo::{UNDO_MAX_PAYLOAD, UndoView, append_payload};
@@ -263,11 +263,7 @@ impl Transaction {
     /// Gives the transaction a number if it has none. May write the control file.
     pub fn ensure_id(&mut self) -> Result<TxnId> {
         if self.id.is_none() {
-            let number = self.manager.numbers.draw()?;
-            self.manager
-                .visibility
-                .words
-                .with_chunk(number / CHUNK, |_| ());
+            let number = self.manager.numbers.draw(&self.manager.visibility.words)?;
             self.id = TxnId::new(self.manager.config.instance, number);
             self.active.begin(self.id);
             wait::session::set_transaction(self.id.0);
@@ -295,6 +291,7 @@ impl Transaction {
     /// The statement's snapshot is not used any more.
     #[inline]
     pub fn end_statement(&mut self) {
+        self.leave_row();
         if self.isolation == Isolation::ReadCommitted && self.scn.take().is_some() {
             self.slot.clear();
         }
@@ -343,6 +340,8 @@ impl Transaction {
             undo.payload.len() <= slot.max_payload,
             "invariant: undo fits the room prepared for it"
         );
+        // From this record on, whoever waits for the row that this session waited for waits for this transaction.
+        self.leave_row();
         let block = self.undo.as_mut().expect("invariant: undo is prepared");
         assert!(
             block.next() == slot.ptr,
@@ -458,7 +457,9 @@ impl Transaction {
         let TxnState::Committed(e) = manager.state(id) else {
             panic!("invariant: {id:?} is committed once its commit record is durable");
         };
-        manager.purge.push(e, self.purge.drain(..));
+        if !self.purge.is_empty() {
+            manager.purge.push(e, self.purge.drain(..));
+        }
         wait::stat::add(Stat::UserCommits, 1);
         self.finish(e);
         Ok(e)

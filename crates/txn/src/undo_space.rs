@@ -212,11 +212,13 @@ impl UndoSpace {
             if let Some(next) = self.next_block() {
                 break next;
             }
-            let _supply = wait::during(
-                Event::UndoSegmentExtension,
-                [u64::from(self.file.0), 0, 0],
-                || self.supply.lock(),
-            );
+            let _supply = self.supply.try_lock().unwrap_or_else(|| {
+                wait::during(
+                    Event::UndoSegmentExtension,
+                    [u64::from(self.file.0), 0, 0],
+                    || self.supply.lock(),
+                )
+            });
             if self.state.lock().current.is_none() {
                 let extent = self.open_extent(&horizon)?;
                 self.state.lock().current = Some((extent, 0));
