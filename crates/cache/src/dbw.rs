@@ -151,6 +151,15 @@ impl Cache {
         }
     }
 
+    /// Asks for a checkpoint without waiting for it: the log is running short. Takes one short latch, so it can be called from anywhere.
+    pub fn want_checkpoint(&self) {
+        let mut state = self.writer.state.lock();
+        if state.checkpoints_wanted == state.checkpoints_done {
+            state.checkpoints_wanted += 1;
+        }
+        self.writer.asked.notify_one();
+    }
+
     /// Frames that are dirty now.
     pub fn dirty_frames(&self) -> usize {
         self.frames.iter().filter(|f| f.is_dirty()).count()

@@ -112,6 +112,24 @@ impl<'a> WriteGuard<'a> {
     }
 }
 
+impl WriteGuard<'_> {
+    /// Replays a change in recovery: `f` applies the vector of a record that stands at `record`, and tells whether it changed the block. The block counts as
+    /// dirty since that record, so no checkpoint passes it before the block is written.
+    pub fn replay<E>(
+        &mut self,
+        record: block::LogPos,
+        f: impl FnOnce(&mut BlockBuf) -> std::result::Result<bool, E>,
+    ) -> std::result::Result<bool, E> {
+        let changed = f(self.contents())?;
+        if changed {
+            let frame = self.cache.frame(self.ix);
+            frame.first_dirty.fetch_min(record.0, SeqCst);
+            frame.version.fetch_add(1, Relaxed);
+        }
+        Ok(changed)
+    }
+}
+
 impl Deref for WriteGuard<'_> {
     type Target = BlockBuf;
     #[inline]

@@ -1,26 +1,102 @@
 //! Errors of the engine, each with the SQLSTATE a client sees.
 
+use block::ObjectId;
+
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("duplicate key value violates unique constraint \"{index}\"")]
-    UniqueViolation { index: String, table: block::ObjectId, index_object: block::ObjectId },
-    #[error("could not serialize access due to concurrent update")]
-    Serialization,
+    UniqueViolation {
+        index: String,
+        table: ObjectId,
+        index_object: ObjectId,
+    },
+    #[error("could not serialize access due to concurrent {0}")]
+    Serialization(&'static str),
     #[error("could not obtain lock on row")]
     LockNotAvailable,
+    #[error("sequence {} has reached its limit", object.0)]
+    SequenceLimit { object: ObjectId, descending: bool },
     #[error("{0}")]
     Corrupt(String),
+    #[error("no database in {0}")]
+    NoDatabase(String),
+    #[error("cannot start thread {name}: {source}")]
+    Thread {
+        name: &'static str,
+        source: std::io::Error,
+    },
+    #[error("redo record at {pos} of thread {thread} cannot be applied to block {dba}: {what}")]
+    Replay {
+        thread: u16,
+        pos: u64,
+        dba: block::Dba,
+        what: String,
+    },
+    #[error(transparent)]
+    Access(access::Error),
+    #[error(transparent)]
+    Txn(txn::Error),
+    #[error(transparent)]
+    Cache(#[from] cache::Error),
+    #[error(transparent)]
+    Redo(#[from] redo::Error),
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+    #[error(transparent)]
+    Block(#[from] block::BlockError),
+}
+
+impl From<txn::Error> for Error {
+    fn from(e: txn::Error) -> Error {
+        match e {
+            txn::Error::Cache(e) => Error::Cache(e),
+            txn::Error::Redo(e) => Error::Redo(e),
+            txn::Error::Storage(e) => Error::Storage(e),
+            e => Error::Txn(e),
+        }
+    }
+}
+
+impl From<access::Error> for Error {
+    fn from(e: access::Error) -> Error {
+        match e {
+            access::Error::Txn(e) => e.into(),
+            access::Error::Cache(e) => Error::Cache(e),
+            access::Error::Storage(e) => Error::Storage(e),
+            access::Error::Block(e) => Error::Block(e),
+            e => Error::Access(e),
+        }
+    }
 }
 
 impl Error {
+    /// What a client is told: class 53 for want of something, 40 for a transaction to try again, XX for damage.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             Error::UniqueViolation { .. } => "23505",
-            Error::Serialization => "40001",
+            Error::Serialization(_) => "40001",
             Error::LockNotAvailable => "55P03",
-            Error::Corrupt(_) => "XX001",
+            Error::SequenceLimit { .. } => "2200H",
+            Error::NoDatabase(_) => "3D000",
+            Error::Txn(e) => e.sqlstate().unwrap_or("XX000"),
+            Error::Access(e) => match e {
+                access::Error::DiskFull(_) => "53100",
+                access::Error::TooManyExtents { .. } | access::Error::KeyTooLong { .. } => "54000",
+                access::Error::SequenceLimit { .. } => "2200H",
+                access::Error::SequenceBounds { .. } => "22003",
+                _ => "XX001",
+            },
+            Error::Storage(e) | Error::Cache(cache::Error::Storage(e)) if e.is_full() => "53100",
+            Error::Storage(storage::Error::InUse { .. }) => "55006",
+            Error::Storage(storage::Error::Block { .. })
+            | Error::Cache(cache::Error::Storage(storage::Error::Block { .. }))
+            | Error::Block(_)
+            | Error::Replay { .. }
+            | Error::Corrupt(_) => "XX001",
+            Error::Cache(_) | Error::Redo(_) | Error::Storage(_) => "58030",
+            Error::Thread { .. } => "53000",
         }
     }
 }

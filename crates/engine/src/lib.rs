@@ -2,13 +2,31 @@
 //! tables as a heap with its indexes, background work, and stopping. This is the interface that `sql` sees.
 //!
 //! **Invariants.** Index entries of a row are inserted after its version and marked before its transaction ends, so a
-//! reader that follows an unmarked entry finds in the version it may see the key of the entry. Whoever needs another
+//! reader that follows an unmarked entry finds in the version it may see the key of the entry, or passes it by. Whoever needs another
 //! block or another transaction's verdict lets go of every latch first (R7).
 
+mod background;
+mod bootstrap;
 mod config;
+mod ddl;
 mod error;
+mod instance;
+mod read;
+mod recovery;
+mod session;
 mod table;
+mod undo;
+mod verify;
+mod write;
 
 pub use config::Config;
+pub use ddl::SequenceDef;
 pub use error::{Error, Result};
+pub use instance::{Engine, Progress, exists};
+pub use read::{HeapScan, IndexScan};
+pub use recovery::Recovery;
+pub use session::{AdvisoryKey, LockMode, LockWait, Savepoint, Session};
 pub use table::{IndexColumn, IndexDef, TableDef};
+pub use txn::{HeldSnapshot, Isolation, Snapshot};
+pub use verify::{Verified, verify};
+pub use write::{LockOutcome, WriteOutcome};

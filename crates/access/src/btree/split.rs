@@ -28,7 +28,10 @@ impl<S: Store> Tree<S> {
                 spare.push(self.alloc()?);
             }
             let (used, taken) = match is_root {
-                true => (self.split_root(level, key, &enough, [spare[0], spare[1]])?, 2),
+                true => (
+                    self.split_root(level, key, &enough, [spare[0], spare[1]])?,
+                    2,
+                ),
                 false => (self.split_block(level, key, &enough, spare[0])?, 1),
             };
             let left_over = match used {
@@ -123,9 +126,10 @@ impl<S: Store> Tree<S> {
         top.push(&[], Some(at[0].0));
         top.push(&separator, Some(at[1].0));
         let top = top.finish();
-        let (Some(mut left), Some(mut right)) =
-            (self.store.try_latch(&lower_fresh), self.store.try_latch(&upper_fresh))
-        else {
+        let (Some(mut left), Some(mut right)) = (
+            self.store.try_latch(&lower_fresh),
+            self.store.try_latch(&upper_fresh),
+        ) else {
             return Ok(Used::TryAgain);
         };
         self.store.change(&mut [

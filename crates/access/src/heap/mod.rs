@@ -16,6 +16,7 @@ mod undo;
 mod verify;
 mod write;
 
+pub use read::Newest;
 pub use undo::is_heap_undo;
 pub use verify::HeapReport;
 pub use write::WriteOutcome;

@@ -13,6 +13,14 @@ pub(crate) struct Version {
     pub body: Vec<u8>,
 }
 
+/// The newest version of a row, whoever made it.
+pub enum Newest {
+    /// The slot is free, or no row begins there.
+    Nothing,
+    /// Deleted or not; the body is whole unless it is deleted.
+    Row { head: RowHead, body: Vec<u8> },
+}
+
 /// What an undo record says of the version before.
 enum Before {
     /// There was none: the record is the row's insertion.
@@ -81,6 +89,29 @@ impl Heap {
             false => out.extend_from_slice(&version.body),
         }
         Ok(true)
+    }
+
+    /// The newest version of a row as it is now, committed or not.
+    pub fn newest(&self, rid: RowId) -> Result<Newest> {
+        let version = {
+            let block = self.cache().read(rid.dba())?;
+            match heap::row(&block, rid.slot())? {
+                Some(row) if block.object() == self.object() && !row.head.is_piece() => Version {
+                    head: row.head,
+                    body: row.body.to_vec(),
+                },
+                _ => return Ok(Newest::Nothing),
+            }
+        };
+        let mut body = version.body;
+        if version.head.is_chained() && !version.head.is_deleted() {
+            let chain = std::mem::take(&mut body);
+            self.read_pieces(rid, &chain, &mut body)?;
+        }
+        Ok(Newest::Row {
+            head: version.head,
+            body,
+        })
     }
 
     /// Turns the version into the one that the snapshot sees, its bytes whole; false if it sees none. Called with no latch held.

@@ -46,13 +46,6 @@ pub struct Space {
 }
 
 impl Space {
-    /// Formats the file's first map. The file exists and is empty.
-    pub fn create(cache: Arc<Cache>, file: FileId, instance: InstanceId) -> Result<Space> {
-        let space = Space::blank(cache, file, instance);
-        space.add_region()?;
-        Ok(space)
-    }
-
     /// Reads the maps.
     pub fn open(cache: Arc<Cache>, file: FileId, instance: InstanceId) -> Result<Space> {
         let space = Space::blank(cache, file, instance);
@@ -84,6 +77,15 @@ impl Space {
             regions,
             extending: Mutex::new(()),
         }
+    }
+
+    /// Formats the first map of an empty file.
+    pub fn format(&self) -> Result<()> {
+        assert!(
+            self.regions.lock().owners.is_empty(),
+            "invariant: only an empty file is formatted"
+        );
+        self.add_region()
     }
 
     pub fn cache(&self) -> &Arc<Cache> {
@@ -299,6 +301,16 @@ impl Space {
             .flatten()
             .filter(|&&o| o != 0)
             .map(|&o| ObjectId(o))
+            .collect()
+    }
+
+    /// First blocks of the units that an object owns.
+    pub fn units_of(&self, file: FileId, object: ObjectId) -> Vec<Dba> {
+        let runs = self.regions.lock().runs(object);
+        runs.into_iter()
+            .flat_map(|(region, unit, n)| {
+                (unit..unit + n).map(move |u| space::unit_block(file, region, u))
+            })
             .collect()
     }
 

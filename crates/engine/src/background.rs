@@ -1,0 +1,143 @@
+//! Background threads of an instance besides `lgwr` and `dbw0`: `smon` rolls back the dead, purges, preallocates and raises the clock's ceiling; `mmon` samples.
+
+use crate::{Engine, Error, Result};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use wait::{AshSampler, Event};
+
+/// How often `smon` looks for work that nobody told it of.
+const SMON_INTERVAL: Duration = Duration::from_millis(100);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Purge hints worked on before the other duties get their turn.
+const PURGE_BATCH: usize = 1024;
+
+#[derive(Default)]
+struct Bell {
+    stop: Mutex<bool>,
+    rung: Condvar,
+}
+
+impl Bell {
+    /// Waits `time`; true when it is time to end.
+    fn wait(&self, event: Event, time: Duration) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop {
+            wait::during(event, [time.as_millis() as u64, 0, 0], || {
+                self.rung.wait_while_for(&mut stop, |s| !*s, time)
+            });
+        }
+        *stop
+    }
+}
+
+pub(crate) struct Background {
+    bell: Arc<Bell>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Background {
+    pub fn start(engine: &Arc<Engine>) -> Result<Background> {
+        let bell = Arc::new(Bell::default());
+        let spawn = |name, f: Box<dyn FnOnce() + Send>| {
+            wait::thread::spawn_named(name, f).map_err(|source| Error::Thread { name, source })
+        };
+        let (of_smon, weak) = (bell.clone(), Arc::downgrade(engine));
+        let smon = spawn(
+            "smon",
+            Box::new(move || {
+                let mut trouble = String::new();
+                while let Some(engine) = weak.upgrade() {
+                    // Background work never fails a statement: it says what is wrong, once, and tries again.
+                    let now = engine
+                        .housekeeping()
+                        .err()
+                        .map(|e| e.to_string())
+                        .unwrap_or_default();
+                    if now != trouble && !now.is_empty() {
+                        eprintln!("braid: smon: {now}");
+                    }
+                    trouble = now;
+                    drop(engine);
+                    if of_smon.wait(Event::SmonTimer, SMON_INTERVAL) {
+                        break;
+                    }
+                }
+            }),
+        )?;
+        let of_mmon = bell.clone();
+        let mmon = spawn(
+            "mmon",
+            Box::new(move || {
+                let mut sampler = AshSampler::default();
+                while !of_mmon.wait(Event::RdbmsIpcMessage, SAMPLE_INTERVAL) {
+                    sampler.sample();
+                }
+            }),
+        )?;
+        Ok(Background {
+            bell,
+            threads: vec![smon, mmon],
+        })
+    }
+
+    pub fn stop(self) {
+        *self.bell.stop.lock() = true;
+        self.bell.rung.notify_all();
+        for t in self.threads {
+            assert!(
+                t.join().is_ok(),
+                "invariant: background threads do not panic"
+            );
+        }
+    }
+}
+
+impl Engine {
+    fn housekeeping(self: &Arc<Self>) -> Result<()> {
+        self.raise_ceiling()?;
+        self.txns.rollback_dead(&**self)?;
+        self.txns.maintain()?;
+        self.purge()?;
+        self.space.preallocate(self.config.preallocate_bytes)?;
+        Ok(())
+    }
+
+    /// Keeps the persisted ceiling far ahead of the clock.
+    fn raise_ceiling(&self) -> Result<()> {
+        let clock = self.redo.clock();
+        if clock.ceiling().0 - clock.now().0 < redo::Clock::CEILING_STEP / 2 {
+            let next = clock.next_ceiling();
+            self.control.update(|c| c.scn_ceiling = next.0)?;
+            clock.raise_ceiling(next);
+        }
+        Ok(())
+    }
+
+    /// Removes what committed transactions deleted and no snapshot sees.
+    fn purge(&self) -> Result<()> {
+        let horizon = self.txns.horizon();
+        loop {
+            let hints = self.txns.take_purgeable(horizon, PURGE_BATCH);
+            for hint in &hints {
+                let (heap, tree) = {
+                    let open = self.open.read();
+                    (
+                        open.heaps.get(&hint.object).cloned(),
+                        open.trees.get(&hint.object).cloned(),
+                    )
+                };
+                if let Some(heap) = heap {
+                    heap.prune(hint.dba)?;
+                } else if let Some(tree) = tree {
+                    let purged = tree.purge_block(hint.dba)?;
+                    wait::stat::add(wait::Stat::IndexPurged, purged.entries as u64);
+                }
+            }
+            if hints.len() < PURGE_BATCH {
+                return Ok(());
+            }
+        }
+    }
+}

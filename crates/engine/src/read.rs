@@ -1,0 +1,212 @@
+//! Cursors over rows. They hold no latch and no pin between calls.
+
+use crate::{Result, Session, TableDef};
+use access::btree::{BTree, Cursor};
+use access::heap::Heap;
+use block::key::{after_prefix, push_column};
+use block::value::{ColType, Datum};
+use block::{Dba, RowId};
+use std::ops::Bound;
+use std::sync::Arc;
+use txn::Snapshot;
+
+/// Blocks read ahead at a time.
+const READ_AHEAD: u32 = 64;
+
+/// All rows of a table, a block at a time. Several can divide a table's blocks among themselves: see [`HeapScan::split`].
+pub struct HeapScan {
+    heap: Arc<Heap>,
+    /// `None` until the first call.
+    runs: Option<Vec<(Dba, u32)>>,
+    run: usize,
+    at: u32,
+}
+
+impl HeapScan {
+    fn new(heap: Arc<Heap>) -> HeapScan {
+        HeapScan {
+            heap,
+            runs: None,
+            run: 0,
+            at: 0,
+        }
+    }
+
+    /// Gives the visible rows of the next block to `f`, which must not wait: most come under the block's latch. False at the end.
+    pub fn next_block(
+        &mut self,
+        _session: &mut Session,
+        snapshot: &Snapshot,
+        f: &mut dyn FnMut(RowId, &[u8]),
+    ) -> Result<bool> {
+        self.next_block_of(snapshot, f)
+    }
+
+    /// The same for a worker without a session, whose snapshot is held for it.
+    pub fn next_block_of(
+        &mut self,
+        snapshot: &Snapshot,
+        f: &mut dyn FnMut(RowId, &[u8]),
+    ) -> Result<bool> {
+        if self.runs.is_none() {
+            self.runs = Some(self.heap.block_runs()?);
+        }
+        let runs = self.runs.as_deref().unwrap_or_default();
+        let Some(&(first, n)) = runs.get(self.run) else {
+            return Ok(false);
+        };
+        if self.at.is_multiple_of(READ_AHEAD) {
+            self.heap
+                .prefetch(first.plus(self.at), READ_AHEAD.min(n - self.at));
+        }
+        let dba = first.plus(self.at);
+        self.at += 1;
+        if self.at == n {
+            (self.run, self.at) = (self.run + 1, 0);
+        }
+        self.heap.scan_block(snapshot, dba, f)?;
+        Ok(true)
+    }
+
+    /// Blocks to be read in all.
+    pub fn blocks(&self) -> Result<u64> {
+        Ok(self.heap.block_runs()?.iter().map(|r| u64::from(r.1)).sum())
+    }
+
+    /// Divides the scan, which has not begun, into at most `parts` of about the same number of blocks.
+    pub fn split(&self, parts: usize) -> Result<Vec<HeapScan>> {
+        let runs = self.heap.block_runs()?;
+        let total: u64 = runs.iter().map(|r| u64::from(r.1)).sum();
+        let share = total.div_ceil(parts as u64).max(1);
+        let mut scans: Vec<HeapScan> = Vec::new();
+        let mut left = 0;
+        for (mut first, mut n) in runs {
+            while n > 0 {
+                if left == 0 {
+                    scans.push(HeapScan {
+                        runs: Some(Vec::new()),
+                        ..HeapScan::new(self.heap.clone())
+                    });
+                    left = share;
+                }
+                let take = u64::from(n).min(left) as u32;
+                if let Some(runs) = scans.last_mut().and_then(|s| s.runs.as_mut()) {
+                    runs.push((first, take));
+                }
+                (first, n, left) = (first.plus(take), n - take, left - u64::from(take));
+            }
+        }
+        Ok(scans)
+    }
+}
+
+/// Rows in the order of an index.
+pub struct IndexScan {
+    tree: Arc<BTree>,
+    heap: Arc<Heap>,
+    table: Arc<TableDef>,
+    index: usize,
+    cursor: Cursor,
+    scratch: Vec<u8>,
+}
+
+impl IndexScan {
+    /// The next row that `snapshot` sees and that has the entry's key; its bytes go to `row`.
+    pub fn next(
+        &mut self,
+        _session: &mut Session,
+        snapshot: &Snapshot,
+        row: &mut Vec<u8>,
+    ) -> Result<Option<RowId>> {
+        let index = &self.table.indexes[self.index];
+        while let Some(found) = self.tree.next(&mut self.cursor)? {
+            let copied = self.heap.fetch_with(snapshot, found.rid, |bytes| {
+                row.clear();
+                row.extend_from_slice(bytes);
+            })?;
+            if copied.is_some()
+                && index.matches(&self.table.columns, row, found.key, &mut self.scratch)?
+            {
+                return Ok(Some(found.rid));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Session {
+    pub fn scan(&mut self, table: &Arc<TableDef>) -> HeapScan {
+        HeapScan::new(self.engine.heap(table.object, table.header))
+    }
+
+    /// Rows between two bounds, each of which is a prefix of the key's columns.
+    pub fn index_range(
+        &mut self,
+        table: &Arc<TableDef>,
+        index: usize,
+        low: Bound<&[Datum]>,
+        high: Bound<&[Datum]>,
+        backward: bool,
+    ) -> Result<IndexScan> {
+        let def = &table.indexes[index];
+        let prefix = |values: &[Datum]| prefix(&table.columns, def, values);
+        // `None` is above every key: nothing can follow such a prefix.
+        let low = match low {
+            Bound::Unbounded => Some(Vec::new()),
+            Bound::Included(v) => Some(prefix(v)),
+            Bound::Excluded(v) => after_prefix(&prefix(v)),
+        };
+        let high = match high {
+            Bound::Unbounded => None,
+            Bound::Included(v) => after_prefix(&prefix(v)),
+            Bound::Excluded(v) => Some(prefix(v)),
+        };
+        let cursor = match low {
+            Some(low) => Cursor::new(low, high, backward),
+            None => Cursor::new(Vec::new(), Some(Vec::new()), backward),
+        };
+        Ok(IndexScan {
+            tree: self.engine.tree(def.object, def.header),
+            heap: self.engine.heap(table.object, table.header),
+            table: table.clone(),
+            index,
+            cursor,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// The row that a whole key of a unique index leads to.
+    pub fn get_unique(
+        &mut self,
+        table: &TableDef,
+        index: usize,
+        key: &[Datum],
+        snapshot: &Snapshot,
+        row: &mut Vec<u8>,
+    ) -> Result<Option<RowId>> {
+        let def = &table.indexes[index];
+        let key = prefix(&table.columns, def, key);
+        let tree = self.engine.tree(def.object, def.header);
+        let heap = self.engine.heap(table.object, table.header);
+        let mut entries = Vec::new();
+        tree.lookup(&key, &mut entries)?;
+        for (rid, _) in entries {
+            let copied = heap.fetch_with(snapshot, rid, |bytes| {
+                row.clear();
+                row.extend_from_slice(bytes);
+            })?;
+            if copied.is_some() && def.matches(&table.columns, row, &key, &mut self.scratch)? {
+                return Ok(Some(rid));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn prefix(columns: &[ColType], index: &crate::IndexDef, values: &[Datum]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(32);
+    for (c, v) in index.columns.iter().zip(values) {
+        push_column(&mut key, columns[c.column], c.order(), v.borrow());
+    }
+    key
+}

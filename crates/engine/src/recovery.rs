@@ -1,0 +1,117 @@
+//! Roll-forward: redo is read from the checkpoint on and applied to whatever blocks lack it.
+//!
+//! One thread is read today; the loop goes over a merge of all threads by SCN, which is what several will need. A block takes a vector if its SCN is the
+//! vector's *before*, passes over what it has, and anything else is damage that stops the start.
+
+use crate::{Error, Progress, Result};
+use block::record::Vector;
+use block::{BlockBuf, Scn, apply};
+use cache::Cache;
+use redo::{Merge, Merged, RedoReader};
+use std::collections::HashSet;
+use std::time::Instant;
+use txn::TxnRecovery;
+
+/// What a start recovered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recovery {
+    pub redo_bytes: u64,
+    pub records: u64,
+    /// Blocks that lacked something.
+    pub blocks: u64,
+    /// Transactions that are rolled back.
+    pub transactions: u64,
+    pub elapsed_ms: u64,
+}
+
+/// Reports progress every so many records.
+const REPORT_EVERY: u64 = 50_000;
+
+/// Applies everything the readers have. The cache's writer may be running; its checkpoint must not move meanwhile.
+pub(crate) fn roll_forward(
+    cache: &Cache,
+    readers: Vec<RedoReader<'_>>,
+    total_bytes: u64,
+    progress: &dyn Progress,
+) -> Result<(TxnRecovery, Recovery)> {
+    let started = Instant::now();
+    let mut txns = TxnRecovery::default();
+    let mut recovery = Recovery {
+        redo_bytes: total_bytes,
+        ..Recovery::default()
+    };
+    let mut blocks = HashSet::new();
+    let mut merge = Merge::new(readers)?;
+    let mut first = None;
+    let mut groups = std::collections::BTreeMap::new();
+    while let Some(merged) = merge.next_record()? {
+        let begin = *first.get_or_insert(merged.record.pos.0);
+        recovery.records += 1;
+        if recovery.records.is_multiple_of(REPORT_EVERY) {
+            progress.step(
+                "recovery: redo applied",
+                merged.record.pos.0.saturating_sub(begin),
+                total_bytes,
+            );
+        }
+        txns.record(merged.batch, &merged.record)?;
+        if let Some(e) = merged.group {
+            groups.insert(merged.batch, e);
+        }
+        for vector in merged.record.vectors().filter(|v| !v.dba.is_none()) {
+            if replay(cache, &merged, &vector)? {
+                blocks.insert(vector.dba);
+            }
+        }
+    }
+    groups
+        .into_iter()
+        .for_each(|(batch, e)| txns.group(batch, e));
+    recovery.blocks = blocks.len() as u64;
+    wait::stat::add(wait::Stat::RecoveryBlocks, recovery.blocks);
+    recovery.elapsed_ms = started.elapsed().as_millis() as u64;
+    Ok((txns, recovery))
+}
+
+fn replay(cache: &Cache, merged: &Merged<'_>, vector: &Vector<'_>) -> Result<bool> {
+    let mut guard = cache.write(vector.dba)?;
+    guard.replay(merged.record.pos, |block| {
+        apply_vector(block, merged.record.scn, vector).map_err(|what| Error::Replay {
+            thread: merged.thread.0,
+            pos: merged.record.pos.0,
+            dba: vector.dba,
+            what,
+        })
+    })
+}
+
+/// Whether the block took the vector; false if it had it already.
+fn apply_vector(
+    block: &mut BlockBuf,
+    scn: Scn,
+    vector: &Vector<'_>,
+) -> std::result::Result<bool, String> {
+    if block.scn() >= scn {
+        return Ok(false);
+    }
+    match (vector.before, vector.op.formats()) {
+        (None, Some(kind)) => block.format(vector.dba, vector.object, kind),
+        (Some(before), None) if block.scn() == before => {}
+        (Some(before), None) => {
+            return Err(format!(
+                "its SCN is {}, the record wants {}",
+                block.scn().0,
+                before.0
+            ));
+        }
+        _ => {
+            return Err(format!(
+                "{:?} does not go with the kind of vector it stands in",
+                vector.op
+            ));
+        }
+    }
+    apply(vector.op, block, vector.payload).map_err(|e| e.to_string())?;
+    block.set_scn(scn);
+    Ok(true)
+}

@@ -1,0 +1,260 @@
+//! A session's transactions and locks.
+
+use crate::{Engine, Error, Result};
+use block::{LogPos, ObjectId, TxnId};
+use std::sync::Arc;
+use txn::{Isolation, Level, NameClass, Snapshot, Transaction};
+
+/// PostgreSQL's table lock modes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockMode {
+    AccessShare,
+    RowShare,
+    RowExclusive,
+    ShareUpdateExclusive,
+    Share,
+    ShareRowExclusive,
+    Exclusive,
+    AccessExclusive,
+}
+
+impl LockMode {
+    /// The enqueue mode that excludes as much of what matters: maintenance (SHARE UPDATE EXCLUSIVE) excludes nothing here, because it
+    /// needs no protection.
+    fn enqueue(self) -> txn::LockMode {
+        match self {
+            LockMode::AccessShare | LockMode::RowShare => txn::LockMode::SS,
+            LockMode::RowExclusive | LockMode::ShareUpdateExclusive => txn::LockMode::SX,
+            LockMode::Share => txn::LockMode::S,
+            LockMode::ShareRowExclusive | LockMode::Exclusive => txn::LockMode::SSX,
+            LockMode::AccessExclusive => txn::LockMode::X,
+        }
+    }
+}
+
+/// What to do about a row that another transaction has locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockWait {
+    Wait,
+    NoWait,
+    SkipLocked,
+}
+
+/// The two spaces of keys that advisory locks have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AdvisoryKey {
+    One(i64),
+    Two(i32, i32),
+}
+
+impl AdvisoryKey {
+    fn parts(self) -> (u64, u64) {
+        match self {
+            AdvisoryKey::One(k) => (k as u64, 0),
+            AdvisoryKey::Two(a, b) => ((a as u32 as u64) << 32 | b as u32 as u64, 1),
+        }
+    }
+}
+
+/// A point to roll back to.
+#[derive(Clone, Copy)]
+pub struct Savepoint {
+    point: txn::Savepoint,
+    drops: usize,
+}
+
+/// One client's way to the engine. Used by one thread at a time.
+pub struct Session {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) txn: Transaction,
+    active: bool,
+    /// Whether the transaction has taken a snapshot or changed something: its isolation level is settled.
+    used: bool,
+    /// The statement's snapshot.
+    pub(crate) statement: Option<Snapshot>,
+    /// Segments to give back once the transaction is committed.
+    pub(crate) drops: Vec<ObjectId>,
+    /// Draws of sequences that must be durable before the transaction's end is reported.
+    pub(crate) durable: LogPos,
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl Engine {
+    pub fn session(self: &Arc<Self>) -> Result<Session> {
+        Ok(Session {
+            engine: self.clone(),
+            txn: Transaction::new(&self.txns)?,
+            active: false,
+            used: false,
+            statement: None,
+            drops: Vec::new(),
+            durable: LogPos(0),
+            scratch: Vec::new(),
+        })
+    }
+}
+
+impl Session {
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    pub fn begin(&mut self, isolation: Isolation) -> Result<()> {
+        self.txn.begin(isolation);
+        (self.active, self.used) = (true, false);
+        Ok(())
+    }
+
+    /// The level of the transaction; `None` outside one.
+    pub fn isolation(&self) -> Option<Isolation> {
+        self.active.then(|| self.txn.isolation())
+    }
+
+    /// Changes the level; false if the transaction has begun its work already.
+    pub fn set_isolation(&mut self, isolation: Isolation) -> bool {
+        if self.used {
+            return false;
+        }
+        self.txn.begin(isolation);
+        true
+    }
+
+    pub fn in_transaction(&self) -> bool {
+        self.active
+    }
+
+    /// Commits. Durable when it returns. Segments dropped in the transaction are given back after.
+    pub fn commit(&mut self) -> Result<()> {
+        self.end_statement();
+        self.txn.commit()?;
+        self.flush_draws()?;
+        self.active = false;
+        wait::session::set_transaction(0);
+        for object in std::mem::take(&mut self.drops) {
+            self.engine.forget(object);
+            self.engine.space.drop_segment(object)?;
+        }
+        Ok(())
+    }
+
+    pub fn rollback(&mut self) -> Result<()> {
+        self.end_statement();
+        let engine = self.engine.clone();
+        self.txn.rollback(&*engine)?;
+        self.drops.clear();
+        self.active = false;
+        wait::session::set_transaction(0);
+        self.flush_draws()
+    }
+
+    fn flush_draws(&mut self) -> Result<()> {
+        let durable = std::mem::take(&mut self.durable);
+        if durable > self.engine.redo.durable() {
+            self.engine.redo.flush_to(durable)?;
+        }
+        Ok(())
+    }
+
+    pub fn savepoint(&mut self) -> Result<Savepoint> {
+        Ok(Savepoint {
+            point: self.txn.savepoint(),
+            drops: self.drops.len(),
+        })
+    }
+
+    pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
+        self.end_statement();
+        let engine = self.engine.clone();
+        self.txn.rollback_to(&savepoint.point, &*engine)?;
+        self.drops.truncate(savepoint.drops);
+        Ok(())
+    }
+
+    /// Forgets a savepoint; what it would undo stays.
+    pub fn release(&mut self, _savepoint: &Savepoint) {}
+
+    pub fn transaction_id(&mut self) -> Result<TxnId> {
+        self.used = true;
+        let id = self.txn.ensure_id()?;
+        wait::session::set_transaction(id.0);
+        Ok(id)
+    }
+
+    /// The snapshot of the statement that begins. Registered until [`Session::end_statement`].
+    pub fn snapshot(&mut self) -> Result<Snapshot> {
+        self.used = true;
+        let snapshot = self.txn.statement();
+        self.statement = Some(snapshot);
+        Ok(snapshot)
+    }
+
+    /// The statement is over. May be called again.
+    pub fn end_statement(&mut self) {
+        if self.statement.take().is_some() {
+            self.txn.end_statement();
+        }
+    }
+
+    /// Keeps the statement's snapshot registered for a cursor or a worker.
+    pub fn hold_snapshot(&self, snapshot: &Snapshot) -> Result<txn::HeldSnapshot> {
+        Ok(self.txn.hold(*snapshot)?)
+    }
+
+    /// Locks a table until the transaction ends. Without `wait`, [`Error::LockNotAvailable`] if it is not free.
+    pub fn lock_table(&mut self, object: ObjectId, mode: LockMode, wait: bool) -> Result<()> {
+        let how = if wait {
+            txn::LockWait::Forever
+        } else {
+            txn::LockWait::NoWait
+        };
+        self.txn
+            .lock_table(object, mode.enqueue(), how)
+            .map_err(not_available)
+    }
+
+    /// Keeps others from using a name, given by its hash, until the transaction ends.
+    pub fn lock_name(&mut self, hash: u64) -> Result<()> {
+        let mode = txn::LockMode::X;
+        Ok(self
+            .txn
+            .lock_name(NameClass::Dictionary, hash, 0, mode, txn::LockWait::Forever)?)
+    }
+
+    /// False: not free, and `try_only`.
+    pub fn advisory_lock(
+        &mut self,
+        key: AdvisoryKey,
+        shared: bool,
+        transaction: bool,
+        try_only: bool,
+    ) -> Result<bool> {
+        let (key, space) = key.parts();
+        let level = if transaction {
+            Level::Transaction
+        } else {
+            Level::Session
+        };
+        let how = if try_only {
+            txn::LockWait::NoWait
+        } else {
+            txn::LockWait::Forever
+        };
+        Ok(self.txn.advisory_lock(key, space, shared, level, how)?)
+    }
+
+    pub fn advisory_unlock(&mut self, key: AdvisoryKey, shared: bool) -> bool {
+        let (key, space) = key.parts();
+        self.txn.advisory_unlock(key, space, shared)
+    }
+
+    pub fn advisory_unlock_all(&mut self) {
+        self.txn.advisory_unlock_all();
+    }
+}
+
+pub(crate) fn not_available(e: txn::Error) -> Error {
+    match e {
+        txn::Error::LockNotAvailable(_) => Error::LockNotAvailable,
+        e => e.into(),
+    }
+}

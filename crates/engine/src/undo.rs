@@ -1,0 +1,43 @@
+//! Rolling back: which layer puts which change back.
+
+use crate::Engine;
+use access::heap::{Heap, is_heap_undo};
+use access::space::UNDO_SEGMENT_CREATE;
+use block::{Dba, UndoPtr};
+use txn::{HandlerError, Transaction, UndoHandler, UndoRecord};
+
+impl UndoHandler for Engine {
+    fn undo(
+        &self,
+        txn: &mut Transaction,
+        record: &UndoRecord,
+        at: UndoPtr,
+    ) -> Result<(), HandlerError> {
+        if is_heap_undo(record.kind) {
+            let known = self.open_heap(record.object);
+            // Undo needs no segment, and after a restart nothing says where its header is.
+            let heap = match &known {
+                Some(heap) => heap,
+                None => &Heap::open(
+                    self.space.clone(),
+                    self.txns.clone(),
+                    record.object,
+                    Dba::NONE,
+                )
+                .into(),
+            };
+            return Ok(heap.undo(txn, record, at)?);
+        }
+        if access::btree::is_index_undo(record.kind) {
+            let header = access::btree::undo_header(&record.payload)
+                .ok_or("undo of an index entry is cut short")?;
+            let tree = self.tree(record.object, header);
+            return Ok(tree.undo(txn, &record.prev, record.kind, &record.payload)?);
+        }
+        if record.kind == UNDO_SEGMENT_CREATE {
+            self.forget(record.object);
+            return Ok(self.space.drop_segment(record.object)?);
+        }
+        Err(format!("undo record {at:?} has the unknown kind {}", record.kind).into())
+    }
+}

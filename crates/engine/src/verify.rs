@@ -1,0 +1,197 @@
+//! `braid verify`: reads a stopped database from end to end and reports every inconsistency.
+
+use crate::{Config, Engine, Progress, Result};
+use access::btree::BTree;
+use access::heap::Heap;
+use block::space::{SegmentKind, UNIT_BLOCKS, segment_kind};
+use block::{BlockType, Dba, FileId, ObjectId};
+use std::sync::Arc;
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Verified {
+    pub blocks: u64,
+    pub indexes: u64,
+    pub rows: u64,
+}
+
+/// Opens the database, recovering it if need be, checks every block of every file, every segment, and every index against its table, and stops
+/// it. Problems go to `problem`; an error means that the check could not be made.
+pub fn verify(
+    config: &Config,
+    progress: &dyn Progress,
+    problem: &mut dyn FnMut(String),
+    tables: &dyn Fn(&Arc<Engine>) -> Result<Vec<Arc<crate::TableDef>>>,
+) -> Result<Verified> {
+    let engine = Engine::open(config.clone(), progress)?;
+    let mut verified = Verified::default();
+    let found = check(&engine, progress, problem, tables, &mut verified);
+    engine.stop(progress)?;
+    found.map(|()| verified)
+}
+
+fn check(
+    engine: &Arc<Engine>,
+    progress: &dyn Progress,
+    problem: &mut dyn FnMut(String),
+    tables: &dyn Fn(&Arc<Engine>) -> Result<Vec<Arc<crate::TableDef>>>,
+    verified: &mut Verified,
+) -> Result<()> {
+    engine.txns.rollback_dead(&**engine)?;
+    engine.checkpoint()?;
+    read_all(engine, progress, problem, verified)?;
+    for (object, header, kind) in segments(engine, problem)? {
+        match kind {
+            SegmentKind::Heap => {
+                let heap = Heap::open(engine.space.clone(), engine.txns.clone(), object, header);
+                verified.rows += heap.verify(problem)?.rows;
+            }
+            SegmentKind::Index => {
+                let report =
+                    BTree::open(&engine.txns, &engine.space, object, header).verify(|_, _, _| ());
+                verified.indexes += 1;
+                match report {
+                    Ok(r) => r
+                        .problems
+                        .into_iter()
+                        .for_each(|p| problem(format!("index {}: {p}", object.0))),
+                    Err(e) => problem(format!("index {}: {e}", object.0)),
+                }
+            }
+            SegmentKind::Sequence => {
+                if let Err(e) = engine.sequence(object, header).state() {
+                    problem(format!("sequence {}: {e}", object.0));
+                }
+            }
+        }
+    }
+    for table in tables(engine)? {
+        progress.step("indexes compared with their tables", 0, 0);
+        compare(engine, &table, problem)?;
+    }
+    Ok(())
+}
+
+/// Reads every block from disk.
+fn read_all(
+    engine: &Engine,
+    progress: &dyn Progress,
+    problem: &mut dyn FnMut(String),
+    verified: &mut Verified,
+) -> Result<()> {
+    let files = engine.cache.files();
+    let mut buf = storage::AlignedBuf::default();
+    for id in files.ids() {
+        let blocks = files.blocks(id)?;
+        let mut at = 0;
+        while at < blocks {
+            progress.step("blocks read", u64::from(at), u64::from(blocks));
+            files.read_blocks(Dba::new(id, at), 128, &mut buf, |_, block, verdict| {
+                verified.blocks += u64::from(!block.is_unformatted());
+                if let Err(e) = verdict {
+                    problem(e.to_string());
+                }
+            })?;
+            at += 128;
+        }
+    }
+    Ok(())
+}
+
+/// All segments of the data file, by the space map.
+fn segments(
+    engine: &Engine,
+    problem: &mut dyn FnMut(String),
+) -> Result<Vec<(ObjectId, Dba, SegmentKind)>> {
+    let mut found = Vec::new();
+    for object in engine.space.owners() {
+        let mut header = None;
+        for unit in engine.space.units_of(FileId::DATA, object) {
+            // Only the first block of an extent can be a header.
+            let Ok(block) = engine.cache.read(unit) else {
+                continue;
+            };
+            if block.object() == object
+                && matches!(block.block_type(), Ok(BlockType::SegmentHeader))
+            {
+                header = Some((unit, segment_kind(&block)?));
+                break;
+            }
+        }
+        match header {
+            Some((dba, kind)) => found.push((object, dba, kind)),
+            None => problem(format!(
+                "object {} owns {} blocks but has no segment header",
+                object.0,
+                engine.space.units_of(FileId::DATA, object).len() as u32 * UNIT_BLOCKS
+            )),
+        }
+    }
+    Ok(found)
+}
+
+/// Every row must have its entry in every index, and every entry that is not marked its row.
+fn compare(
+    engine: &Arc<Engine>,
+    table: &Arc<crate::TableDef>,
+    problem: &mut dyn FnMut(String),
+) -> Result<()> {
+    let mut session = engine.session()?;
+    session.begin(txn::Isolation::RepeatableRead)?;
+    let snapshot = session.snapshot()?;
+    let mut expected: Vec<Vec<Vec<u8>>> = vec![Vec::new(); table.indexes.len()];
+    let mut scan = session.scan(table);
+    let mut damaged = Vec::new();
+    while scan.next_block_of(&snapshot, &mut |rid, row| {
+        for (index, keys) in table.indexes.iter().zip(&mut expected) {
+            match index.key_of_stored(&table.columns, row) {
+                Ok(key) => {
+                    let mut full = key.bytes;
+                    block::index::push_row_id(&mut full, rid);
+                    keys.push(full);
+                }
+                Err(e) => damaged.push(format!("row {rid:?} of object {}: {e}", table.object.0)),
+            }
+        }
+    })? {}
+    damaged.into_iter().for_each(&mut *problem);
+    for (index, mut keys) in table.indexes.iter().zip(expected) {
+        keys.sort_unstable();
+        let mut entries = Vec::with_capacity(keys.len());
+        let report = engine
+            .tree(index.object, index.header)
+            .verify(|key, rid, marked| {
+                if marked.is_none() {
+                    let mut full = key.to_vec();
+                    block::index::push_row_id(&mut full, rid);
+                    entries.push(full);
+                }
+            });
+        if report.is_err() {
+            continue; // reported with the segments
+        }
+        entries.sort_unstable();
+        let missing = keys
+            .iter()
+            .filter(|k| entries.binary_search(k).is_err())
+            .count();
+        let orphans = entries
+            .iter()
+            .filter(|e| keys.binary_search(e).is_err())
+            .count();
+        if missing > 0 {
+            problem(format!(
+                "index {} \"{}\": {missing} rows have no entry",
+                index.object.0, index.name
+            ));
+        }
+        if orphans > 0 {
+            problem(format!(
+                "index {} \"{}\": {orphans} entries have no row",
+                index.object.0, index.name
+            ));
+        }
+    }
+    session.end_statement();
+    session.commit()
+}

@@ -1,0 +1,379 @@
+//! Changing rows, with their index entries.
+//!
+//! The order is fixed: the row's version first, then marks on the entries it no longer has, then the new entries; and all within the transaction, so whoever sees the
+//! version sees the entries.
+
+use crate::session::LockWait;
+use crate::table::{RowKey, decode};
+use crate::{Error, IndexDef, Result, Session, TableDef};
+use access::btree::{Conflicts, IndexOutcome};
+use access::heap::{self, Heap, Newest};
+use block::index::{push_row_id, split_key};
+use block::value::{Datum, DatumRef};
+use block::{RowId, TxnId, ids::StampKind};
+use std::sync::Arc;
+use txn::{Isolation, Snapshot, TxnState};
+
+/// What came of a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WriteOutcome {
+    Done,
+    /// READ COMMITTED: another version is committed since the snapshot. The caller locks the row and looks at it again.
+    Changed,
+    /// The row is deleted, or this statement has changed it already.
+    Gone,
+}
+
+/// What came of locking a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockOutcome {
+    /// The version that the snapshot sees is locked.
+    Locked,
+    /// A newer version is locked, and has been given.
+    Changed,
+    Gone,
+    /// Another transaction has it, and the caller does not wait.
+    Skipped,
+}
+
+/// A unique check's finding about the rows of a key.
+enum Verdict {
+    AllDead,
+    Duplicate,
+    WaitFor(TxnId, RowId),
+}
+
+impl Session {
+    pub fn insert(&mut self, table: &TableDef, row: &[DatumRef<'_>]) -> Result<RowId> {
+        let heap = self.engine.heap(table.object, table.header);
+        let mut body = Vec::with_capacity(64);
+        block::row::encode(row, &mut body);
+        let rid = heap.insert(&mut self.txn, &body)?;
+        for index in &table.indexes {
+            let key = index.key_of(&table.columns, row);
+            self.insert_entry(table, &heap, index, &key, rid)?;
+        }
+        Ok(rid)
+    }
+
+    /// Inserts many rows: rows by the block, then the entries of each index in key order.
+    pub fn insert_bulk(&mut self, table: &TableDef, rows: &[Vec<Datum>]) -> Result<()> {
+        let heap = self.engine.heap(table.object, table.header);
+        let mut bodies: Vec<Vec<u8>> = Vec::with_capacity(rows.len());
+        let mut refs: Vec<DatumRef<'_>> = Vec::new();
+        for row in rows {
+            refs.clear();
+            refs.extend(row.iter().map(Datum::borrow));
+            let mut body = Vec::with_capacity(64);
+            block::row::encode(&refs, &mut body);
+            bodies.push(body);
+        }
+        let mut rids = Vec::with_capacity(rows.len());
+        heap.insert_many(&mut self.txn, &bodies, &mut rids)?;
+        for index in &table.indexes {
+            let mut keys = Vec::with_capacity(rows.len());
+            let mut checked = index.unique;
+            for (row, rid) in rows.iter().zip(&rids) {
+                refs.clear();
+                refs.extend(row.iter().map(Datum::borrow));
+                let RowKey {
+                    mut bytes,
+                    has_null,
+                } = index.key_of(&table.columns, &refs);
+                checked &= !has_null;
+                push_row_id(&mut bytes, *rid);
+                keys.push(bytes);
+            }
+            keys.sort_unstable();
+            if index.unique && !checked {
+                // NULLs among them: one by one, because only some of the keys are checked.
+                for (row, rid) in rows.iter().zip(&rids) {
+                    let refs: Vec<_> = row.iter().map(Datum::borrow).collect();
+                    let key = index.key_of(&table.columns, &refs);
+                    self.insert_entry(table, &heap, index, &key, *rid)?;
+                }
+            } else {
+                self.insert_entries(table, &heap, index, &keys)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts entries by their whole keys, which rise.
+    fn insert_entries(
+        &mut self,
+        table: &TableDef,
+        heap: &Heap,
+        index: &IndexDef,
+        keys: &[Vec<u8>],
+    ) -> Result<()> {
+        let tree = self.engine.tree(index.object, index.header);
+        let mut done = 0;
+        while done < keys.len() {
+            let (n, conflicts) = tree.insert_many(&mut self.txn, &keys[done..], index.unique)?;
+            done += n;
+            if conflicts.is_some() {
+                let (columns, rid) = split_key(&keys[done])
+                    .ok_or_else(|| Error::Corrupt("a key has no row id".to_string()))?;
+                let key = RowKey {
+                    bytes: columns.to_vec(),
+                    has_null: false,
+                };
+                self.insert_entry(table, heap, index, &key, rid)?;
+                done += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn insert_entry(
+        &mut self,
+        table: &TableDef,
+        heap: &Heap,
+        index: &IndexDef,
+        key: &RowKey,
+        rid: RowId,
+    ) -> Result<()> {
+        let tree = self.engine.tree(index.object, index.header);
+        if !index.unique || key.has_null {
+            tree.insert(&mut self.txn, &key.bytes, rid)?;
+            return Ok(());
+        }
+        let mut vouched: Option<Conflicts> = None;
+        loop {
+            let outcome = tree.insert_unique(&mut self.txn, &key.bytes, rid, vouched.as_ref())?;
+            let IndexOutcome::Check(conflicts) = outcome else {
+                return Ok(());
+            };
+            vouched = match self.judge(table, heap, index, &key.bytes, &conflicts)? {
+                Verdict::AllDead => Some(conflicts),
+                Verdict::Duplicate => {
+                    return Err(Error::UniqueViolation {
+                        index: index.name.clone(),
+                        table: table.object,
+                        index_object: index.object,
+                    });
+                }
+                Verdict::WaitFor(holder, row) => {
+                    self.txn.wait_for_row(holder, row, txn::LockWait::Forever)?;
+                    None
+                }
+            };
+        }
+    }
+
+    /// Learns from the rows what the entries in the way of a key are. Every row is looked at as it is now, whatever the snapshot.
+    fn judge(
+        &mut self,
+        table: &TableDef,
+        heap: &Heap,
+        index: &IndexDef,
+        key: &[u8],
+        conflicts: &Conflicts,
+    ) -> Result<Verdict> {
+        for rid in conflicts.row_ids() {
+            let Newest::Row { head, body } = heap.newest(rid)? else {
+                continue;
+            };
+            let undecided = match head.stamp.kind() {
+                StampKind::Txn(id) if id == self.txn.id() => None,
+                StampKind::Txn(id) => {
+                    (!matches!(self.engine.txns.state(id), TxnState::Committed(_))).then_some(id)
+                }
+                StampKind::Committed(_) => None,
+            };
+            if let Some(holder) = undecided {
+                return Ok(Verdict::WaitFor(holder, rid));
+            }
+            if !head.is_deleted() && index.matches(&table.columns, &body, key, &mut self.scratch)? {
+                return Ok(Verdict::Duplicate);
+            }
+        }
+        Ok(Verdict::AllDead)
+    }
+
+    /// Replaces the version of the row that `snapshot` sees; `None`: the transaction has locked the row, whatever version it has.
+    pub fn update(
+        &mut self,
+        table: &TableDef,
+        rid: RowId,
+        row: &[DatumRef<'_>],
+        snapshot: Option<&Snapshot>,
+    ) -> Result<WriteOutcome> {
+        let heap = self.engine.heap(table.object, table.header);
+        let Some(old) = self.old_version(&heap, rid, snapshot)? else {
+            return Ok(WriteOutcome::Gone);
+        };
+        let mut body = Vec::with_capacity(old.len() + 16);
+        block::row::encode(row, &mut body);
+        let outcome = self.write(&heap, rid, snapshot, |heap, txn, snap| {
+            heap.update(txn, snap, rid, &body)
+        })?;
+        if outcome != WriteOutcome::Done {
+            return Ok(outcome);
+        }
+        for index in &table.indexes {
+            let before = index.key_of_stored(&table.columns, &old)?;
+            let after = index.key_of(&table.columns, row);
+            if before.bytes != after.bytes {
+                self.engine.tree(index.object, index.header).mark(
+                    &mut self.txn,
+                    &before.bytes,
+                    rid,
+                )?;
+                self.insert_entry(table, &heap, index, &after, rid)?;
+            }
+        }
+        Ok(WriteOutcome::Done)
+    }
+
+    pub fn delete(
+        &mut self,
+        table: &TableDef,
+        rid: RowId,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<WriteOutcome> {
+        let heap = self.engine.heap(table.object, table.header);
+        let Some(old) = self.old_version(&heap, rid, snapshot)? else {
+            return Ok(WriteOutcome::Gone);
+        };
+        let outcome = self.write(&heap, rid, snapshot, |heap, txn, snap| {
+            heap.delete(txn, snap, rid)
+        })?;
+        if outcome != WriteOutcome::Done {
+            return Ok(outcome);
+        }
+        let values = decode(&table.columns, &old)?;
+        for index in &table.indexes {
+            let key = index.key_of(&table.columns, &values);
+            self.engine
+                .tree(index.object, index.header)
+                .mark(&mut self.txn, &key.bytes, rid)?;
+        }
+        Ok(WriteOutcome::Done)
+    }
+
+    /// The bytes of the version to be replaced.
+    fn old_version(
+        &mut self,
+        heap: &Heap,
+        rid: RowId,
+        snapshot: Option<&Snapshot>,
+    ) -> Result<Option<Vec<u8>>> {
+        match snapshot {
+            Some(snapshot) => Ok(heap.fetch_with(snapshot, rid, <[u8]>::to_vec)?),
+            None => {
+                let mut row = Vec::new();
+                Ok(heap.fetch_current(rid, &mut row)?.then_some(row))
+            }
+        }
+    }
+
+    /// A snapshot that sees everything committed by now, for looking at newest versions only: it is not registered, so no undo may be read
+    /// through it.
+    fn newest(&self) -> Snapshot {
+        Snapshot {
+            scn: self.engine.scn(),
+            own: self.txn.id(),
+            own_limit: u32::MAX,
+        }
+    }
+
+    /// Tries a change until nobody else has the row.
+    fn write(
+        &mut self,
+        heap: &Arc<Heap>,
+        rid: RowId,
+        snapshot: Option<&Snapshot>,
+        mut change: impl FnMut(
+            &Heap,
+            &mut txn::Transaction,
+            &Snapshot,
+        ) -> access::Result<heap::WriteOutcome>,
+    ) -> Result<WriteOutcome> {
+        loop {
+            let snap = match snapshot {
+                Some(s) => Snapshot {
+                    own: self.txn.ensure_id()?,
+                    ..*s
+                },
+                None => self.newest(),
+            };
+            match change(heap, &mut self.txn, &snap)? {
+                heap::WriteOutcome::Done => return Ok(WriteOutcome::Done),
+                heap::WriteOutcome::Busy(holder) => {
+                    wait::stat::add(wait::Stat::RowLockWaits, 1);
+                    self.txn.wait_for_row(holder, rid, txn::LockWait::Forever)?;
+                }
+                heap::WriteOutcome::Repeated => return Ok(WriteOutcome::Gone),
+                heap::WriteOutcome::Changed => return self.refuse("update", WriteOutcome::Changed),
+                heap::WriteOutcome::Gone => return self.refuse("delete", WriteOutcome::Gone),
+            }
+        }
+    }
+
+    /// A row that is not as the transaction's snapshot sees it: an error unless each statement has its own.
+    fn refuse<T>(&self, what: &'static str, outcome: T) -> Result<T> {
+        match self.txn.isolation() {
+            Isolation::RepeatableRead => Err(Error::Serialization(what)),
+            Isolation::ReadCommitted => Ok(outcome),
+        }
+    }
+
+    /// Locks a row for the transaction. `row` gets the newest version if that is not the one `snapshot` sees.
+    pub fn lock_row(
+        &mut self,
+        table: &TableDef,
+        rid: RowId,
+        snapshot: &Snapshot,
+        wait: LockWait,
+        row: &mut Vec<u8>,
+    ) -> Result<LockOutcome> {
+        let heap = self.engine.heap(table.object, table.header);
+        let mut changed = false;
+        loop {
+            let snap = match changed {
+                false => Snapshot {
+                    own: self.txn.ensure_id()?,
+                    ..*snapshot
+                },
+                true => self.newest(),
+            };
+            match heap.lock(&mut self.txn, &snap, rid)? {
+                heap::WriteOutcome::Done if !changed => return Ok(LockOutcome::Locked),
+                heap::WriteOutcome::Done => {
+                    wait::stat::add(wait::Stat::StatementRestarts, 1);
+                    return Ok(match heap.fetch_current(rid, row)? {
+                        true => LockOutcome::Changed,
+                        false => LockOutcome::Gone,
+                    });
+                }
+                heap::WriteOutcome::Busy(holder) => match wait {
+                    LockWait::Wait => {
+                        wait::stat::add(wait::Stat::RowLockWaits, 1);
+                        self.txn.wait_for_row(holder, rid, txn::LockWait::Forever)?;
+                    }
+                    LockWait::NoWait => return Err(Error::LockNotAvailable),
+                    LockWait::SkipLocked => return Ok(LockOutcome::Skipped),
+                },
+                heap::WriteOutcome::Changed => changed = self.refuse("update", true)?,
+                heap::WriteOutcome::Gone | heap::WriteOutcome::Repeated => {
+                    return self.refuse("delete", LockOutcome::Gone);
+                }
+            }
+        }
+    }
+
+    /// The newest version of a row that the transaction has locked.
+    pub fn fetch_current(
+        &mut self,
+        table: &TableDef,
+        rid: RowId,
+        row: &mut Vec<u8>,
+    ) -> Result<bool> {
+        Ok(self
+            .engine
+            .heap(table.object, table.header)
+            .fetch_current(rid, row)?)
+    }
+}
