@@ -388,10 +388,6 @@ impl TxnManager {
         {
             return Ok(l.marker); // An idle instance does not fill its log with markers.
         }
-        self.status_file
-            .lock()
-            .persist(&self.visibility.words, self.clock.now())?;
-        std::thread::sleep(std::time::Duration::from_millis(3));
         let mut list = Vec::new();
         let first = self
             .cache
@@ -410,6 +406,10 @@ impl TxnManager {
                 )
                 .end;
         }
+        redo.flush_to(end)?;
+        self.status_file
+            .lock()
+            .persist(&self.visibility.words, self.clock.now())?;
         *last = Some(LastCheckpoint {
             marker: first.pos,
             end: redo.end(),
