@@ -162,10 +162,17 @@ impl Instance {
             TxnManager::open(config, cache.clone(), control.clone(), status_double_write)?;
         redo.set_group_sink(manager.group_sink());
         let losers = manager.recover(recovery, last)?;
+        let stopping = Arc::downgrade(&cache);
         let config = WriterConfig {
             thread: THREAD,
             recovery_target_bytes: 256 << 10,
-            fatal: Box::new(|_| ()),
+            fatal: Box::new(move |_| {
+                // In a real instance the process ends. Here the log must fail, or sessions would wait for ever for a checkpoint that frees it.
+                if let Some(cache) = stopping.upgrade() {
+                    let at = cache.mark(RecordHeader::NONE, Op::ActiveTransactions, &[], |_, _| ());
+                    let _ = cache.redo().flush_to(at.end);
+                }
+            }),
             notice: Box::new(|_| ()),
         };
         let writer = cache.start_writer(config, double_write, control.clone(), manager.clone())?;
