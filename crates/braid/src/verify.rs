@@ -23,6 +23,10 @@ pub fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
             problems += 1;
             println!("{problem}");
         },
+        &|engine| {
+            sql::tables_of(engine)
+                .map_err(|e| engine::Error::Corrupt(format!("the dictionary: {e}")))
+        },
     )?;
     println!(
         "braid: {} blocks, {} indexes and {} rows read: {}",

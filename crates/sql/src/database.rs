@@ -24,9 +24,13 @@ pub struct Database {
 }
 
 impl Database {
-    /// Loads the dictionary.
+    /// Loads the dictionary, and gives back space that belongs to no object of it: what was dropped just before a crash. Not while transactions of
+    /// the dead are rolled back, whose objects the dictionary does not know; the next start will do it then.
     pub fn open(engine: Arc<Engine>, params: Arc<Instance>) -> Result<Arc<Database>> {
         let dict = store::load(&engine)?;
+        if engine.recovery().is_none_or(|r| r.transactions == 0) {
+            engine.drop_orphans(&dict.segments())?;
+        }
         Ok(Arc::new(Database {
             engine,
             params,
@@ -66,4 +70,9 @@ impl Database {
     pub fn started_micros(&self) -> i64 {
         self.started_micros
     }
+}
+
+/// The tables of a database as the engine sees them, for checks.
+pub fn tables_of(engine: &Arc<Engine>) -> Result<Vec<Arc<engine::TableDef>>> {
+    Ok(store::load(engine)?.tables().map(|t| t.engine().clone()).collect())
 }

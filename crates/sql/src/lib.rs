@@ -31,7 +31,7 @@ pub mod types;
 
 pub use api::{ColumnDesc, Completion, Notice, Params, RowSink, SideMessages, Tag, TxStatus};
 pub use copy::CopyIn;
-pub use database::Database;
+pub use database::{Database, tables_of};
 pub use error::{Error, Fields, Result};
 pub use session::{Portal, SqlSession, Statement};
 pub use types::SqlType;

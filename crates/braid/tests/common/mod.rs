@@ -23,11 +23,17 @@ impl Instance {
     }
 
     pub fn start_with(name: &str, args: &[&str]) -> Instance {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let dir =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).expect("directory for the test");
         let args = args.iter().map(|a| a.to_string()).collect();
-        let mut instance = Instance { dir, port: free_port(), args, process: None };
+        let mut instance = Instance {
+            dir,
+            port: free_port(),
+            args,
+            process: None,
+        };
         instance.restart();
         instance
     }
@@ -42,7 +48,11 @@ impl Instance {
 
     /// Starts the process and returns once it answers a query.
     pub fn restart(&mut self) {
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.dir.join("log")).expect("log");
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.dir.join("log"))
+            .expect("log");
         let child = Command::new(env!("CARGO_BIN_EXE_braid"))
             .arg("instance")
             .args(["--data".as_ref(), self.data().as_os_str()])
@@ -56,9 +66,22 @@ impl Instance {
         self.process = Some(child);
         let started = Instant::now();
         while let Err(e) = self.try_client() {
-            let ended = self.process.as_mut().expect("running").try_wait().expect("wait");
-            assert!(ended.is_none(), "braid ended with {ended:?}; its log:\n{}", self.log());
-            assert!(started.elapsed() < START_LIMIT, "no answer after {START_LIMIT:?}: {e}; its log:\n{}", self.log());
+            let ended = self
+                .process
+                .as_mut()
+                .expect("running")
+                .try_wait()
+                .expect("wait");
+            assert!(
+                ended.is_none(),
+                "braid ended with {ended:?}; its log:\n{}",
+                self.log()
+            );
+            assert!(
+                started.elapsed() < START_LIMIT,
+                "no answer after {START_LIMIT:?}: {e}; its log:\n{}",
+                self.log()
+            );
             std::thread::yield_now();
         }
     }
@@ -68,11 +91,17 @@ impl Instance {
     }
 
     pub fn try_client(&self) -> Result<Client, postgres::Error> {
-        Config::new().host("127.0.0.1").port(self.port).user("braid").dbname("braid").connect(NoTls)
+        Config::new()
+            .host("127.0.0.1")
+            .port(self.port)
+            .user("braid")
+            .dbname("braid")
+            .connect(NoTls)
     }
 
     pub fn client(&self) -> Client {
-        self.try_client().unwrap_or_else(|e| panic!("cannot connect: {e}; the instance's log:\n{}", self.log()))
+        self.try_client()
+            .unwrap_or_else(|e| panic!("cannot connect: {e}; the instance's log:\n{}", self.log()))
     }
 
     pub fn kill(&mut self) {
@@ -84,14 +113,26 @@ impl Instance {
     /// A clean stop, as Ctrl-C does it.
     pub fn stop(&mut self) {
         let mut child = self.process.take().expect("running");
-        let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        let status = Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .status()
+            .expect("kill");
         assert!(status.success());
         let status = child.wait().expect("reaped");
-        assert!(status.success(), "braid ended with {status}; its log:\n{}", self.log());
+        assert!(
+            status.success(),
+            "braid ended with {status}; its log:\n{}",
+            self.log()
+        );
     }
 
     pub fn verify_output(&self) -> std::process::Output {
-        Command::new(env!("CARGO_BIN_EXE_braid")).arg("verify").arg("--data").arg(self.data()).output().expect("braid verify")
+        Command::new(env!("CARGO_BIN_EXE_braid"))
+            .arg("verify")
+            .arg("--data")
+            .arg(self.data())
+            .output()
+            .expect("braid verify")
     }
 
     /// `braid verify` must find nothing. The instance is stopped.
@@ -120,14 +161,20 @@ impl Drop for Instance {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port()
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|l| l.local_addr())
+        .expect("a free port")
+        .port()
 }
 
 /// The seed of this run: `BRAID_SEED`, or the clock.
 pub fn seed() -> u64 {
     match std::env::var("BRAID_SEED") {
         Ok(v) => v.parse().expect("BRAID_SEED is a number"),
-        Err(_) => std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos() as u64,
+        Err(_) => std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .expect("after 1970")
+            .as_nanos() as u64,
     }
 }
 

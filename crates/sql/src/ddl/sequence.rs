@@ -107,8 +107,20 @@ pub fn define(
         owner: None,
     };
     apply(core, &mut sequence, ty, options, true)?;
-    sequence.header = core.engine.create_sequence(object, sequence.start)?.0;
+    sequence.header = core.engine.create_sequence(object, &params(&sequence))?.0;
     Ok(sequence)
+}
+
+/// What the engine keeps in the sequence's own block.
+fn params(s: &Sequence) -> block::sequence::SequenceParams {
+    block::sequence::SequenceParams {
+        start: s.start,
+        increment: s.increment,
+        min: s.min,
+        max: s.max,
+        cache: u32::try_from(s.cache).unwrap_or(u32::MAX),
+        cycle: s.cycle,
+    }
 }
 
 fn bounds(ty: SqlType) -> Result<(i64, i64)> {
@@ -227,6 +239,11 @@ pub fn alter(
     let mut next = Sequence::clone(&sequence);
     let ty = SqlType::from_oid(sequence.type_oid).unwrap_or(SqlType::Int8);
     apply(core, &mut next, ty, options, false)?;
+    if params(&next) != params(&sequence) {
+        return Err(Error::unsupported(
+            "changing the parameters of a sequence (drop and create it)",
+        ));
+    }
     for o in options {
         match o {
             SequenceOption::Rename(to) => {

@@ -122,6 +122,19 @@ impl Dict {
         self.entries.get(&key)
     }
 
+    /// All objects that have space of their own.
+    pub fn segments(&self) -> std::collections::BTreeSet<block::ObjectId> {
+        let of_table = |t: &Table| std::iter::once(t.segment).chain(t.indexes.iter().map(|i| i.segment)).collect();
+        let of_entry = |e: &Entry| -> Vec<u32> {
+            match &e.object {
+                Object::Table(t) => of_table(t),
+                Object::Sequence(s) => vec![s.oid],
+                Object::Stats(_) => Vec::new(),
+            }
+        };
+        self.entries.values().flat_map(of_entry).map(block::ObjectId).collect()
+    }
+
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.entries.values().filter_map(|e| match &e.object {
             Object::Table(t) => Some(t),

@@ -210,11 +210,6 @@ impl Sequence {
         engine::SequenceDef {
             object: ObjectId(self.oid),
             header: Dba(self.header),
-            increment: self.increment,
-            min: self.min,
-            max: self.max,
-            cache: self.cache,
-            cycle: self.cycle,
         }
     }
 }

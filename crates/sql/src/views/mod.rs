@@ -1,0 +1,135 @@
+//! Virtual tables: the `v$` views of the instance's state, `pg_catalog`, and what little of `information_schema` there
+//! is. Their rows are made when they are read, from the dictionary, the wait interface, the lock table and the
+//! parameter registry; nothing is stored.
+//!
+//! **Invariants.**
+//! - A view's rows have exactly its columns, in order, of their types.
+//! - Making rows takes no lock that a session may hold while it waits.
+
+mod activity;
+mod catalog;
+pub mod describe;
+mod empty;
+pub mod functions;
+mod instance;
+mod relations;
+mod schema;
+
+use std::sync::Arc;
+
+use block::value::Datum;
+
+use crate::database::Database;
+use crate::dict::Dict;
+use crate::error::Result;
+use crate::session::Core;
+use crate::types::SqlType;
+
+pub type Rows = Vec<Vec<Datum>>;
+
+/// A virtual table.
+pub struct VirtualTable {
+    /// `pg_catalog` or `information_schema`; the `v$` views are in `pg_catalog` too, so that every search path has them.
+    pub schema: &'static str,
+    pub name: &'static str,
+    pub columns: &'static [(&'static str, SqlType)],
+    pub rows: fn(&Context) -> Result<Rows>,
+}
+
+impl std::fmt::Debug for VirtualTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// What views and catalog functions read: the state of things when the statement began.
+pub struct Context {
+    pub database: Arc<Database>,
+    pub dict: Arc<Dict>,
+    pub user: String,
+    pub database_name: String,
+    /// This session's parameters: name, value.
+    pub settings: Vec<(&'static crate::params::Param, String)>,
+}
+
+impl Context {
+    pub fn new(core: &Core) -> Context {
+        Context {
+            database: core.database.clone(),
+            dict: core.dict(),
+            user: core.user.clone(),
+            database_name: core.database_name.clone(),
+            settings: core.settings.all().collect(),
+        }
+    }
+
+    pub fn setting(&self, name: &str) -> Option<String> {
+        let (param, value) = self.settings.iter().find(|(p, _)| p.name.eq_ignore_ascii_case(name))?;
+        Some(param.show(value))
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Context")
+    }
+}
+
+/// All virtual tables.
+pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
+    let lists: [&'static [VirtualTable]; 6] =
+        [activity::VIEWS, instance::VIEWS, catalog::VIEWS, relations::VIEWS, schema::VIEWS, empty::VIEWS];
+    lists.into_iter().flatten()
+}
+
+/// The virtual table of that name; without a schema, one that is on every search path.
+pub fn find(schema: Option<&str>, name: &str) -> Option<&'static VirtualTable> {
+    let schema = schema.unwrap_or("pg_catalog");
+    all().find(|v| v.name == name && v.schema == schema)
+}
+
+/// Whether the virtual table never has rows, because Braid does not have what it lists.
+pub fn is_always_empty(view: &'static VirtualTable) -> bool {
+    empty::VIEWS.iter().any(|v| std::ptr::eq(v, view))
+}
+
+/// Shorthands for values of rows.
+mod value {
+    use block::value::Datum;
+
+    pub fn text(s: impl Into<String>) -> Datum {
+        Datum::Text(s.into())
+    }
+    pub fn optional(s: Option<impl Into<String>>) -> Datum {
+        s.map_or(Datum::Null, |s| Datum::Text(s.into()))
+    }
+    pub fn int8(n: impl TryInto<i64>) -> Datum {
+        Datum::Int8(n.try_into().unwrap_or(i64::MAX))
+    }
+    pub fn int4(n: impl TryInto<i32>) -> Datum {
+        Datum::Int4(n.try_into().unwrap_or(i32::MAX))
+    }
+    pub fn int2(n: impl TryInto<i16>) -> Datum {
+        Datum::Int2(n.try_into().unwrap_or(i16::MAX))
+    }
+    pub fn oid(n: u32) -> Datum {
+        Datum::Int8(n.into())
+    }
+    pub fn bool(b: bool) -> Datum {
+        Datum::Bool(b)
+    }
+    pub const NULL: Datum = Datum::Null;
+
+    /// A point of the system clock as a timestamp with time zone.
+    pub fn time(t: std::time::SystemTime) -> Datum {
+        const UNIX_TO_PG_MICROS: i64 = 946_684_800_000_000;
+        let since = t.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Datum::TimestampTz(since.as_micros() as i64 - UNIX_TO_PG_MICROS)
+    }
+
+    /// PostgreSQL's text form of an array of plain words.
+    pub fn array<T: ToString>(items: impl IntoIterator<Item = T>) -> Datum {
+        let items: Vec<String> = items.into_iter().map(|i| i.to_string()).collect();
+        Datum::Text(format!("{{{}}}", items.join(",")))
+    }
+}
