@@ -245,7 +245,9 @@ impl Heap {
         if !tried.is_none() && self.prune(tried)? >= len + heap::ROW_HEADER + 4 {
             return Ok(tried);
         }
-        let next = match self.free.lock().pop() {
+        // A statement of its own: the latch must not be held while a block is made.
+        let known = self.free.lock().pop();
+        let next = match known {
             Some(dba) => dba,
             None => self.fresh_block()?,
         };
