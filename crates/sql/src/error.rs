@@ -79,6 +79,10 @@ impl Error {
     pub fn message(&self) -> &str {
         &self.0.message
     }
+    /// The same error once more, for where only a reference to it came through.
+    pub(crate) fn again(&self) -> Error {
+        Error(self.0.clone())
+    }
     pub fn fields(&self) -> &Fields {
         &self.0
     }

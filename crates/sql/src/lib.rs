@@ -28,6 +28,7 @@ mod plan_cache;
 pub mod prepared;
 mod session;
 pub mod types;
+mod views;
 
 pub use api::{ColumnDesc, Completion, Notice, Params, RowSink, SideMessages, Tag, TxStatus};
 pub use copy::CopyIn;

@@ -15,7 +15,7 @@ mod latch;
 pub mod session;
 pub mod stat;
 pub mod thread;
-mod views;
+pub mod views;
 mod waiter;
 
 pub use ash::{AshRow, AshSampler};

@@ -161,6 +161,15 @@ impl ParamTypes {
         self.0.borrow_mut()[i] = Some(ty);
     }
 
+    /// The type of a parameter of which nothing more will be learnt: text if nothing was.
+    pub fn settle(&self, i: usize) -> Result<SqlType> {
+        if let Some(known) = self.get(i)? {
+            return Ok(known);
+        }
+        self.set(i, SqlType::Text);
+        Ok(SqlType::Text)
+    }
+
     /// The final types; a parameter whose uses told nothing is text.
     pub fn finish(self) -> Vec<SqlType> {
         self.0

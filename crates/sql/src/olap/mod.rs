@@ -1,56 +1,214 @@
-//! The general lane: queries that no direct plan expresses.
+//! The general lane: queries that no direct plan expresses, planned and executed by DataFusion over our tables.
+//!
+//! A query's syntax tree passes the gate, is rewritten into what DataFusion takes, and is planned: once to learn its
+//! columns, and again at each execution, with the parameters' values and the tables at the statement's snapshot.
+//! The session's own thread runs the plan and passes rows on as they come; threads of their own scan the heaps.
+//!
+//! **Invariants.**
+//! - Only queries are planned here, and no provider takes writes.
+//! - While rows go to the sink nothing is held but the snapshot and what the plan has in memory, which has a limit.
 
-use block::value::Datum;
+mod arrow;
+mod error;
+mod functions;
+mod gate;
+mod planner;
+mod rewrite;
+mod structure;
+mod tables;
+
+use std::sync::{Arc, LazyLock};
+use std::task::{Poll, Wake, Waker};
+
+use block::value::{Datum, DatumRef};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::sql::sqlparser::ast;
 use engine::Snapshot;
+use futures::StreamExt;
+use wait::{Event, WaitResult, Waiter};
 
 use crate::api::{ColumnDesc, RowSink};
-use crate::bind::{ParamTypes, names};
+use crate::bind::ParamTypes;
 use crate::error::{Error, Result};
 use crate::session::Core;
+use crate::types::SqlType;
+use crate::views::Context;
+use error::from_datafusion;
 
-/// A planned query.
-pub struct Query(std::convert::Infallible);
+/// A query whose columns are known.
+pub struct Query {
+    query: Box<ast::Query>,
+    params: Vec<SqlType>,
+    columns: Vec<ColumnDesc>,
+    /// The plan's lines for EXPLAIN.
+    lines: Vec<String>,
+}
 
 /// An execution under way.
-pub struct Run(std::convert::Infallible);
+pub struct Run {
+    stream: SendableRecordBatchStream,
+    schema: SchemaRef,
+    descs: Vec<ColumnDesc>,
+    waiter: Arc<Waiter>,
+    /// The batch being sent, its columns made readable, and the next row of it.
+    batch: Option<(RecordBatch, Vec<arrow::Column>)>,
+    row: usize,
+}
+
+/// Where DataFusion's own tasks run, and the blocking threads that scan.
+static RUNTIME: LazyLock<std::result::Result<tokio::runtime::Runtime, String>> = LazyLock::new(|| {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(WORKERS).max_blocking_threads(MAX_SCANS).thread_name("px");
+    builder.build().map_err(|e| e.to_string())
+});
+
+const WORKERS: usize = 2;
+/// Scans at a time in the whole instance; more wait for their turn.
+const MAX_SCANS: usize = 256;
+
+fn runtime() -> Result<&'static tokio::runtime::Runtime> {
+    RUNTIME.as_ref().map_err(|e| Error::internal(format!("the general lane cannot start: {e}")))
+}
 
 /// Plans a query that the direct lane refused for the reason given.
-pub fn plan(
-    core: &Core,
-    q: &ast::Query,
-    params: &ParamTypes,
-    refused: Error,
-) -> Result<(Query, Vec<ColumnDesc>)> {
-    let _ = params;
-    let dict = core.dict();
-    let missing = ast::visit_relations(q, |name| match names::Qualified::new(name) {
-        Ok(name) if name.in_public() && dict.table(&name.name).is_none() => {
-            std::ops::ControlFlow::Break(name.name)
+pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes, refused: Error) -> Result<(Query, Vec<ColumnDesc>)> {
+    gate::check(q)?;
+    let types = parameter_types(q, params)?;
+    let mut rewritten = q.clone();
+    rewrite::rewrite(&mut rewritten, &|n| Ok(rewrite::typed(None, types.get(n - 1).copied().unwrap_or(SqlType::Text))))?;
+    let context = Arc::new(Context::new(core));
+    let planned = planner::logical(&rewritten, &context, &mut |_| Ok(None)).map_err(from_datafusion);
+    let logical = planned.map_err(|e| choose(e, refused))?;
+    let optimized = planner::state()?.optimize(&logical).map_err(from_datafusion)?;
+    let fields = logical.schema().fields();
+    let columns = fields.iter().map(|f| arrow::describe(f)).collect::<Result<Vec<_>>>()?;
+    let lines = optimized.display_indent().to_string().lines().map(str::to_string).collect();
+    let query = Query { query: Box::new(q.clone()), params: types, columns: columns.clone(), lines };
+    Ok((query, columns))
+}
+
+/// Which of two refusals tells the client more: that of the direct lane, unless it only said that the query is not its
+/// kind.
+fn choose(general: Error, direct: Error) -> Error {
+    if direct.sqlstate() == "0A000" || general.sqlstate() == "42P01" { general } else { direct }
+}
+
+/// Types of the parameters: as declared, or text.
+fn parameter_types(q: &ast::Query, params: &ParamTypes) -> Result<Vec<SqlType>> {
+    let mut types = Vec::new();
+    let mut failed = Ok(());
+    let _ = ast::visit_expressions(q, |e| {
+        if let ast::Expr::Value(v) = e
+            && let ast::Value::Placeholder(p) = &v.value
+            && let Some(n) = p.strip_prefix('$').and_then(|n| n.parse::<usize>().ok()).filter(|n| *n > 0)
+        {
+            match params.settle(n - 1) {
+                Ok(ty) => {
+                    types.resize(types.len().max(n), SqlType::Text);
+                    types[n - 1] = ty;
+                }
+                Err(e) => failed = Err(e),
+            }
         }
-        _ => std::ops::ControlFlow::Continue(()),
+        std::ops::ControlFlow::<()>::Continue(())
     });
-    match missing {
-        std::ops::ControlFlow::Break(name) => Err(names::no_relation(&name)),
-        std::ops::ControlFlow::Continue(()) => Err(refused),
-    }
+    failed.map(|()| types)
 }
 
 /// Begins an execution at a snapshot.
-pub fn start(query: &Query, _: &mut Core, _: &[Datum], _: Snapshot) -> Result<Run> {
-    match query.0 {}
+pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapshot) -> Result<Run> {
+    let io = core.io;
+    let mut rewritten = query.query.clone();
+    rewrite::rewrite(&mut rewritten, &|n| {
+        let ty = query.params.get(n - 1).copied().unwrap_or(SqlType::Text);
+        let value = params.get(n - 1).filter(|v| !v.is_null());
+        let text = value.map(|v| {
+            let mut text = Vec::new();
+            crate::pgtype::text_out(ty, v.borrow(), &io, &mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Ok(rewrite::typed(text, ty))
+    })?;
+    let context = Arc::new(Context::new(core));
+    let mut open = |table: &Arc<crate::dict::Table>| {
+        core.lock_table(table.oid, crate::parse::utility::TableLock::AccessShare, false)?;
+        let held = core.engine.hold_snapshot(&snapshot)?;
+        Ok(Some(tables::Reading { scan: core.engine.scan(table.engine()), snapshot: held }))
+    };
+    let logical = planner::logical(&rewritten, &context, &mut open).map_err(from_datafusion)?;
+    let state = planner::state()?;
+    let _entered = runtime()?.enter();
+    let waiter = Waiter::new();
+    let plan = block_on(&waiter, state.create_physical_plan(&logical))?.map_err(from_datafusion)?;
+    let stream = datafusion::physical_plan::execute_stream(plan, state.task_ctx()).map_err(from_datafusion)?;
+    wait::stat::add(wait::Stat::OlapPlans, 1);
+    Ok(Run { schema: stream.schema(), stream, descs: query.columns.clone(), waiter, batch: None, row: 0 })
+}
+
+struct Bell(Arc<Waiter>);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.wake();
+    }
+}
+
+/// Runs a future on this thread; the waits in between are the session's, and can be cancelled.
+fn block_on<F: Future>(waiter: &Arc<Waiter>, future: F) -> Result<F::Output> {
+    let waker = Waker::from(Arc::new(Bell(waiter.clone())));
+    let mut context = std::task::Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return Ok(done);
+        }
+        if waiter.wait(Event::PxDeqMessage, [0; 3], None) == WaitResult::Cancelled {
+            return Err(crate::session::cancelled());
+        }
+    }
 }
 
 impl Query {
     /// The plan's lines for EXPLAIN.
     pub fn explain(&self) -> Vec<String> {
-        match self.0 {}
+        self.lines.clone()
     }
 }
 
 impl Run {
     /// Sends up to `max_rows` rows (0: all). Returns how many, and whether there may be more.
-    pub fn run(&mut self, _: &mut Core, _: usize, _: &mut dyn RowSink) -> Result<(u64, bool)> {
-        match self.0 {}
+    pub fn run(&mut self, _: &mut Core, max_rows: usize, sink: &mut dyn RowSink) -> Result<(u64, bool)> {
+        let _entered = runtime()?.enter();
+        let most = if max_rows == 0 { u64::MAX } else { max_rows as u64 };
+        let mut sent = 0;
+        loop {
+            if let Some((batch, columns)) = &self.batch {
+                while self.row < batch.num_rows() && sent < most {
+                    let values: Vec<DatumRef<'_>> = columns.iter().map(|c| c.get(self.row)).collect();
+                    sink.row(&values)?;
+                    self.row += 1;
+                    sent += 1;
+                }
+                if self.row < batch.num_rows() {
+                    return Ok((sent, true));
+                }
+                self.batch = None;
+            }
+            wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+            let Some(batch) = block_on(&self.waiter, self.stream.next())? else { return Ok((sent, false)) };
+            self.take(batch.map_err(from_datafusion)?)?;
+            if sent == most {
+                return Ok((sent, true));
+            }
+        }
+    }
+
+    fn take(&mut self, batch: RecordBatch) -> Result<()> {
+        let described = batch.columns().iter().zip(self.schema.fields()).zip(&self.descs);
+        let columns = described.map(|((array, field), desc)| arrow::Column::new(array, field, desc)).collect::<Result<Vec<_>>>()?;
+        (self.batch, self.row) = (Some((batch, columns)), 0);
+        Ok(())
     }
 }

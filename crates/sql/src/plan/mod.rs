@@ -19,6 +19,7 @@ use crate::expr::Expr;
 
 pub use aggregate::{AggFunc, Aggregate};
 pub use dml::{DeletePlan, InsertPlan, InsertSource, RowRules, UpdatePlan};
+pub use output::column_name;
 pub use path::{KeyBound, Path};
 pub use select::{LockRows, SelectPlan, SortKey, Source};
 

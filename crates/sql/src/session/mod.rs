@@ -8,6 +8,7 @@ mod settings;
 mod statement;
 mod timeout;
 mod transaction;
+mod usage;
 mod utility;
 
 use std::sync::Arc;

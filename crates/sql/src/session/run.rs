@@ -28,7 +28,11 @@ impl SqlSession {
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
         let timer = Timer::start(self.core.settings.hot().statement_timeout_ms)?;
+        let (first, begun) = (matches!(portal.run, Run::New), super::now_micros());
         let mut done = self.try_execute(portal, max_rows, sink);
+        if let Ok(done) = &done {
+            portal.statement.usage().count(first, super::now_micros() - begun, done);
+        }
         if timer.fired() {
             done = done.map_err(|e| match e.sqlstate() {
                 "57014" => Error::new("57014", "canceling statement due to statement timeout"),

@@ -30,6 +30,7 @@ pub struct Statement {
     pub(crate) tables: Tables,
     /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
     pub(crate) verified: AtomicU64,
+    usage: super::usage::Usage,
 }
 
 /// The definitions a plan was made from, and the locks it needs.
@@ -61,6 +62,18 @@ impl Statement {
     }
     pub(crate) fn params(&self) -> &[SqlType] {
         &self.params
+    }
+    pub(crate) fn usage(&self) -> &super::usage::Usage {
+        &self.usage
+    }
+    /// How it is executed, in the words of `v$sql`.
+    pub(crate) fn plan_kind(&self) -> &'static str {
+        match self.kind {
+            Kind::Empty | Kind::Utility(_) => "utility",
+            Kind::Ddl(_) => "definition",
+            Kind::General(_) => "general",
+            _ => "direct",
+        }
     }
     /// Whether the statement only ends, or returns within, a transaction: allowed after an error.
     pub fn is_transaction_exit(&self) -> bool {
@@ -119,10 +132,11 @@ impl SqlSession {
     /// Parses and plans one statement. A zero among `param_oids`, or a missing one, is inferred.
     pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
         let shared = !self.core.has_own_dict();
+        wait::stat::add(wait::Stat::ParseCount, 1);
         if shared && let Some(known) = self.core.database.plans.get(sql, param_oids) {
             return Ok(known);
         }
-        wait::stat::add(wait::Stat::ParseCount, 1);
+        wait::stat::add(wait::Stat::ParseHard, 1);
         let statement = Arc::new(self.plan(sql, param_oids)?);
         if shared && statement.is_cacheable() {
             self.core.database.plans.put(param_oids, &statement);
@@ -152,6 +166,7 @@ impl SqlSession {
             kind,
             tables,
             verified: AtomicU64::new(0),
+            usage: super::usage::Usage::default(),
         })
     }
 

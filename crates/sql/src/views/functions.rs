@@ -180,10 +180,10 @@ fn relation_argument(cx: &Context, d: &Datum) -> Result<u32> {
 
 fn heap_size(cx: &Context, number: u32) -> i64 {
     let blocks = match cx.dict.table_by_oid(number) {
-        Some(t) => cx.segment_blocks(t.segment, t.header),
+        Some(t) => cx.segment_blocks(t.segment),
         None => {
             let index = cx.dict.tables().flat_map(|t| &t.indexes).find(|i| i.oid == number);
-            index.map_or(0, |i| cx.segment_blocks(i.segment, i.header))
+            index.map_or(0, |i| cx.segment_blocks(i.segment))
         }
     };
     (blocks * block::BLOCK_SIZE as u64) as i64

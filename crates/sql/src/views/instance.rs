@@ -1,6 +1,5 @@
 //! The instance's state beside its sessions: locks, transactions, cached statements, caches, parameters.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use super::value::{int4, int8, text, time};
@@ -109,10 +108,9 @@ fn undo(cx: &Context) -> Result<Rows> {
 
 fn statements(cx: &Context) -> Result<Rows> {
     let row = |s: std::sync::Arc<crate::session::Statement>| {
-        let use_ = s.usage();
+        let total = s.usage().totals();
         vec![
-            text(&**s.text()), text(s.plan_kind()), int8(use_.executions.load(Ordering::Relaxed)),
-            int8(use_.elapsed_us.load(Ordering::Relaxed)), int8(use_.rows.load(Ordering::Relaxed)),
+            text(&**s.text()), text(s.plan_kind()), int8(total.executions), int8(total.elapsed_us), int8(total.rows),
         ]
     };
     Ok(cx.database.plans.all().into_iter().map(row).collect())
@@ -122,7 +120,8 @@ fn row_cache(cx: &Context) -> Result<Rows> {
     let d = &cx.dict;
     let (tables, sequences) = (d.tables().count(), d.sequences().count());
     let indexes: usize = d.tables().map(|t| t.indexes.len()).sum();
-    let (gets, misses) = cx.database.plans.lookups();
+    let total = |stat| wait::session::total(|c| c.stat(stat));
+    let (gets, misses) = (total(wait::Stat::ParseCount), total(wait::Stat::ParseHard));
     // Definitions are all in memory: what a statement needs of them is found when its plan is, and never read from disk.
     let row = |name: &str, count: usize, gets: u64, misses: u64| {
         vec![text(name), int8(count), int8(gets), int8(misses), int8(d.version())]

@@ -63,6 +63,11 @@ impl Context {
         }
     }
 
+    /// Blocks of a segment, used or not.
+    fn segment_blocks(&self, segment: u32) -> u64 {
+        self.database.engine().space().blocks_of(block::ObjectId(segment))
+    }
+
     pub fn setting(&self, name: &str) -> Option<String> {
         let (param, value) = self.settings.iter().find(|(p, _)| p.name.eq_ignore_ascii_case(name))?;
         Some(param.show(value))

@@ -1,0 +1,326 @@
+//! Values between rows and Arrow arrays. Arrow has fewer types than SQL: a field's metadata remembers which SQL type its
+//! values have, and the table column they come from.
+
+use std::collections::HashMap;
+
+use block::numeric::Numeric;
+use block::value::{Datum, DatumRef};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder,
+    Int16Builder, Int32Builder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder,
+};
+use datafusion::arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimeUnit,
+    TimestampMicrosecondType,
+};
+
+use crate::api::ColumnDesc;
+use crate::error::{Error, Result};
+use crate::types::{SqlType, numeric_typmod};
+
+/// Metadata of a field: type OID, modifier, table OID, attribute number.
+const ORIGIN: &str = "sql";
+/// Metadata of a field whose numeric values are quotients: shown with as many digits as PostgreSQL gives them.
+pub const QUOTIENT: &str = "quotient";
+
+/// Days and microseconds between 1970 and 2000.
+const EPOCH_DAYS: i32 = 10_957;
+const EPOCH_MICROS: i64 = 946_684_800_000_000;
+
+/// Digits after the point for numerics declared without a scale. Values that have more are refused, not rounded.
+pub const FREE_SCALE: i8 = 10;
+pub const MAX_PRECISION: u8 = 38;
+/// The zone of all timestamps with time zone.
+const UTC: &str = "+00:00";
+
+/// How values of a type are held in Arrow.
+pub fn arrow_type(ty: SqlType, typmod: i32) -> Result<DataType> {
+    Ok(match ty {
+        SqlType::Bool => DataType::Boolean,
+        SqlType::Int2 => DataType::Int16,
+        SqlType::Int4 => DataType::Int32,
+        SqlType::Int8 | SqlType::Oid => DataType::Int64,
+        SqlType::Float4 => DataType::Float32,
+        SqlType::Float8 => DataType::Float64,
+        SqlType::Numeric if typmod >= 4 => {
+            let (precision, scale) = numeric_typmod(typmod);
+            match (u8::try_from(precision), i8::try_from(scale)) {
+                (Ok(p), Ok(s)) if p <= MAX_PRECISION && s >= 0 => DataType::Decimal128(p.max(s as u8), s),
+                _ => return Err(Error::unsupported(format!("numeric({precision},{scale}) in a query of the general kind"))),
+            }
+        }
+        SqlType::Numeric => DataType::Decimal128(MAX_PRECISION, FREE_SCALE),
+        SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Name | SqlType::Unknown | SqlType::Uuid | SqlType::Void => DataType::Utf8,
+        SqlType::Bytea => DataType::Binary,
+        SqlType::Date => DataType::Date32,
+        SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+        SqlType::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
+    })
+}
+
+/// A column's field. `origin`: the table and attribute number it comes from.
+pub fn field(name: &str, ty: SqlType, typmod: i32, origin: (u32, i16)) -> Result<Field> {
+    let tag = format!("{} {typmod} {} {}", ty.oid(), origin.0, origin.1);
+    let metadata = HashMap::from([(ORIGIN.to_string(), tag)]);
+    Ok(Field::new(name, arrow_type(ty, typmod)?, true).with_metadata(metadata))
+}
+
+/// What RowDescription says of an output field.
+pub fn describe(field: &Field) -> Result<ColumnDesc> {
+    let name = field.name().split('\u{1}').next().unwrap_or_default().to_string();
+    let mut desc = ColumnDesc { name, table_oid: 0, attnum: 0, ty: plain_type(field.data_type())?, typmod: -1 };
+    let Some(tag) = field.metadata().get(ORIGIN) else { return Ok(desc) };
+    let mut numbers = tag.split(' ').map(|n| n.parse::<i64>().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    let (oid, typmod, table, attnum) = (next(), next(), next(), next());
+    let declared = SqlType::from_oid(oid as u32).unwrap_or(desc.ty);
+    // An expression may carry the metadata of its argument along; it counts only if the type is still the same.
+    if arrow_type(declared, typmod as i32).is_ok_and(|t| t == *field.data_type()) {
+        desc.ty = declared;
+        (desc.typmod, desc.table_oid, desc.attnum) = (typmod as i32, table as u32, attnum as i16);
+    }
+    Ok(desc)
+}
+
+fn plain_type(ty: &DataType) -> Result<SqlType> {
+    Ok(match ty {
+        DataType::Boolean => SqlType::Bool,
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 => SqlType::Int2,
+        DataType::Int32 | DataType::UInt16 => SqlType::Int4,
+        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => SqlType::Int8,
+        DataType::Float32 => SqlType::Float4,
+        DataType::Float64 => SqlType::Float8,
+        DataType::Decimal128(..) => SqlType::Numeric,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => SqlType::Text,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => SqlType::Bytea,
+        DataType::Date32 => SqlType::Date,
+        DataType::Timestamp(_, None) => SqlType::Timestamp,
+        DataType::Timestamp(_, Some(_)) => SqlType::TimestampTz,
+        other => return Err(Error::unsupported(format!("results of type {other}"))),
+    })
+}
+
+/// Fills one column of a batch.
+pub enum Builder {
+    Bool(BooleanBuilder),
+    Int2(Int16Builder),
+    Int4(Int32Builder),
+    Int8(Int64Builder),
+    Float4(Float32Builder),
+    Float8(Float64Builder),
+    Numeric(Decimal128Builder, i8),
+    Text(StringBuilder),
+    Bytea(BinaryBuilder),
+    Date(Date32Builder),
+    Timestamp(TimestampMicrosecondBuilder),
+}
+
+impl Builder {
+    pub fn new(ty: &DataType, rows: usize) -> Result<Builder> {
+        Ok(match ty {
+            DataType::Boolean => Builder::Bool(BooleanBuilder::with_capacity(rows)),
+            DataType::Int16 => Builder::Int2(Int16Builder::with_capacity(rows)),
+            DataType::Int32 => Builder::Int4(Int32Builder::with_capacity(rows)),
+            DataType::Int64 => Builder::Int8(Int64Builder::with_capacity(rows)),
+            DataType::Float32 => Builder::Float4(Float32Builder::with_capacity(rows)),
+            DataType::Float64 => Builder::Float8(Float64Builder::with_capacity(rows)),
+            DataType::Decimal128(_, scale) => {
+                Builder::Numeric(Decimal128Builder::with_capacity(rows).with_data_type(ty.clone()), *scale)
+            }
+            DataType::Utf8 => Builder::Text(StringBuilder::with_capacity(rows, rows * 16)),
+            DataType::Binary => Builder::Bytea(BinaryBuilder::with_capacity(rows, rows * 16)),
+            DataType::Date32 => Builder::Date(Date32Builder::with_capacity(rows)),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => {
+                Builder::Timestamp(TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(ty.clone()))
+            }
+            other => return Err(Error::internal(format!("no column of type {other}"))),
+        })
+    }
+
+    #[inline]
+    pub fn push(&mut self, value: DatumRef<'_>) -> Result<()> {
+        match (self, value) {
+            (Builder::Int4(b), DatumRef::Int4(v)) => b.append_value(v),
+            (Builder::Int8(b), DatumRef::Int8(v)) => b.append_value(v),
+            (Builder::Text(b), DatumRef::Text(v)) => b.append_value(v),
+            (Builder::Text(b), DatumRef::Uuid(v)) => b.append_value(uuid_text(&v)),
+            (Builder::Bool(b), DatumRef::Bool(v)) => b.append_value(v),
+            (Builder::Int2(b), DatumRef::Int2(v)) => b.append_value(v),
+            (Builder::Float4(b), DatumRef::Float4(v)) => b.append_value(v),
+            (Builder::Float8(b), DatumRef::Float8(v)) => b.append_value(v),
+            (Builder::Numeric(b, scale), DatumRef::Numeric(v)) => b.append_value(decimal(v, *scale)?),
+            (Builder::Bytea(b), DatumRef::Bytea(v)) => b.append_value(v),
+            (Builder::Date(b), DatumRef::Date(v)) => b.append_value(v.saturating_add(EPOCH_DAYS)),
+            (Builder::Timestamp(b), DatumRef::Timestamp(v) | DatumRef::TimestampTz(v)) => {
+                b.append_value(v.saturating_add(EPOCH_MICROS));
+            }
+            (b, DatumRef::Null) => b.push_null(),
+            (_, other) => return Err(Error::internal(format!("{other:?} in a column of another type"))),
+        }
+        Ok(())
+    }
+
+    fn push_null(&mut self) {
+        match self {
+            Builder::Bool(b) => b.append_null(),
+            Builder::Int2(b) => b.append_null(),
+            Builder::Int4(b) => b.append_null(),
+            Builder::Int8(b) => b.append_null(),
+            Builder::Float4(b) => b.append_null(),
+            Builder::Float8(b) => b.append_null(),
+            Builder::Numeric(b, _) => b.append_null(),
+            Builder::Text(b) => b.append_null(),
+            Builder::Bytea(b) => b.append_null(),
+            Builder::Date(b) => b.append_null(),
+            Builder::Timestamp(b) => b.append_null(),
+        }
+    }
+
+    pub fn finish(&mut self) -> ArrayRef {
+        use std::sync::Arc;
+        match self {
+            Builder::Bool(b) => Arc::new(b.finish()),
+            Builder::Int2(b) => Arc::new(b.finish()),
+            Builder::Int4(b) => Arc::new(b.finish()),
+            Builder::Int8(b) => Arc::new(b.finish()),
+            Builder::Float4(b) => Arc::new(b.finish()),
+            Builder::Float8(b) => Arc::new(b.finish()),
+            Builder::Numeric(b, _) => Arc::new(b.finish()),
+            Builder::Text(b) => Arc::new(b.finish()),
+            Builder::Bytea(b) => Arc::new(b.finish()),
+            Builder::Date(b) => Arc::new(b.finish()),
+            Builder::Timestamp(b) => Arc::new(b.finish()),
+        }
+    }
+}
+
+/// A numeric as an integer of 10^-scale; refused if that would lose digits.
+fn decimal(v: block::numeric::NumericRef<'_>, scale: i8) -> Result<i128> {
+    let refused = || Error::unsupported(format!("the numeric value {v} in a query of the general kind")).detail("Digits in all: 38, after the point: 10, unless the column is declared with others.");
+    let number = v.to_bigdecimal().ok_or_else(refused)?;
+    let (digits, exponent) = number.into_bigint_and_exponent();
+    let shift = i64::from(scale) - exponent;
+    let digits = i128::try_from(digits).map_err(|_| refused())?;
+    let power = u32::try_from(shift.unsigned_abs()).ok().and_then(|s| 10_i128.checked_pow(s)).ok_or_else(refused)?;
+    match shift >= 0 {
+        true => digits.checked_mul(power).ok_or_else(refused),
+        false if digits % power == 0 => Ok(digits / power),
+        false => Err(refused()),
+    }
+}
+
+fn uuid_text(v: &[u8; 16]) -> String {
+    let mut s = String::with_capacity(36);
+    for (i, byte) in v.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            s.push('-');
+        }
+        s.push_str(&format!("{byte:02x}"));
+    }
+    s
+}
+
+/// A column of a result, ready to be read by row.
+pub struct Column {
+    array: ArrayRef,
+    ty: SqlType,
+    /// Values that must be made rather than read: numerics and uuids.
+    made: Vec<Datum>,
+}
+
+impl Column {
+    pub fn new(array: &ArrayRef, field: &Field, desc: &ColumnDesc) -> Result<Column> {
+        let arrow = arrow_type(desc.ty, desc.typmod)?;
+        let is_decimal = matches!(array.data_type(), DataType::Decimal128(..));
+        let array = match *array.data_type() == arrow || is_decimal {
+            true => array.clone(),
+            false => datafusion::arrow::compute::cast(array, &arrow).map_err(|e| Error::internal(e.to_string()))?,
+        };
+        let made = match desc.ty {
+            SqlType::Numeric => numerics(&array, field, desc.typmod)?,
+            SqlType::Uuid => uuids(&array)?,
+            _ => Vec::new(),
+        };
+        Ok(Column { array, ty: desc.ty, made })
+    }
+
+    pub fn get(&self, row: usize) -> DatumRef<'_> {
+        if let Some(value) = self.made.get(row) {
+            return value.borrow();
+        }
+        if self.array.is_null(row) {
+            return DatumRef::Null;
+        }
+        let a = &self.array;
+        match self.ty {
+            SqlType::Bool => DatumRef::Bool(a.as_boolean().value(row)),
+            SqlType::Int2 => DatumRef::Int2(a.as_primitive::<Int16Type>().value(row)),
+            SqlType::Int4 => DatumRef::Int4(a.as_primitive::<Int32Type>().value(row)),
+            SqlType::Int8 | SqlType::Oid => DatumRef::Int8(a.as_primitive::<Int64Type>().value(row)),
+            SqlType::Float4 => DatumRef::Float4(a.as_primitive::<Float32Type>().value(row)),
+            SqlType::Float8 => DatumRef::Float8(a.as_primitive::<Float64Type>().value(row)),
+            SqlType::Bytea => DatumRef::Bytea(a.as_binary::<i32>().value(row)),
+            SqlType::Date => DatumRef::Date(from_epoch_days(a.as_primitive::<Date32Type>().value(row))),
+            SqlType::Timestamp => DatumRef::Timestamp(from_epoch(a.as_primitive::<TimestampMicrosecondType>().value(row))),
+            SqlType::TimestampTz => DatumRef::TimestampTz(from_epoch(a.as_primitive::<TimestampMicrosecondType>().value(row))),
+            SqlType::Numeric | SqlType::Uuid => DatumRef::Null,
+            SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Name | SqlType::Unknown | SqlType::Void => {
+                DatumRef::Text(a.as_string::<i32>().value(row))
+            }
+        }
+    }
+}
+
+/// Infinities saturated on the way in and stay infinite on the way out.
+fn from_epoch(v: i64) -> i64 {
+    if v == i64::MAX { v } else if v < i64::MIN + EPOCH_MICROS * 2 { i64::MIN } else { v - EPOCH_MICROS }
+}
+
+fn from_epoch_days(v: i32) -> i32 {
+    if v == i32::MAX { v } else if v < i32::MIN + EPOCH_DAYS * 2 { i32::MIN } else { v - EPOCH_DAYS }
+}
+
+fn numerics(array: &ArrayRef, field: &Field, typmod: i32) -> Result<Vec<Datum>> {
+    use bigdecimal::BigDecimal;
+    let DataType::Decimal128(_, scale) = *array.data_type() else { return Err(Error::internal("a numeric that is no decimal")) };
+    let values = array.as_primitive::<Decimal128Type>();
+    let quotient = field.metadata().contains_key(QUOTIENT);
+    let free = scale == FREE_SCALE && typmod < 4;
+    let one = |row: usize| {
+        if values.is_null(row) {
+            return Datum::Null;
+        }
+        let exact = BigDecimal::new(values.value(row).into(), scale.into());
+        let value = match (quotient, free) {
+            (true, _) => Numeric::from_bigdecimal(exact.clone()).round(quotient_scale(&exact)),
+            (false, true) => Numeric::from_bigdecimal(exact.normalized().with_scale_at_least_zero()),
+            _ => Numeric::from_bigdecimal(exact),
+        };
+        Datum::Numeric(value)
+    };
+    Ok((0..values.len()).map(one).collect())
+}
+
+/// PostgreSQL gives a quotient at least 16 significant digits, in steps of four.
+fn quotient_scale(v: &bigdecimal::BigDecimal) -> i32 {
+    use bigdecimal::ToPrimitive;
+    let size = v.to_f64().unwrap_or(0.0).abs();
+    if size < 1.0 { 20 } else { (16 - 4 * (size.log10() / 4.0).floor() as i32).max(0) }
+}
+
+trait WithScaleAtLeastZero {
+    fn with_scale_at_least_zero(self) -> Self;
+}
+
+impl WithScaleAtLeastZero for bigdecimal::BigDecimal {
+    fn with_scale_at_least_zero(self) -> Self {
+        if self.fractional_digit_count() < 0 { self.with_scale(0) } else { self }
+    }
+}
+
+fn uuids(array: &ArrayRef) -> Result<Vec<Datum>> {
+    let texts = array.as_string::<i32>();
+    let io = crate::pgtype::IoSettings::default();
+    let one = |t: Option<&str>| t.map_or(Ok(Datum::Null), |t| crate::pgtype::text_in(SqlType::Uuid, t, &io));
+    texts.iter().map(one).collect()
+}

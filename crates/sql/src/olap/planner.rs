@@ -1,0 +1,163 @@
+//! From a rewritten query to DataFusion's plans.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::datasource::provider_as_source;
+use datafusion::error::{DataFusionError, Result as DfResult};
+use datafusion::execution::disk_manager::DiskManagerBuilder;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::prelude::SessionConfig;
+use datafusion::sql::planner::{ParserOptions, SqlToRel};
+use datafusion::sql::sqlparser::ast;
+
+use super::functions;
+use super::tables::{HeapTable, Reading, ViewTable};
+use crate::bind::names;
+use crate::dict::Table;
+use crate::error::{Error, Result};
+use crate::views::{self, Context};
+
+/// Memory of all queries of the general kind together, beyond which sorts and aggregates go to disk.
+const MEMORY_BYTES: usize = 256 << 20;
+
+/// What all queries share: functions, rules, memory.
+static STATE: LazyLock<std::result::Result<SessionState, String>> = LazyLock::new(|| {
+    let runtime: RuntimeEnv = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(FairSpillPool::new(MEMORY_BYTES)))
+        .with_disk_manager_builder(DiskManagerBuilder::default())
+        .build()
+        .map_err(|e| e.to_string())?;
+    let mut config = SessionConfig::new().with_target_partitions(1).with_batch_size(8192);
+    let options = config.options_mut();
+    options.sql_parser.parse_float_as_decimal = true;
+    options.sql_parser.map_string_types_to_utf8view = false;
+    options.execution.time_zone = Some("+00:00".to_string());
+    options.execution.collect_statistics = true;
+    Ok(SessionStateBuilder::new().with_config(config).with_runtime_env(Arc::new(runtime)).with_default_features().build())
+});
+
+/// The shared state.
+pub fn state() -> Result<&'static SessionState> {
+    STATE.as_ref().map_err(|e| Error::internal(format!("the general lane cannot start: {e}")))
+}
+
+/// How heaps are read: not at all while a query is only planned.
+pub type OpenHeap<'p> = dyn FnMut(&Arc<Table>) -> Result<Option<Reading>> + 'p;
+
+/// Finds the tables and functions that a query names.
+struct Names<'p> {
+    state: &'static SessionState,
+    context: Arc<Context>,
+    open: RefCell<&'p mut OpenHeap<'p>>,
+    /// A table named twice is opened once.
+    known: RefCell<HashMap<String, Arc<dyn TableSource>>>,
+}
+
+/// The logical plan of a query.
+pub fn logical<'p>(query: &ast::Query, context: &Arc<Context>, open: &'p mut OpenHeap<'p>) -> DfResult<LogicalPlan> {
+    let state = state()?;
+    let names = Names { state, context: context.clone(), open: RefCell::new(open), known: RefCell::default() };
+    let options = ParserOptions::new().with_parse_float_as_decimal(true).with_map_string_types_to_utf8view(false);
+    let planner = SqlToRel::new_with_options(&names, options);
+    planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query.clone())))
+}
+
+impl Names<'_> {
+    fn find(&self, name: &TableReference) -> Result<Arc<dyn TableSource>> {
+        let schema = name.schema();
+        let in_public = schema.is_none_or(|s| s == "public");
+        if let Some(table) = self.context.dict.table(name.table()).filter(|_| in_public) {
+            let reading = (*self.open.borrow_mut())(table)?;
+            let rows = self.context.dict.stats(table.oid).map(|s| s.rows);
+            return Ok(provider_as_source(Arc::new(HeapTable::new(table, rows, reading)?)));
+        }
+        match views::find(schema, name.table()) {
+            Some(view) => Ok(provider_as_source(Arc::new(ViewTable::new(view, &self.context)?))),
+            None => Err(names::no_relation(name.table())),
+        }
+    }
+}
+
+impl ContextProvider for Names<'_> {
+    fn get_table_source(&self, name: TableReference) -> DfResult<Arc<dyn TableSource>> {
+        let key = name.to_string();
+        if let Some(known) = self.known.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let found = self.find(&name)?;
+        self.known.borrow_mut().insert(key, found.clone());
+        Ok(found)
+    }
+
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> DfResult<Arc<dyn TableSource>> {
+        let missing = || DataFusionError::from(Error::new("42883", format!("function {name} does not exist")));
+        let function = self.state.table_functions().get(name).ok_or_else(missing)?;
+        let context = SimplifyContext::builder().with_config_options(Arc::clone(self.state.config_options())).build();
+        let simplifier = ExprSimplifier::new(context);
+        let schema = DFSchema::empty();
+        let simple = |arg: Expr| simplifier.coerce(arg, &schema).and_then(|e| simplifier.simplify(e));
+        let args = args.into_iter().map(simple).collect::<DfResult<Vec<_>>>()?;
+        let args = datafusion::catalog::TableFunctionArgs::new(&args, self.state);
+        Ok(provider_as_source(function.create_table_provider_with_args(args)?))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> DfResult<Arc<dyn TableSource>> {
+        let table = Arc::new(datafusion::catalog::cte_worktable::CteWorkTable::new(name, schema));
+        Ok(provider_as_source(table))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        functions::scalar(name, &self.context).or_else(|| self.state.scalar_functions().get(name).cloned())
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        functions::aggregate(name).or_else(|| self.state.aggregate_functions().get(name).cloned())
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.aggregate_functions().keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+}
