@@ -58,7 +58,7 @@ impl<S: Store> Tree<S> {
         self.format(self.free_list(), Op::IndexMetaFormat, &[])
     }
 
-    fn format(&self, dba: Dba, op: Op, payload: &[u8]) -> Result<()> {
+    pub(super) fn format(&self, dba: Dba, op: Op, payload: &[u8]) -> Result<()> {
         let _fresh = self.store.fresh(dba)?;
         self.store.reserve()?;
         let mut guard = self.store.write(dba)?;
@@ -135,7 +135,7 @@ impl<S: Store> BulkBuilder<'_, S> {
                 let mut root = self.tree.store.write(self.tree.root())?;
                 self.tree.alter(&mut root, Op::IndexReplace, &contents)?;
                 drop(root);
-                return self.tree.give_back(done.dba);
+                return self.tree.discard(done.dba);
             }
             self.tree.format(done.dba, Op::IndexFormat, &contents)?;
             self.add(level + 1, done.low.clone(), done.low, Some(done.dba.0))?;

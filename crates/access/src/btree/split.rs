@@ -39,7 +39,7 @@ impl<S: Store> Tree<S> {
                 Used::NotNeeded => &spare[..],
                 Used::TryAgain => continue,
             };
-            return left_over.iter().try_for_each(|&dba| self.give_back(dba));
+            return left_over.iter().try_for_each(|&dba| self.discard(dba));
         }
     }
 

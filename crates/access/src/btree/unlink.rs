@@ -17,8 +17,8 @@
 //! no room for a longer key prefix; it is tried again when the sibling empties.
 
 use block::index::{
-    FreeBlock, IndexBlock, MetaBlock, meta_pop_payload, meta_push_payload, set_child_payload,
-    set_low_payload, set_right_payload,
+    Builder, FreeBlock, IndexBlock, MetaBlock, meta_pop_payload, meta_push_payload,
+    set_child_payload, set_low_payload, set_right_payload,
 };
 use block::{Dba, Op};
 
@@ -236,7 +236,14 @@ impl<S: Store> Tree<S> {
         Ok(MetaBlock(&*self.store.read(self.free_list())?).is_full())
     }
 
-    /// Puts a block that nothing leads to on the list of freed blocks. When the list is full the block is lost to the tree until
+    /// Gives back a block from [`alloc`](Self::alloc) that was not needed. It is formatted first, whatever it was: after a restart the
+    /// segment gives out what lies behind its last formatted block, and would give this one out a second time.
+    pub(super) fn discard(&self, dba: Dba) -> Result<()> {
+        self.format(dba, Op::IndexFormat, &Builder::dead())?;
+        self.give_back(dba)
+    }
+
+    /// Puts a dead block that nothing leads to on the list of freed blocks. When the list is full the block is lost to the tree until
     /// its segment goes; callers look first, so that takes several of them at one moment.
     pub(super) fn give_back(&self, dba: Dba) -> Result<()> {
         self.store.reserve()?;

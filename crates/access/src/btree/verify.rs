@@ -1,6 +1,6 @@
 //! Checking a whole tree: every block by itself, every level's chain of fences and links, and that parents lead where they should.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use block::Dba;
 use block::index::{IndexBlock, MetaBlock};
@@ -26,6 +26,8 @@ pub struct TreeReport {
     pub marked: usize,
     pub empty_leaves: usize,
     pub free_blocks: usize,
+    /// Blocks met in the tree, until the list of freed blocks has been compared with them.
+    linked: HashSet<Dba>,
 }
 
 /// What the level above says of a level's blocks: separator by child.
@@ -68,8 +70,40 @@ impl<S: Store> Tree<S> {
             };
             (leftmost, expected, level) = (child, children, level - 1);
         }
-        report.free_blocks = MetaBlock(&*self.store.read(self.free_list())?).count();
+        self.verify_free_list(&mut report)?;
         Ok(report)
+    }
+
+    /// A block on the list of freed blocks is dead, in no level, and on the list once.
+    fn verify_free_list(&self, report: &mut TreeReport) -> Result<()> {
+        let free: Vec<Dba> = {
+            let guard = self.store.read(self.free_list())?;
+            let list = MetaBlock(&guard);
+            (0..list.count()).map(|i| list.get(i).dba).collect()
+        };
+        report.free_blocks = free.len();
+        let mut listed = HashSet::new();
+        for dba in free {
+            if !listed.insert(dba) {
+                report
+                    .problems
+                    .push(format!("block {dba} is on the list of freed blocks twice"));
+            }
+            if report.linked.contains(&dba) {
+                report.problems.push(format!(
+                    "block {dba} is on the list of freed blocks and in the tree"
+                ));
+            }
+            let guard = self.store.read(dba)?;
+            let dead = IndexBlock::new(&guard).is_some_and(|v| v.is_dead());
+            if !dead || guard.object() != self.object {
+                report.problems.push(format!(
+                    "block {dba} is on the list of freed blocks and not dead"
+                ));
+            }
+        }
+        report.linked.clear();
+        Ok(())
     }
 
     /// Walks one level from left to right. Returns its first child and what it says of the level below.
@@ -87,6 +121,7 @@ impl<S: Store> Tree<S> {
         while !dba.is_none() && seen < MAX_LEVEL_BLOCKS {
             seen += 1;
             report.blocks += 1;
+            report.linked.insert(dba);
             let guard = self.store.read(dba)?;
             let Some(v) = self.view(&guard, level) else {
                 report.problems.push(format!(

@@ -48,6 +48,13 @@ impl Builder {
         }
     }
 
+    /// Contents of a block that is in no tree: dead, and with nothing to its right.
+    pub fn dead() -> Vec<u8> {
+        let mut out = Builder::new(0, &[], None, Dba::NONE, None).finish();
+        out[2..4].copy_from_slice(&FLAG_DEAD.to_le_bytes());
+        out
+    }
+
     /// Adds an entry with its whole key. `payload` is the child of an inner entry, the stamp of a leaf's, if it has room for one.
     pub fn push(&mut self, key: &[u8], payload: Option<u64>) {
         debug_assert!(!self.inner || payload.is_some());

@@ -70,6 +70,24 @@ fn random_deletes_shrink_the_tree_and_inserts_fill_it_again() {
     );
 }
 
+/// A segment gives out, after a restart, what lies behind its last formatted block. A block that was given back without ever
+/// having been formatted was then in use twice: an index built over few rows did that.
+#[test]
+fn a_block_that_was_not_needed_is_formatted_before_it_is_given_back() {
+    let tree = Memory::tree();
+    let mut builder = tree.build();
+    builder.push(&full(&int_key(1), rid(1))).unwrap();
+    builder.finish().unwrap();
+    let report = verify(&tree);
+    assert_eq!(report.free_blocks, 1);
+    for i in 0..tree.store().0.next.load(SeqCst) {
+        assert!(
+            i == 0 || !tree.store().bytes(i).is_unformatted(),
+            "block {i} was given out"
+        );
+    }
+}
+
 #[test]
 fn every_prefix_of_the_redo_is_a_sound_tree() {
     let tree = Memory::tree();
