@@ -180,6 +180,11 @@ fn allocation(body: usize) -> usize {
     (ROW_HEADER + body).max(MIN_ALLOCATION)
 }
 
+/// Bytes that a new row with a body of `len` bytes takes in a free slot.
+pub fn needs_in_slot(len: usize) -> usize {
+    allocation(len)
+}
+
 /// Bytes that a new row with a body of `len` bytes takes in a fresh slot.
 pub fn needs(len: usize) -> usize {
     allocation(len) + SLOT
@@ -204,6 +209,13 @@ pub fn next_slot(block: &BlockBuf) -> u16 {
     (0..n)
         .find(|&s| block.u16_at(DIRECTORY + s as usize * SLOT) == 0)
         .unwrap_or(n)
+}
+
+/// Free slots, in order; new rows of a bulk insert take them before fresh ones.
+pub fn free_slots(block: &BlockBuf) -> impl Iterator<Item = u16> + '_ {
+    (0..slots(block))
+        .filter(|&s| block.u16_at(DIRECTORY + s as usize * SLOT) == 0)
+        .take(block.u16_at(FREE_SLOTS_AT) as usize)
 }
 
 /// Whether the row in `slot` can get a body of `len` bytes in this block.

@@ -228,8 +228,8 @@ mod tests {
             let mut back = Vec::new();
             decode_prefix(&row, &types, types.len(), &mut back).unwrap();
             prop_assert_eq!(&back, &values);
-            for at in 0..types.len() {
-                prop_assert_eq!(column(&row, &types, at).unwrap(), Some(values[at]));
+            for (at, value) in values.iter().enumerate() {
+                prop_assert_eq!(column(&row, &types, at).unwrap(), Some(*value));
             }
         }
 

@@ -27,7 +27,7 @@ use crate::{Error, Result};
 use block::heap::{self, MAX_INLINE_BODY, RowHead};
 use block::{Dba, ObjectId, Op, RowId};
 use cache::{Cache, Change, RecordHeader, WriteGuard};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use txn::{Transaction, TxnManager, Undo};
@@ -44,6 +44,8 @@ const INSERT_POINTS: usize = 16;
 const MAX_FREE_BLOCKS: usize = 65_536;
 /// A block with less free than this is not worth remembering.
 const WORTHWHILE_BYTES: usize = block::BLOCK_SIZE / 5;
+/// Remembered blocks of which one must have the room that is wanted, or a new one is taken.
+const TAKE_TRIES: usize = 16;
 /// Blocks looked through for room before another extent is added.
 const SURVEY_BLOCKS: u32 = 256;
 
@@ -69,21 +71,29 @@ pub struct Heap {
 #[derive(Default)]
 struct FreeBlocks {
     list: Vec<Dba>,
-    set: HashSet<Dba>,
-    /// Where the survey goes on: number of a block among the used ones; past the end it starts again once something was freed.
+    /// Bytes each had when it was last looked at.
+    room: HashMap<Dba, u16>,
+    /// Where the survey goes on: number of a block among the used ones. It starts again when a block could not be remembered.
     survey: u64,
     survey_done: bool,
 }
 
 impl FreeBlocks {
-    fn push(&mut self, dba: Dba) {
-        if self.list.len() < MAX_FREE_BLOCKS && self.set.insert(dba) {
+    fn push(&mut self, dba: Dba, room: usize) {
+        if self.list.len() == MAX_FREE_BLOCKS && !self.room.contains_key(&dba) {
+            (self.survey, self.survey_done) = (0, false);
+        } else if self.room.insert(dba, room as u16).is_none() {
             self.list.push(dba);
         }
     }
-    fn pop(&mut self) -> Option<Dba> {
-        let dba = self.list.pop()?;
-        self.set.remove(&dba);
+    /// One of the newest that has `room` bytes. The block is the caller's until it is pushed again, so none is tried twice with the same outcome.
+    fn take(&mut self, room: usize) -> Option<Dba> {
+        let newest = self.list.iter().rev().take(TAKE_TRIES);
+        let back = newest
+            .map(|dba| usize::from(self.room[dba]))
+            .position(|r| r >= room)?;
+        let dba = self.list.swap_remove(self.list.len() - 1 - back);
+        self.room.remove(&dba);
         Some(dba)
     }
 }
@@ -172,6 +182,7 @@ impl Heap {
     ) -> Result<()> {
         let mut payload = Vec::new();
         let mut undo = Vec::new();
+        let mut slots = Vec::new();
         let mut at = 0;
         let mut tried = Dba::NONE;
         while at < rows.len() {
@@ -183,17 +194,15 @@ impl Heap {
             let slot = txn.prepare_undo(8 + 2 * heap::MAX_SLOTS as usize)?;
             let dba = self.insert_block(tried, rows[at].as_ref().len())?;
             let mut guard = self.cache().write(dba)?;
-            let n = if self.is_ours(&guard) {
-                fill(&guard, &rows[at..])
-            } else {
-                0
-            };
-            if n == 0 {
+            slots.clear();
+            if self.is_ours(&guard) {
+                fill(&guard, &rows[at..], &mut slots);
+            }
+            if slots.is_empty() {
                 tried = dba;
                 continue;
             }
-            let first = heap::slots(&guard);
-            let slots = (first..).take(n);
+            let taken = &rows[at..at + slots.len()];
             payload.clear();
             let head = RowHead {
                 flags: 0,
@@ -202,15 +211,13 @@ impl Heap {
             };
             heap::many_payload(
                 head,
-                slots
-                    .clone()
-                    .zip(rows[at..at + n].iter().map(AsRef::as_ref)),
+                slots.iter().copied().zip(taken.iter().map(AsRef::as_ref)),
                 &mut payload,
             );
             undo.clear();
             undo.extend_from_slice(&dba.0.to_le_bytes());
             slots
-                .clone()
+                .iter()
                 .for_each(|s| undo.extend_from_slice(&s.to_le_bytes()));
             let record = Undo {
                 kind: UNDO_INSERT_MANY,
@@ -224,8 +231,8 @@ impl Heap {
                 payload: &payload,
             };
             txn.log(slot, &record, &mut [change]);
-            out.extend(slots.map(|s| RowId::new(dba, s)));
-            at += n;
+            out.extend(slots.iter().map(|&s| RowId::new(dba, s)));
+            at += slots.len();
         }
         Ok(())
     }
@@ -234,7 +241,7 @@ impl Heap {
         guard.object() == self.object() && matches!(guard.block_type(), Ok(block::BlockType::Heap))
     }
 
-    /// The block this session inserts into, or another if that is `tried` and had no room for `len` bytes. Formats it if it is new. Called with no latch held.
+    /// The block this session inserts into, or another if that is `tried` and had no room for a row of `len` bytes. Formats it if it is new. Called with no latch held.
     fn insert_block(&self, tried: Dba, len: usize) -> Result<Dba> {
         let sid = wait::session::with(|s| s.sid).unwrap_or(0);
         let point = &self.points[sid as usize % INSERT_POINTS];
@@ -242,24 +249,30 @@ impl Heap {
         if !current.is_none() && current != tried {
             return Ok(current);
         }
-        if !tried.is_none() && self.prune(tried)? >= len + heap::ROW_HEADER + 4 {
-            return Ok(tried);
+        let wanted = heap::needs(len);
+        let mut left = 0;
+        if !tried.is_none() {
+            left = self.prune_block(tried)?;
+            if left >= wanted {
+                return Ok(tried);
+            }
         }
         // A statement of its own: the latch must not be held while a block is made.
-        let known = self.free.lock().pop();
-        let next = match known {
+        let taken = self.free.lock().take(wanted);
+        let next = match taken {
             Some(dba) => dba,
-            None => self.fresh_block()?,
+            None => self.fresh_block(wanted)?,
         };
+        self.remember_room(tried, left);
         point.store(next.0, Relaxed);
         Ok(next)
     }
 
-    /// A block that was never used, formatted; or one with room that the survey found.
-    fn fresh_block(&self) -> Result<Dba> {
+    /// A block that was never used, formatted; or one with `wanted` bytes that the survey found.
+    fn fresh_block(&self, wanted: usize) -> Result<Dba> {
         if self.segment.is_exhausted(&self.space)? {
             self.survey()?;
-            if let Some(dba) = self.free.lock().pop() {
+            if let Some(dba) = self.free.lock().take(wanted) {
                 return Ok(dba);
             }
         }
@@ -318,18 +331,22 @@ impl Heap {
     }
 }
 
-/// How many of the rows, from the first on, fit into fresh slots of the block; none if it has free slots, which single inserts use up.
-fn fill<B: AsRef<[u8]>>(block: &block::BlockBuf, rows: &[B]) -> usize {
-    if heap::next_slot(block) != heap::slots(block) {
-        return 0;
-    }
+/// Slots for as many of the rows, from the first on, as fit into the block: its free ones, then fresh ones.
+fn fill<B: AsRef<[u8]>>(block: &block::BlockBuf, rows: &[B], slots: &mut Vec<u16>) {
     let mut free = heap::free_bytes(block);
-    rows.iter()
-        .take_while(|r| {
-            let needs = heap::needs(r.as_ref().len());
-            let fits = r.as_ref().len() <= MAX_INLINE_BODY && needs <= free;
-            free = free.saturating_sub(needs);
-            fits
-        })
-        .count()
+    let mut free_slots = heap::free_slots(block);
+    let mut fresh = heap::slots(block);
+    for row in rows {
+        let len = row.as_ref().len();
+        let (slot, needs) = match free_slots.next() {
+            Some(slot) => (slot, heap::needs_in_slot(len)),
+            None => (fresh, heap::needs(len)),
+        };
+        if len > MAX_INLINE_BODY || needs > free {
+            break;
+        }
+        free -= needs;
+        fresh += u16::from(slot == fresh);
+        slots.push(slot);
+    }
 }

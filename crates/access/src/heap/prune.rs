@@ -9,9 +9,15 @@ use cache::{Change, RecordHeader};
 use wait::{Stat, stat};
 
 impl Heap {
-    /// Prunes a block and remembers it if it has room worth it. Returns the bytes that rows can have in it. Called with no latch held; does nothing to a block
-    /// that is not the heap's.
-    pub fn prune(&self, dba: Dba) -> Result<usize> {
+    /// Prunes a block and remembers it if it has room worth it. Called with no latch held; does nothing to a block that is not the heap's.
+    pub fn prune(&self, dba: Dba) -> Result<()> {
+        let room = self.prune_block(dba)?;
+        self.remember_room(dba, room);
+        Ok(())
+    }
+
+    /// Returns the bytes that rows can have in the block now.
+    pub(super) fn prune_block(&self, dba: Dba) -> Result<usize> {
         self.cache().reserve()?;
         let mut guard = self.cache().write(dba)?;
         if !self.is_ours(&guard) {
@@ -41,15 +47,13 @@ impl Heap {
                 .change(RecordHeader::NONE, &mut [change], |_, _| {});
             stat::add(Stat::RowsPurged, free.len() as u64);
         }
-        let room = heap::free_bytes(&guard);
-        drop(guard);
-        if room >= WORTHWHILE_BYTES {
-            self.remember_room(dba);
-        }
-        Ok(room)
+        Ok(heap::free_bytes(&guard))
     }
 
-    pub(super) fn remember_room(&self, dba: Dba) {
-        self.free.lock().push(dba);
+    /// The block has so many free bytes: remembers it if that is worth it.
+    pub(super) fn remember_room(&self, dba: Dba, room: usize) {
+        if room >= WORTHWHILE_BYTES {
+            self.free.lock().push(dba, room);
+        }
     }
 }

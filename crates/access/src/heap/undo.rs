@@ -34,6 +34,9 @@ impl Heap {
                     .chunks_exact(2)
                     .map(|b| u16::from_le_bytes([b[0], b[1]]))
                     .collect();
+                if slots.is_empty() {
+                    return Err(short());
+                }
                 heap::prune_payload(&slots, &[], &mut payload);
                 (
                     Dba(u64::from_le_bytes(dba.try_into().expect("eight bytes"))),
@@ -69,9 +72,10 @@ impl Heap {
             payload: &payload,
         };
         txn.log_compensation(record.prev, &mut [change]);
+        let room = heap::free_bytes(&guard);
         drop(guard);
         if op == Op::HeapPrune {
-            self.remember_room(dba);
+            self.remember_room(dba, room);
         }
         Ok(())
     }

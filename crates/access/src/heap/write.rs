@@ -28,6 +28,8 @@ enum Current {
     Ours(RowHead),
     /// The stamp is the transaction's own: whether it was this statement is in the undo record.
     AskUndo(RowHead),
+    /// Committed above the snapshot: whether that was more than a lock is in the undo records.
+    AskLocks(RowHead),
     No(WriteOutcome),
 }
 
@@ -82,7 +84,8 @@ impl Heap {
         Ok(outcome.expect("invariant: a lock needs no room"))
     }
 
-    /// `None`: the new body does not fit the block.
+    /// `None`: the new body does not fit the block. What must be looked up in undo is looked up without the latch; `settled` is the newest undo record of the
+    /// version that was found to be the snapshot's.
     fn change(
         &self,
         txn: &mut Transaction,
@@ -107,6 +110,14 @@ impl Heap {
                     drop(guard);
                     if self.changed_by_statement(snap, rid, head)? {
                         return Ok(Some(WriteOutcome::Repeated));
+                    }
+                    settled = head.undo;
+                    continue;
+                }
+                Current::AskLocks(head) => {
+                    drop(guard);
+                    if !self.only_locked_since(snap, rid, head)? {
+                        return Ok(Some(WriteOutcome::Changed));
                     }
                     settled = head.undo;
                     continue;
@@ -255,13 +266,40 @@ impl Heap {
                 false => Current::Ours(head),
             });
         }
-        Ok(Current::No(match head.stamp.kind() {
+        Ok(match head.stamp.kind() {
             StampKind::Txn(id) if !matches!(self.txns.state(id), TxnState::Committed(_)) => {
-                WriteOutcome::Busy(id)
+                Current::No(WriteOutcome::Busy(id))
             }
-            _ if head.is_deleted() => WriteOutcome::Gone,
-            _ => WriteOutcome::Changed,
-        }))
+            _ if head.is_deleted() => Current::No(WriteOutcome::Gone),
+            _ if head.undo == settled => Current::Ours(head),
+            _ => Current::AskLocks(head),
+        })
+    }
+
+    /// Whether the version that `head` belongs to is the one the snapshot sees, with nothing but locks put on it and let go since.
+    fn only_locked_since(&self, snap: &Snapshot, rid: RowId, mut head: RowHead) -> Result<bool> {
+        loop {
+            let record = match self.txns.undo_record(head.undo) {
+                // Whether it was is not known any more; "changed" makes its reader look again.
+                Err(txn::Error::SnapshotTooOld(_)) => return Ok(false),
+                other => other?,
+            };
+            if record.kind != UNDO_HEAD {
+                return Ok(false);
+            }
+            let old = super::read::decode_undo(&record.payload)
+                .filter(|(of, ..)| *of == rid)
+                .ok_or_else(|| self.corrupt(rid, "its undo record is another's or cut short"))?
+                .1;
+            if old.flags != head.flags {
+                return Ok(false);
+            }
+            match self.txns.verdict(old.stamp, snap) {
+                Verdict::Visible => return Ok(true),
+                Verdict::Invisible => head = old,
+                Verdict::OwnCheckUndo => return Ok(false),
+            }
+        }
     }
 
     /// Whether the transaction's own version was made by the statement that asks. A lock makes no version: what it was put on was checked then.
