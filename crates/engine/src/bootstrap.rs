@@ -1,6 +1,6 @@
 //! Creating a database: its files, and the dictionary's own table.
 
-use crate::instance::{Names, log_members};
+use crate::instance::{Host, Names, log_members};
 use crate::table::{IndexColumn, IndexDef, TableDef};
 use crate::{Config, Engine, Error, Progress, Result};
 use block::value::ColType;
@@ -29,6 +29,35 @@ pub(crate) fn create(config: &Config, progress: &dyn Progress) -> Result<()> {
         )));
     }
     remove_leftovers(config, &*storage)?;
+    let members = log_members(config, &storage)?;
+    create_files(config, &*storage, &members, progress)?;
+    finish(Engine::open(small(config), progress)?, progress)
+}
+
+/// The same on a host whose storage holds nothing.
+pub(crate) fn create_on(config: &Config, host: Host, progress: &dyn Progress) -> Result<()> {
+    create_files(config, &*host.storage, &host.members, progress)?;
+    finish(Engine::open_on(small(config), host, progress)?, progress)
+}
+
+fn small(config: &Config) -> Config {
+    Config {
+        buffer_bytes: config.buffer_bytes.min(64 << 20),
+        ..config.clone()
+    }
+}
+
+fn finish(engine: Arc<Engine>, progress: &dyn Progress) -> Result<()> {
+    create_dictionary(&engine)?;
+    engine.stop(progress)
+}
+
+fn create_files(
+    config: &Config,
+    storage: &dyn Storage,
+    members: &[Arc<dyn Storage>],
+    progress: &dyn Progress,
+) -> Result<()> {
     let instance = InstanceId(config.instance);
     let identity = ThreadIdentity {
         database: database_id(),
@@ -39,21 +68,18 @@ pub(crate) fn create(config: &Config, progress: &dyn Progress) -> Result<()> {
         files: config.redo_files,
         file_bytes: config.redo_file_bytes,
     };
-    let total = u64::from(config.redo_files)
-        * config.redo_file_bytes
-        * (1 + u64::from(config.redo_mirror.is_some()));
-    let members = log_members(config, &storage)?;
+    let total = u64::from(config.redo_files) * config.redo_file_bytes * members.len() as u64;
     let mut done_before = 0;
     let mut last = 0;
-    LogFiles::create(&members, identity, geometry, &mut |done| {
+    LogFiles::create(members, identity, geometry, &mut |done| {
         if done < last {
             done_before += last;
         }
         last = done;
         progress.step("redo files written", done_before + done, total);
     })?;
-    DoubleWrite::create(&*storage, &Names::double_write(config.instance))?;
-    DoubleWrite::create(&*storage, &Names::status_double_write(config.instance))?;
+    DoubleWrite::create(storage, &Names::double_write(config.instance))?;
+    DoubleWrite::create(storage, &Names::status_double_write(config.instance))?;
     let files = data_files(instance);
     for f in &files {
         storage.create(&f.path, FileKind::Data)?;
@@ -77,16 +103,8 @@ pub(crate) fn create(config: &Config, progress: &dyn Progress) -> Result<()> {
         }],
         files,
     };
-    ControlFile::create(&*storage, control)?;
-    let engine = Engine::open(
-        Config {
-            buffer_bytes: config.buffer_bytes.min(64 << 20),
-            ..config.clone()
-        },
-        progress,
-    )?;
-    create_dictionary(&engine)?;
-    engine.stop(progress)
+    ControlFile::create(storage, control)?;
+    Ok(())
 }
 
 /// Files of a creation that did not come to its control file.

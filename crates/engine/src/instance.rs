@@ -54,7 +54,7 @@ pub struct Engine {
     pub(crate) recovery: Option<Recovery>,
     objects: Mutex<ObjectIds>,
     threads: Mutex<Option<Threads>>,
-    _lock: DirectoryLock,
+    _lock: Option<DirectoryLock>,
 }
 
 /// Object ids reserved but not given out.
@@ -99,14 +99,29 @@ fn stop_at_once(why: &str) -> ! {
     std::process::abort();
 }
 
+/// Ends the instance at once, whatever it is doing: called with the reason when a promise of the hardware is broken.
+pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What an instance stands on.
+pub struct Host {
+    pub storage: Arc<dyn Storage>,
+    /// Where the members of the redo files are; `storage` is the first as a rule.
+    pub members: Vec<Arc<dyn Storage>>,
+    /// After it returns, if it does, nothing is written any more and all work fails; a real one does not return.
+    pub fatal: Fatal,
+    /// Keeps other processes out of the database's directory; `None` if nobody else can come.
+    pub lock: Option<DirectoryLock>,
+}
+
 /// What the log tells the instance.
 struct Events {
+    fatal: Fatal,
     checkpoint_wanted: Arc<ArcSwapOption<Cache>>,
 }
 
 impl LogEvents for Events {
     fn log_failed(&self, why: &redo::Error) {
-        stop_at_once(&format!("the redo log cannot be written: {why}"));
+        (self.fatal)(&format!("the redo log cannot be written: {why}"));
     }
     fn checkpoint_wanted(&self) {
         if let Some(cache) = &*self.checkpoint_wanted.load() {
@@ -155,16 +170,28 @@ impl Engine {
         let lock = DirectoryLock::take(&config.dir, &Names::lock(config.instance), &owner)?;
         let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(&config.dir)?);
         let members = log_members(&config, &storage)?;
-        Engine::open_on(config, storage, members, lock, progress)
+        let host = Host {
+            storage,
+            members,
+            fatal: Arc::new(|why| stop_at_once(why)),
+            lock: Some(lock),
+        };
+        Engine::open_on(config, host, progress)
     }
 
-    fn open_on(
-        config: Config,
-        storage: Arc<dyn Storage>,
-        members: Vec<Arc<dyn Storage>>,
-        lock: DirectoryLock,
-        progress: &dyn Progress,
-    ) -> Result<Arc<Engine>> {
+    /// Creates a database on a host whose storage holds nothing.
+    pub fn create_on(config: &Config, host: Host, progress: &dyn Progress) -> Result<()> {
+        bootstrap::create_on(config, host, progress)
+    }
+
+    /// Opens the database that a host has. `config` says nothing about where the files are.
+    pub fn open_on(config: Config, host: Host, progress: &dyn Progress) -> Result<Arc<Engine>> {
+        let Host {
+            storage,
+            members,
+            fatal,
+            lock,
+        } = host;
         let instance = InstanceId(config.instance);
         let thread = ThreadId(config.instance);
         let control = Arc::new(ControlFile::open(&*storage)?);
@@ -211,6 +238,7 @@ impl Engine {
         let last_group = clock.tick();
         let wanted = Arc::new(ArcSwapOption::empty());
         let events = Arc::new(Events {
+            fatal: fatal.clone(),
             checkpoint_wanted: wanted.clone(),
         });
         let redo_config = RedoConfig {
@@ -238,7 +266,7 @@ impl Engine {
         let writer_config = WriterConfig {
             thread,
             recovery_target_bytes: config.recovery_target_bytes.min(geometry.capacity() / 4),
-            fatal: Box::new(|why| stop_at_once(why)),
+            fatal: Box::new(move |why| fatal(why)),
             notice: Box::new(|what| eprintln!("braid: {what}")),
         };
         let writer =
@@ -462,6 +490,22 @@ impl Engine {
             }
         })?;
         Ok(())
+    }
+}
+
+impl Engine {
+    /// Stops without writing anything: what a crash of the process leaves behind. All sessions have ended or only fail.
+    pub fn abandon(&self) {
+        let Some(threads) = self.threads.lock().take() else {
+            return;
+        };
+        threads.background.stop();
+        let mut writer = threads.writer;
+        writer.stop();
+        // The log's end is found again by the next start, written or not.
+        if let Err(e) = threads.lgwr.stop() {
+            eprintln!("braid: lgwr: {e}");
+        }
     }
 }
 

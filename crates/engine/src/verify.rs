@@ -15,26 +15,40 @@ pub struct Verified {
     pub rows: u64,
 }
 
+/// Gives the tables of an open database, which the dictionary above the engine knows.
+pub type TableLister<'a> = dyn Fn(&Arc<Engine>) -> Result<Vec<Arc<crate::TableDef>>> + 'a;
+
 /// Opens the database, recovering it if need be, checks every block of every file, every segment, and every index against its table, and stops
 /// it. Problems go to `problem`; an error means that the check could not be made.
 pub fn verify(
     config: &Config,
     progress: &dyn Progress,
     problem: &mut dyn FnMut(String),
-    tables: &dyn Fn(&Arc<Engine>) -> Result<Vec<Arc<crate::TableDef>>>,
+    tables: &TableLister<'_>,
 ) -> Result<Verified> {
     let engine = Engine::open(config.clone(), progress)?;
-    let mut verified = Verified::default();
-    let found = check(&engine, progress, problem, tables, &mut verified);
+    let found = check_all(&engine, progress, problem, tables);
     engine.stop(progress)?;
-    found.map(|()| verified)
+    found
+}
+
+/// The same check of a database that is open; nobody else works in it.
+pub fn check_all(
+    engine: &Arc<Engine>,
+    progress: &dyn Progress,
+    problem: &mut dyn FnMut(String),
+    tables: &TableLister<'_>,
+) -> Result<Verified> {
+    let mut verified = Verified::default();
+    check(engine, progress, problem, tables, &mut verified)?;
+    Ok(verified)
 }
 
 fn check(
     engine: &Arc<Engine>,
     progress: &dyn Progress,
     problem: &mut dyn FnMut(String),
-    tables: &dyn Fn(&Arc<Engine>) -> Result<Vec<Arc<crate::TableDef>>>,
+    tables: &TableLister<'_>,
     verified: &mut Verified,
 ) -> Result<()> {
     engine.txns.rollback_dead(&**engine)?;
