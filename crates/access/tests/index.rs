@@ -128,7 +128,7 @@ impl Instance {
         let writer = cache
             .start_writer(config, double_write, control, txns.clone())
             .unwrap();
-        let space = Arc::new(Space::create(cache, FileId::DATA, INSTANCE).unwrap());
+        let space = Arc::new(Space::open(cache, FileId::DATA, INSTANCE).unwrap());
         let header = segment(&txns, &space, OBJECT, SegmentKind::Index);
         let tree = BTree::open(&txns, &space, OBJECT, header);
         tree.create().unwrap();
