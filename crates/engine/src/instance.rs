@@ -502,10 +502,7 @@ impl Engine {
         threads.background.stop();
         let mut writer = threads.writer;
         writer.stop();
-        // The log's end is found again by the next start, written or not.
-        if let Err(e) = threads.lgwr.stop() {
-            eprintln!("braid: lgwr: {e}");
-        }
+        drop(threads.lgwr);
     }
 }
 
