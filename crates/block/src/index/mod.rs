@@ -259,6 +259,7 @@ impl<'a> IndexBlock<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn data_off(&self, i: usize) -> usize {
         self.b.u16_at(slots_at(self.b) + SLOT * i + HEAD) as usize
     }
@@ -292,12 +293,17 @@ impl<'a> IndexBlock<'a> {
         out
     }
 
-    /// Position of the first entry at or above `key`, which lies within the fences; and whether it is equal.
+    /// Position of the first entry at or above `key`, which lies within the fences (or is the high one); and whether it is equal.
     #[inline]
     pub fn search(&self, key: &[u8]) -> (usize, bool) {
-        // Within the fences a key without the prefix is above every entry.
-        let Some(suffix) = key.strip_prefix(self.prefix()) else {
-            return (self.count(), false);
+        // Between two fences every key has the prefix that they share. In the last block of a level a key without the guessed prefix is
+        // above every entry.
+        let suffix = match self.b.u16_at(HIGH_LEN_AT) {
+            NO_HIGH => match key.strip_prefix(self.prefix()) {
+                Some(suffix) => suffix,
+                None => return (self.count(), false),
+            },
+            _ => key.get(self.prefix_len()..).unwrap_or(&[]),
         };
         let head = head_of(suffix);
         let below = |i: usize| match self.slot_head(i).cmp(&head) {
@@ -347,10 +353,12 @@ impl<'a> IndexBlock<'a> {
     /// Compares entry `i`, whose head equals that of `suffix`, with `suffix`.
     #[inline]
     fn compare_rest(&self, i: usize, suffix: &[u8]) -> std::cmp::Ordering {
-        let e = self.entry(i);
-        e.rest
-            .cmp(suffix.get(HEAD..).unwrap_or(&[]))
-            .then(e.len.cmp(&suffix.len()))
+        let off = self.data_off(i);
+        let word = self.bytes(off, 2).try_into().map_or(0, u16::from_le_bytes);
+        let len = (word & !STAMPED) as usize;
+        let rest = self.bytes(off + 2, len.saturating_sub(HEAD));
+        rest.cmp(suffix.get(HEAD..).unwrap_or(&[]))
+            .then(len.cmp(&suffix.len()))
     }
 
     /// The entry of an inner block under which `key` is to be found, and its child. `None` in a block without entries.
@@ -494,6 +502,7 @@ impl<'a> IndexBlock<'a> {
 }
 
 /// The first four bytes of a prefix-less key as a number that compares as the bytes do.
+#[inline]
 pub(crate) fn head_of(suffix: &[u8]) -> u32 {
     let mut head = [0; HEAD];
     let n = suffix.len().min(HEAD);
