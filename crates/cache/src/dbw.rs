@@ -198,9 +198,6 @@ struct Candidate {
 struct Copied {
     ix: FrameIx,
     dba: Dba,
-    version: u32,
-    /// Log end when it was copied: later changes are logged at or after it.
-    end: u64,
 }
 
 /// The thread's own state.
@@ -383,12 +380,11 @@ impl Work {
         let mut needs = LogPos(0);
         if dirty {
             needs = LogPos(frame.last_change.load(Relaxed));
-            let end = self.cache.redo.end().0;
+            // Changers hold the latch exclusively: nobody else writes this field now.
+            frame.since_copy.store(CLEAN, Relaxed);
             self.batch.push(Copied {
                 ix,
                 dba: frame.dba(),
-                version: frame.version.load(Relaxed),
-                end,
             });
             // SAFETY: latched shared.
             let block = unsafe { &*self.cache.memory.block(ix.0 as usize) };
@@ -407,11 +403,10 @@ impl Work {
             frame.dba() == copied.dba,
             "invariant: a dirty block stays in its frame"
         );
-        let unchanged = frame.version.load(Relaxed) == copied.version;
-        // Changers hold the latch exclusively: nobody else writes this field now.
+        // Changers hold the latch exclusively: nobody else writes these fields now.
         frame
             .first_dirty
-            .store(if unchanged { CLEAN } else { copied.end }, SeqCst);
+            .store(frame.since_copy.load(Relaxed), SeqCst);
         // SAFETY: latched above.
         unsafe { frame.latch.unlock_shared() }
     }

@@ -25,7 +25,7 @@ pub(crate) const VALID: u8 = 2;
 /// One frame, on a cache line of its own.
 #[repr(align(64))]
 pub(crate) struct Frame {
-    /// Guards the block's contents, `last_change` and `version`, and `first_dirty` against `dbw0`.
+    /// Guards the block's contents, `last_change`, and `first_dirty` and `since_copy` against `dbw0`.
     pub latch: RawRwLatch,
     /// Changes only while no other thread can hold the latch or a pin: when a victim is taken, under its latch and its chain's.
     dba: AtomicU64,
@@ -39,8 +39,9 @@ pub(crate) struct Frame {
     pub first_dirty: AtomicU64,
     /// Redo must be durable up to here before the block is written.
     pub last_change: AtomicU64,
-    /// Counts changes, logged and not: tells `dbw0` whether the block is as it copied it.
-    pub version: AtomicU32,
+    /// Position at or below that of the oldest change since `dbw0` last copied the block, or [`CLEAN`]: what it is dirty from once that copy is on disk. The
+    /// log's end at the time of the copy would not do: recovery replays records from before it.
+    pub since_copy: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Frame>() == 64);
@@ -56,7 +57,7 @@ impl Frame {
             usage: AtomicU8::new(0),
             first_dirty: AtomicU64::new(CLEAN),
             last_change: AtomicU64::new(0),
-            version: AtomicU32::new(0),
+            since_copy: AtomicU64::new(CLEAN),
         }
     }
 

@@ -124,7 +124,7 @@ impl WriteGuard<'_> {
         if changed {
             let frame = self.cache.frame(self.ix);
             frame.first_dirty.fetch_min(record.0, SeqCst);
-            frame.version.fetch_add(1, Relaxed);
+            frame.since_copy.fetch_min(record.0, SeqCst);
         }
         Ok(changed)
     }
@@ -151,16 +151,16 @@ impl Cache {
     /// Before a change, under the exclusive latch: the block will have a change that is not on disk, logged at or after the log's present end.
     pub(crate) fn mark_dirty(&self, ix: FrameIx) {
         let frame = self.frame(ix);
-        if frame.first_dirty.load(Relaxed) == CLEAN {
-            frame.first_dirty.store(self.redo.end().0, SeqCst);
+        if frame.since_copy.load(Relaxed) == CLEAN {
+            let end = self.redo.end().0;
+            frame.since_copy.store(end, Relaxed);
+            frame.first_dirty.fetch_min(end, SeqCst);
         }
     }
 
     /// After a change, under the exclusive latch. `position`: what must be durable before the block is written.
     pub(crate) fn changed(&self, ix: FrameIx, position: u64) {
-        let frame = self.frame(ix);
-        frame.last_change.fetch_max(position, Relaxed);
-        frame.version.fetch_add(1, Relaxed);
+        self.frame(ix).last_change.fetch_max(position, Relaxed);
     }
 }
 
