@@ -14,8 +14,8 @@ use crate::plan::dml::no_column;
 use crate::session::{Portal, SqlSession};
 use crate::types::SqlType;
 
-/// Bytes gathered before they go to the client.
-const CHUNK_BYTES: usize = 32 << 10;
+/// Room for a line; it goes to the client by itself, because clients take each message for a row.
+const LINE_BYTES: usize = 4 << 10;
 
 /// The columns COPY names, or all.
 pub fn chosen_columns(table: &Table, given: &[String]) -> Result<Vec<usize>> {
@@ -77,7 +77,7 @@ pub fn run(session: &mut SqlSession, spec: &CopySpec, sink: &mut dyn RowSink) ->
         types: columns.iter().map(|c| c.ty).collect(),
         options: &spec.options,
         io: session.io_settings(),
-        buffer: Vec::with_capacity(CHUNK_BYTES + 4096),
+        buffer: Vec::with_capacity(LINE_BYTES),
         field: Vec::new(),
         rows: 0,
         sink,
@@ -169,11 +169,7 @@ impl Writer<'_> {
 
     fn end_line(&mut self) -> Result<()> {
         self.buffer.push(b'\n');
-        if self.buffer.len() >= CHUNK_BYTES {
-            self.flush()
-        } else {
-            Ok(())
-        }
+        self.flush()
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -67,6 +67,11 @@ pub enum Utility {
         value: Option<String>,
         local: bool,
     },
+    /// `None`: what the files and the default say.
+    AlterSystem {
+        name: String,
+        value: Option<String>,
+    },
     Show(String),
     Reset(String),
     ResetAll,
@@ -221,10 +226,13 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         }
         "alter" => {
             w.bump();
-            if !w.accept("sequence") {
+            if w.accept("system") {
+                alter_system(&mut w)?
+            } else if w.accept("sequence") {
+                alter_sequence(&mut w)?
+            } else {
                 return Ok(None);
             }
-            alter_sequence(&mut w)?
         }
         _ => return Ok(None),
     };
@@ -324,6 +332,21 @@ fn setting_name(w: &mut Words<'_>) -> Result<String> {
         name = format!("{name}.{}", w.name()?.to_lowercase());
     }
     Ok(name)
+}
+
+fn alter_system(w: &mut Words<'_>) -> Result<Utility> {
+    if w.accept("reset") {
+        let name = setting_name(w)?;
+        return Ok(Utility::AlterSystem { name, value: None });
+    }
+    match set(w)? {
+        Utility::Set {
+            name,
+            value,
+            local: false,
+        } => Ok(Utility::AlterSystem { name, value }),
+        _ => Err(Error::new("42601", "syntax error in ALTER SYSTEM SET")),
+    }
 }
 
 fn set(w: &mut Words<'_>) -> Result<Utility> {

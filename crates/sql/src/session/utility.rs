@@ -151,6 +151,13 @@ impl SqlSession {
                 self.core.set_parameter(name, value.as_deref(), *local)?;
                 Tag::Plain("SET")
             }
+            Utility::AlterSystem { name, value } => {
+                self.core
+                    .database
+                    .params()
+                    .alter_system(name, value.as_deref())?;
+                Tag::Plain("ALTER SYSTEM")
+            }
             Utility::Reset(name) => {
                 self.ensure_transaction()?;
                 self.core.set_parameter(name, None, false)?;
