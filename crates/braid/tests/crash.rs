@@ -31,7 +31,10 @@ struct Told {
 #[test]
 fn no_acknowledged_transfer_is_lost_and_none_is_half_there() {
     let seed = seed();
-    let rounds: u32 = std::env::var("BRAID_CRASH_ROUNDS").ok().and_then(|v| v.parse().ok()).unwrap_or(4);
+    let rounds: u32 = std::env::var("BRAID_CRASH_ROUNDS")
+        .ok()
+        .and_then(|v| v.parse().ok())
+        .unwrap_or(4);
     println!("BRAID_SEED={seed} BRAID_CRASH_ROUNDS={rounds}");
     let mut rng = Rng::new(seed);
     let mut instance = Instance::start("crash");
@@ -52,8 +55,14 @@ fn no_acknowledged_transfer_is_lost_and_none_is_half_there() {
         let in_doubt: BTreeSet<i64> = told.iter().filter_map(|t| t.in_doubt).collect();
         check(&mut instance.client(), &mut acknowledged, &in_doubt, round);
     }
-    println!("{rounds} kills, {} transfers acknowledged, slowest restart {slowest_start:?}", acknowledged.len());
-    assert!(!acknowledged.is_empty(), "no transfer was ever acknowledged: the test tested nothing");
+    println!(
+        "{rounds} kills, {} transfers acknowledged, slowest restart {slowest_start:?}",
+        acknowledged.len()
+    );
+    assert!(
+        !acknowledged.is_empty(),
+        "no transfer was ever acknowledged: the test tested nothing"
+    );
     instance.stop();
     instance.verify();
 }
@@ -67,11 +76,20 @@ fn create(c: &mut Client) {
     )
     .expect("schema");
     for id in 0..ACCOUNTS {
-        c.execute("insert into accounts values ($1, $2, 'opened')", &[&id, &INITIAL]).expect("account");
+        c.execute(
+            "insert into accounts values ($1, $2, 'opened')",
+            &[&id, &INITIAL],
+        )
+        .expect("account");
     }
 }
 
-fn transfer_until_killed(instance: &mut Instance, run_for: Duration, seed: u64, next_id: &mut i64) -> Vec<Told> {
+fn transfer_until_killed(
+    instance: &mut Instance,
+    run_for: Duration,
+    seed: u64,
+    next_id: &mut i64,
+) -> Vec<Told> {
     let killed = AtomicBool::new(false);
     let first = *next_id;
     let told = thread::scope(|scope| {
@@ -85,9 +103,13 @@ fn transfer_until_killed(instance: &mut Instance, run_for: Duration, seed: u64, 
                     for n in 0.. {
                         let id = first + (n * CLIENTS + k) as i64;
                         if let Err(e) = transfer(&mut client, id, &mut rng, &mut told) {
-                            let retry = matches!(e.code().map(|c| c.code()), Some("40P01" | "40001"));
+                            let retry =
+                                matches!(e.code().map(|c| c.code()), Some("40P01" | "40001"));
                             if !retry {
-                                assert!(killed.load(Ordering::SeqCst) || client.is_closed(), "client {k}: {e:?}");
+                                assert!(
+                                    killed.load(Ordering::SeqCst) || client.is_closed(),
+                                    "client {k}: {e:?}"
+                                );
                                 return (told, n);
                             }
                         }
@@ -99,21 +121,41 @@ fn transfer_until_killed(instance: &mut Instance, run_for: Duration, seed: u64, 
         thread::sleep(run_for); // the moment of the kill, not a synchronization
         killed.store(true, Ordering::SeqCst);
         instance.kill();
-        clients.into_iter().map(|c| c.join().expect("client")).collect::<Vec<_>>()
+        clients
+            .into_iter()
+            .map(|c| c.join().expect("client"))
+            .collect::<Vec<_>>()
     });
     *next_id += told.iter().map(|(_, n)| n + 1).max().unwrap_or(0) as i64 * CLIENTS as i64;
     told.into_iter().map(|(t, _)| t).collect()
 }
 
-fn transfer(c: &mut Client, id: i64, rng: &mut Rng, told: &mut Told) -> Result<(), postgres::Error> {
-    let (src, dst) = (rng.below(ACCOUNTS as u64) as i32, rng.below(ACCOUNTS as u64) as i32);
+fn transfer(
+    c: &mut Client,
+    id: i64,
+    rng: &mut Rng,
+    told: &mut Told,
+) -> Result<(), postgres::Error> {
+    let (src, dst) = (
+        rng.below(ACCOUNTS as u64) as i32,
+        rng.below(ACCOUNTS as u64) as i32,
+    );
     let amount = rng.below(50) as i64;
     let roll_back = rng.below(10) == 0;
     let note = "n".repeat(rng.below(300) as usize);
     let mut t = c.transaction()?;
-    t.execute("update accounts set balance = balance - $2, note = $3 where id = $1", &[&src, &amount, &note])?;
-    t.execute("insert into transfers values ($1, $2, $3, $4)", &[&id, &src, &dst, &amount])?;
-    t.execute("update accounts set balance = balance + $2 where id = $1", &[&dst, &amount])?;
+    t.execute(
+        "update accounts set balance = balance - $2, note = $3 where id = $1",
+        &[&src, &amount, &note],
+    )?;
+    t.execute(
+        "insert into transfers values ($1, $2, $3, $4)",
+        &[&id, &src, &dst, &amount],
+    )?;
+    t.execute(
+        "update accounts set balance = balance + $2 where id = $1",
+        &[&dst, &amount],
+    )?;
     if roll_back {
         return t.rollback();
     }
@@ -127,23 +169,55 @@ fn transfer(c: &mut Client, id: i64, rng: &mut Rng, told: &mut Told) -> Result<(
 fn check(c: &mut Client, acknowledged: &mut BTreeSet<i64>, in_doubt: &BTreeSet<i64>, round: u32) {
     let mut expected: BTreeMap<i32, i64> = (0..ACCOUNTS).map(|id| (id, INITIAL)).collect();
     let mut there = BTreeSet::new();
-    for row in c.query("select id, src, dst, amount from transfers", &[]).expect("transfers") {
-        let (id, src, dst, amount): (i64, i32, i32, i64) = (row.get(0), row.get(1), row.get(2), row.get(3));
-        assert!(there.insert(id), "round {round}: transfer {id} is there twice");
+    for row in c
+        .query("select id, src, dst, amount from transfers", &[])
+        .expect("transfers")
+    {
+        let (id, src, dst, amount): (i64, i32, i32, i64) =
+            (row.get(0), row.get(1), row.get(2), row.get(3));
+        assert!(
+            there.insert(id),
+            "round {round}: transfer {id} is there twice"
+        );
         *expected.get_mut(&src).expect("source") -= amount;
         *expected.get_mut(&dst).expect("destination") += amount;
     }
     let lost: Vec<_> = acknowledged.difference(&there).collect();
-    assert!(lost.is_empty(), "round {round}: acknowledged but lost: {lost:?}");
-    let unknown: Vec<_> = there.difference(acknowledged).filter(|id| !in_doubt.contains(id)).collect();
-    assert!(unknown.is_empty(), "round {round}: neither acknowledged nor in doubt, but there: {unknown:?}");
+    assert!(
+        lost.is_empty(),
+        "round {round}: acknowledged but lost: {lost:?}"
+    );
+    let unknown: Vec<_> = there
+        .difference(acknowledged)
+        .filter(|id| !in_doubt.contains(id))
+        .collect();
+    assert!(
+        unknown.is_empty(),
+        "round {round}: neither acknowledged nor in doubt, but there: {unknown:?}"
+    );
     acknowledged.extend(&there);
 
-    let balances: BTreeMap<i32, i64> =
-        c.query("select id, balance from accounts", &[]).expect("accounts").iter().map(|r| (r.get(0), r.get(1))).collect();
-    assert_eq!(balances, expected, "round {round}: balances do not follow from the transfers");
+    let balances: BTreeMap<i32, i64> = c
+        .query("select id, balance from accounts", &[])
+        .expect("accounts")
+        .iter()
+        .map(|r| (r.get(0), r.get(1)))
+        .collect();
+    assert_eq!(
+        balances, expected,
+        "round {round}: balances do not follow from the transfers"
+    );
     for (id, balance) in &balances {
-        let by_index = c.query("select id from accounts where balance = $1 and id = $2", &[balance, id]).expect("by index");
-        assert_eq!(by_index.len(), 1, "round {round}: account {id} is not found by its balance");
+        let by_index = c
+            .query(
+                "select id from accounts where balance = $1 and id = $2",
+                &[balance, id],
+            )
+            .expect("by index");
+        assert_eq!(
+            by_index.len(),
+            1,
+            "round {round}: account {id} is not found by its balance"
+        );
     }
 }

@@ -17,18 +17,23 @@ impl Db {
     fn new(name: &str) -> Db {
         let instance = Instance::start(name);
         let db = Db { instance };
-        db.connect().batch_execute("create table test (id int primary key, value int)").expect("schema");
+        db.connect()
+            .batch_execute("create table test (id int primary key, value int)")
+            .expect("schema");
         db
     }
     fn connect(&self) -> Client {
         self.instance.client()
     }
     fn reset(&self) {
-        self.connect().batch_execute("delete from test; insert into test values (1, 10), (2, 20)").expect("reset");
+        self.connect()
+            .batch_execute("delete from test; insert into test values (1, 10), (2, 20)")
+            .expect("reset");
     }
     fn begin(&self, level: &str) -> Client {
         let mut c = self.connect();
-        c.batch_execute(&format!("begin isolation level {level}")).expect("begin");
+        c.batch_execute(&format!("begin isolation level {level}"))
+            .expect("begin");
         c
     }
 }
@@ -39,9 +44,10 @@ fn rows(c: &mut Client, sql: &str) -> Vec<(i32, i32)> {
         .unwrap_or_else(|e| panic!("{sql}: {e}"))
         .iter()
         .filter_map(|m| match m {
-            SimpleQueryMessage::Row(r) => {
-                Some((r.get(0).expect("id").parse().expect("int"), r.get(1).expect("value").parse().expect("int")))
-            }
+            SimpleQueryMessage::Row(r) => Some((
+                r.get(0).expect("id").parse().expect("int"),
+                r.get(1).expect("value").parse().expect("int"),
+            )),
             _ => None,
         })
         .collect();
@@ -54,16 +60,24 @@ fn all(c: &mut Client) -> Vec<(i32, i32)> {
 }
 
 fn run(c: &mut Client, sql: &str) {
-    c.batch_execute(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+    c.batch_execute(sql)
+        .unwrap_or_else(|e| panic!("{sql}: {e}"));
 }
 
 fn code(r: Result<(), postgres::Error>) -> String {
-    r.err().and_then(|e| e.code().map(|c| c.code().to_string())).unwrap_or_default()
+    r.err()
+        .and_then(|e| e.code().map(|c| c.code().to_string()))
+        .unwrap_or_default()
 }
 
 /// Starts `sql` on its own thread, waits until the server shows that it waits for a row, lets `meanwhile` run, and returns
 /// the connection and the statement's outcome.
-fn blocked(db: &Db, mut c: Client, sql: &'static str, meanwhile: impl FnOnce()) -> (Client, Result<(), postgres::Error>) {
+fn blocked(
+    db: &Db,
+    mut c: Client,
+    sql: &'static str,
+    meanwhile: impl FnOnce(),
+) -> (Client, Result<(), postgres::Error>) {
     let (send, receive) = mpsc::channel();
     let t = thread::spawn(move || {
         let r = c.batch_execute(sql);
@@ -73,7 +87,10 @@ fn blocked(db: &Db, mut c: Client, sql: &'static str, meanwhile: impl FnOnce()) 
     let mut watcher = db.connect();
     loop {
         let waiting = watcher
-            .query("select 1 from v$session_wait where event = 'enq: TX - row lock contention'", &[])
+            .query(
+                "select 1 from v$session_wait where event = 'enq: TX - row lock contention'",
+                &[],
+            )
             .expect("v$session_wait");
         if !waiting.is_empty() {
             break;
@@ -131,7 +148,14 @@ fn g1b_intermediate_reads_are_prevented() {
         assert_eq!(all(&mut b), [(1, 10), (2, 20)]);
         run(&mut a, "update test set value = 11 where id = 1; commit");
         let seen = all(&mut b);
-        assert_eq!(seen, if level == RC { [(1, 11), (2, 20)] } else { [(1, 10), (2, 20)] });
+        assert_eq!(
+            seen,
+            if level == RC {
+                [(1, 11), (2, 20)]
+            } else {
+                [(1, 10), (2, 20)]
+            }
+        );
     }
 }
 
@@ -143,8 +167,14 @@ fn g1c_circular_information_flow_is_prevented() {
         let (mut a, mut b) = (db.begin(level), db.begin(level));
         run(&mut a, "update test set value = 11 where id = 1");
         run(&mut b, "update test set value = 22 where id = 2");
-        assert_eq!(rows(&mut a, "select id, value from test where id = 2"), [(2, 20)]);
-        assert_eq!(rows(&mut b, "select id, value from test where id = 1"), [(1, 10)]);
+        assert_eq!(
+            rows(&mut a, "select id, value from test where id = 2"),
+            [(2, 20)]
+        );
+        assert_eq!(
+            rows(&mut b, "select id, value from test where id = 1"),
+            [(1, 10)]
+        );
         run(&mut a, "commit");
         run(&mut b, "commit");
     }
@@ -155,8 +185,13 @@ fn otv_observed_transaction_vanishes_is_prevented() {
     let db = Db::new("otv");
     db.reset();
     let (mut a, b, mut c) = (db.begin(RC), db.begin(RC), db.begin(RC));
-    run(&mut a, "update test set value = 11 where id = 1; update test set value = 19 where id = 2");
-    let (mut b, r) = blocked(&db, b, "update test set value = 12 where id = 1", || run(&mut a, "commit"));
+    run(
+        &mut a,
+        "update test set value = 11 where id = 1; update test set value = 19 where id = 2",
+    );
+    let (mut b, r) = blocked(&db, b, "update test set value = 12 where id = 1", || {
+        run(&mut a, "commit")
+    });
     r.expect("goes on");
     assert_eq!(all(&mut c), [(1, 11), (2, 19)]);
     run(&mut b, "update test set value = 18 where id = 2");
@@ -170,23 +205,37 @@ fn pmp_predicate_many_preceders() {
     let db = Db::new("pmp");
     db.reset();
     let (mut a, mut b) = (db.begin(RR), db.begin(RR));
-    assert_eq!(rows(&mut a, "select id, value from test where value = 30"), []);
+    assert_eq!(
+        rows(&mut a, "select id, value from test where value = 30"),
+        []
+    );
     run(&mut b, "insert into test values (3, 30); commit");
-    assert_eq!(rows(&mut a, "select id, value from test where value % 3 = 0"), []);
+    assert_eq!(
+        rows(&mut a, "select id, value from test where value % 3 = 0"),
+        []
+    );
 
     // The write predicate: READ COMMITTED deletes what the newest version of the rows found says, as PostgreSQL does.
     db.reset();
     let (mut a, b) = (db.begin(RC), db.begin(RC));
     run(&mut a, "update test set value = value + 10");
-    let (mut b, r) = blocked(&db, b, "delete from test where value = 20", || run(&mut a, "commit"));
+    let (mut b, r) = blocked(&db, b, "delete from test where value = 20", || {
+        run(&mut a, "commit")
+    });
     r.expect("goes on");
     run(&mut b, "commit");
-    assert_eq!(all(&mut db.connect()), [(1, 20), (2, 30)], "the row of value 20 had another value when it was found");
+    assert_eq!(
+        all(&mut db.connect()),
+        [(1, 20), (2, 30)],
+        "the row of value 20 had another value when it was found"
+    );
 
     db.reset();
     let (mut a, b) = (db.begin(RR), db.begin(RR));
     run(&mut a, "update test set value = value + 10");
-    let (_, r) = blocked(&db, b, "delete from test where value = 20", || run(&mut a, "commit"));
+    let (_, r) = blocked(&db, b, "delete from test where value = 20", || {
+        run(&mut a, "commit")
+    });
     assert_eq!(code(r), "40001");
 }
 
@@ -198,7 +247,9 @@ fn p4_lost_update() {
     all(&mut a);
     all(&mut b);
     run(&mut a, "update test set value = 11 where id = 1");
-    let (_, r) = blocked(&db, b, "update test set value = 11 where id = 1", || run(&mut a, "commit"));
+    let (_, r) = blocked(&db, b, "update test set value = 11 where id = 1", || {
+        run(&mut a, "commit")
+    });
     assert_eq!(code(r), "40001");
 }
 
@@ -207,12 +258,24 @@ fn g_single_read_skew() {
     let db = Db::new("gsingle");
     db.reset();
     let (mut a, mut b) = (db.begin(RR), db.begin(RR));
-    assert_eq!(rows(&mut a, "select id, value from test where id = 1"), [(1, 10)]);
+    assert_eq!(
+        rows(&mut a, "select id, value from test where id = 1"),
+        [(1, 10)]
+    );
     all(&mut b);
-    run(&mut b, "update test set value = 12 where id = 1; update test set value = 18 where id = 2; commit");
-    assert_eq!(rows(&mut a, "select id, value from test where id = 2"), [(2, 20)]);
+    run(
+        &mut b,
+        "update test set value = 12 where id = 1; update test set value = 18 where id = 2; commit",
+    );
+    assert_eq!(
+        rows(&mut a, "select id, value from test where id = 2"),
+        [(2, 20)]
+    );
     // A write that rests on the old snapshot is refused.
-    assert_eq!(code(a.batch_execute("delete from test where value = 20")), "40001");
+    assert_eq!(
+        code(a.batch_execute("delete from test where value = 20")),
+        "40001"
+    );
 }
 
 #[test]
@@ -225,5 +288,11 @@ fn g2_write_skew_is_permitted_by_snapshot_isolation_and_serializable_is_refused(
     run(&mut a, "update test set value = 11 where id = 1; commit");
     run(&mut b, "update test set value = 21 where id = 2; commit");
     assert_eq!(all(&mut db.connect()), [(1, 11), (2, 21)]);
-    assert_eq!(code(db.connect().batch_execute("begin isolation level serializable")), "0A000");
+    assert_eq!(
+        code(
+            db.connect()
+                .batch_execute("begin isolation level serializable")
+        ),
+        "0A000"
+    );
 }

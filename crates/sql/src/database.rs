@@ -74,5 +74,8 @@ impl Database {
 
 /// The tables of a database as the engine sees them, for checks.
 pub fn tables_of(engine: &Arc<Engine>) -> Result<Vec<Arc<engine::TableDef>>> {
-    Ok(store::load(engine)?.tables().map(|t| t.engine().clone()).collect())
+    Ok(store::load(engine)?
+        .tables()
+        .map(|t| t.engine().clone())
+        .collect())
 }

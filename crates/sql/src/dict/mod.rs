@@ -124,7 +124,11 @@ impl Dict {
 
     /// All objects that have space of their own.
     pub fn segments(&self) -> std::collections::BTreeSet<block::ObjectId> {
-        let of_table = |t: &Table| std::iter::once(t.segment).chain(t.indexes.iter().map(|i| i.segment)).collect();
+        let of_table = |t: &Table| {
+            std::iter::once(t.segment)
+                .chain(t.indexes.iter().map(|i| i.segment))
+                .collect()
+        };
         let of_entry = |e: &Entry| -> Vec<u32> {
             match &e.object {
                 Object::Table(t) => of_table(t),
@@ -132,7 +136,11 @@ impl Dict {
                 Object::Stats(_) => Vec::new(),
             }
         };
-        self.entries.values().flat_map(of_entry).map(block::ObjectId).collect()
+        self.entries
+            .values()
+            .flat_map(of_entry)
+            .map(block::ObjectId)
+            .collect()
     }
 
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {

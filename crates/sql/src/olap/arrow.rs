@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use block::numeric::Numeric;
 use block::value::{Datum, DatumRef};
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder,
-    Int16Builder, Int32Builder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder,
+    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
+    Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder,
+    TimestampMicrosecondBuilder,
 };
 use datafusion::arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimeUnit,
-    TimestampMicrosecondType,
+    DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int16Type, Int32Type,
+    Int64Type, TimeUnit, TimestampMicrosecondType,
 };
 
 use crate::api::ColumnDesc;
@@ -45,12 +46,24 @@ pub fn arrow_type(ty: SqlType, typmod: i32) -> Result<DataType> {
         SqlType::Numeric if typmod >= 4 => {
             let (precision, scale) = numeric_typmod(typmod);
             match (u8::try_from(precision), i8::try_from(scale)) {
-                (Ok(p), Ok(s)) if p <= MAX_PRECISION && s >= 0 => DataType::Decimal128(p.max(s as u8), s),
-                _ => return Err(Error::unsupported(format!("numeric({precision},{scale}) in a query of the general kind"))),
+                (Ok(p), Ok(s)) if p <= MAX_PRECISION && s >= 0 => {
+                    DataType::Decimal128(p.max(s as u8), s)
+                }
+                _ => {
+                    return Err(Error::unsupported(format!(
+                        "numeric({precision},{scale}) in a query of the general kind"
+                    )));
+                }
             }
         }
         SqlType::Numeric => DataType::Decimal128(MAX_PRECISION, FREE_SCALE),
-        SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Name | SqlType::Unknown | SqlType::Uuid | SqlType::Void => DataType::Utf8,
+        SqlType::Text
+        | SqlType::Varchar
+        | SqlType::Char
+        | SqlType::Name
+        | SqlType::Unknown
+        | SqlType::Uuid
+        | SqlType::Void => DataType::Utf8,
         SqlType::Bytea => DataType::Binary,
         SqlType::Date => DataType::Date32,
         SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
@@ -67,9 +80,22 @@ pub fn field(name: &str, ty: SqlType, typmod: i32, origin: (u32, i16)) -> Result
 
 /// What RowDescription says of an output field.
 pub fn describe(field: &Field) -> Result<ColumnDesc> {
-    let name = field.name().split('\u{1}').next().unwrap_or_default().to_string();
-    let mut desc = ColumnDesc { name, table_oid: 0, attnum: 0, ty: plain_type(field.data_type())?, typmod: -1 };
-    let Some(tag) = field.metadata().get(ORIGIN) else { return Ok(desc) };
+    let name = field
+        .name()
+        .split('\u{1}')
+        .next()
+        .unwrap_or_default()
+        .to_string();
+    let mut desc = ColumnDesc {
+        name,
+        table_oid: 0,
+        attnum: 0,
+        ty: plain_type(field.data_type())?,
+        typmod: -1,
+    };
+    let Some(tag) = field.metadata().get(ORIGIN) else {
+        return Ok(desc);
+    };
     let mut numbers = tag.split(' ').map(|n| n.parse::<i64>().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
     let (oid, typmod, table, attnum) = (next(), next(), next(), next());
@@ -124,15 +150,16 @@ impl Builder {
             DataType::Int64 => Builder::Int8(Int64Builder::with_capacity(rows)),
             DataType::Float32 => Builder::Float4(Float32Builder::with_capacity(rows)),
             DataType::Float64 => Builder::Float8(Float64Builder::with_capacity(rows)),
-            DataType::Decimal128(_, scale) => {
-                Builder::Numeric(Decimal128Builder::with_capacity(rows).with_data_type(ty.clone()), *scale)
-            }
+            DataType::Decimal128(_, scale) => Builder::Numeric(
+                Decimal128Builder::with_capacity(rows).with_data_type(ty.clone()),
+                *scale,
+            ),
             DataType::Utf8 => Builder::Text(StringBuilder::with_capacity(rows, rows * 16)),
             DataType::Binary => Builder::Bytea(BinaryBuilder::with_capacity(rows, rows * 16)),
             DataType::Date32 => Builder::Date(Date32Builder::with_capacity(rows)),
-            DataType::Timestamp(TimeUnit::Microsecond, _) => {
-                Builder::Timestamp(TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(ty.clone()))
-            }
+            DataType::Timestamp(TimeUnit::Microsecond, _) => Builder::Timestamp(
+                TimestampMicrosecondBuilder::with_capacity(rows).with_data_type(ty.clone()),
+            ),
             other => return Err(Error::internal(format!("no column of type {other}"))),
         })
     }
@@ -148,14 +175,20 @@ impl Builder {
             (Builder::Int2(b), DatumRef::Int2(v)) => b.append_value(v),
             (Builder::Float4(b), DatumRef::Float4(v)) => b.append_value(v),
             (Builder::Float8(b), DatumRef::Float8(v)) => b.append_value(v),
-            (Builder::Numeric(b, scale), DatumRef::Numeric(v)) => b.append_value(decimal(v, *scale)?),
+            (Builder::Numeric(b, scale), DatumRef::Numeric(v)) => {
+                b.append_value(decimal(v, *scale)?)
+            }
             (Builder::Bytea(b), DatumRef::Bytea(v)) => b.append_value(v),
             (Builder::Date(b), DatumRef::Date(v)) => b.append_value(v.saturating_add(EPOCH_DAYS)),
             (Builder::Timestamp(b), DatumRef::Timestamp(v) | DatumRef::TimestampTz(v)) => {
                 b.append_value(v.saturating_add(EPOCH_MICROS));
             }
             (b, DatumRef::Null) => b.push_null(),
-            (_, other) => return Err(Error::internal(format!("{other:?} in a column of another type"))),
+            (_, other) => {
+                return Err(Error::internal(format!(
+                    "{other:?} in a column of another type"
+                )));
+            }
         }
         Ok(())
     }
@@ -196,12 +229,22 @@ impl Builder {
 
 /// A numeric as an integer of 10^-scale; refused if that would lose digits.
 fn decimal(v: block::numeric::NumericRef<'_>, scale: i8) -> Result<i128> {
-    let refused = || Error::unsupported(format!("the numeric value {v} in a query of the general kind")).detail("Digits in all: 38, after the point: 10, unless the column is declared with others.");
+    let refused = || {
+        Error::unsupported(format!(
+            "the numeric value {v} in a query of the general kind"
+        ))
+        .detail(
+            "Digits in all: 38, after the point: 10, unless the column is declared with others.",
+        )
+    };
     let number = v.to_bigdecimal().ok_or_else(refused)?;
     let (digits, exponent) = number.into_bigint_and_exponent();
     let shift = i64::from(scale) - exponent;
     let digits = i128::try_from(digits).map_err(|_| refused())?;
-    let power = u32::try_from(shift.unsigned_abs()).ok().and_then(|s| 10_i128.checked_pow(s)).ok_or_else(refused)?;
+    let power = u32::try_from(shift.unsigned_abs())
+        .ok()
+        .and_then(|s| 10_i128.checked_pow(s))
+        .ok_or_else(refused)?;
     match shift >= 0 {
         true => digits.checked_mul(power).ok_or_else(refused),
         false if digits % power == 0 => Ok(digits / power),
@@ -234,14 +277,19 @@ impl Column {
         let is_decimal = matches!(array.data_type(), DataType::Decimal128(..));
         let array = match *array.data_type() == arrow || is_decimal {
             true => array.clone(),
-            false => datafusion::arrow::compute::cast(array, &arrow).map_err(|e| Error::internal(e.to_string()))?,
+            false => datafusion::arrow::compute::cast(array, &arrow)
+                .map_err(|e| Error::internal(e.to_string()))?,
         };
         let made = match desc.ty {
             SqlType::Numeric => numerics(&array, field, desc.typmod)?,
             SqlType::Uuid => uuids(&array)?,
             _ => Vec::new(),
         };
-        Ok(Column { array, ty: desc.ty, made })
+        Ok(Column {
+            array,
+            ty: desc.ty,
+            made,
+        })
     }
 
     pub fn get(&self, row: usize) -> DatumRef<'_> {
@@ -256,33 +304,58 @@ impl Column {
             SqlType::Bool => DatumRef::Bool(a.as_boolean().value(row)),
             SqlType::Int2 => DatumRef::Int2(a.as_primitive::<Int16Type>().value(row)),
             SqlType::Int4 => DatumRef::Int4(a.as_primitive::<Int32Type>().value(row)),
-            SqlType::Int8 | SqlType::Oid => DatumRef::Int8(a.as_primitive::<Int64Type>().value(row)),
+            SqlType::Int8 | SqlType::Oid => {
+                DatumRef::Int8(a.as_primitive::<Int64Type>().value(row))
+            }
             SqlType::Float4 => DatumRef::Float4(a.as_primitive::<Float32Type>().value(row)),
             SqlType::Float8 => DatumRef::Float8(a.as_primitive::<Float64Type>().value(row)),
             SqlType::Bytea => DatumRef::Bytea(a.as_binary::<i32>().value(row)),
-            SqlType::Date => DatumRef::Date(from_epoch_days(a.as_primitive::<Date32Type>().value(row))),
-            SqlType::Timestamp => DatumRef::Timestamp(from_epoch(a.as_primitive::<TimestampMicrosecondType>().value(row))),
-            SqlType::TimestampTz => DatumRef::TimestampTz(from_epoch(a.as_primitive::<TimestampMicrosecondType>().value(row))),
-            SqlType::Numeric | SqlType::Uuid => DatumRef::Null,
-            SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Name | SqlType::Unknown | SqlType::Void => {
-                DatumRef::Text(a.as_string::<i32>().value(row))
+            SqlType::Date => {
+                DatumRef::Date(from_epoch_days(a.as_primitive::<Date32Type>().value(row)))
             }
+            SqlType::Timestamp => DatumRef::Timestamp(from_epoch(
+                a.as_primitive::<TimestampMicrosecondType>().value(row),
+            )),
+            SqlType::TimestampTz => DatumRef::TimestampTz(from_epoch(
+                a.as_primitive::<TimestampMicrosecondType>().value(row),
+            )),
+            SqlType::Numeric | SqlType::Uuid => DatumRef::Null,
+            SqlType::Text
+            | SqlType::Varchar
+            | SqlType::Char
+            | SqlType::Name
+            | SqlType::Unknown
+            | SqlType::Void => DatumRef::Text(a.as_string::<i32>().value(row)),
         }
     }
 }
 
 /// Infinities saturated on the way in and stay infinite on the way out.
 fn from_epoch(v: i64) -> i64 {
-    if v == i64::MAX { v } else if v < i64::MIN + EPOCH_MICROS * 2 { i64::MIN } else { v - EPOCH_MICROS }
+    if v == i64::MAX {
+        v
+    } else if v < i64::MIN + EPOCH_MICROS * 2 {
+        i64::MIN
+    } else {
+        v - EPOCH_MICROS
+    }
 }
 
 fn from_epoch_days(v: i32) -> i32 {
-    if v == i32::MAX { v } else if v < i32::MIN + EPOCH_DAYS * 2 { i32::MIN } else { v - EPOCH_DAYS }
+    if v == i32::MAX {
+        v
+    } else if v < i32::MIN + EPOCH_DAYS * 2 {
+        i32::MIN
+    } else {
+        v - EPOCH_DAYS
+    }
 }
 
 fn numerics(array: &ArrayRef, field: &Field, typmod: i32) -> Result<Vec<Datum>> {
     use bigdecimal::BigDecimal;
-    let DataType::Decimal128(_, scale) = *array.data_type() else { return Err(Error::internal("a numeric that is no decimal")) };
+    let DataType::Decimal128(_, scale) = *array.data_type() else {
+        return Err(Error::internal("a numeric that is no decimal"));
+    };
     let values = array.as_primitive::<Decimal128Type>();
     let quotient = field.metadata().contains_key(QUOTIENT);
     let free = scale == FREE_SCALE && typmod < 4;
@@ -293,7 +366,9 @@ fn numerics(array: &ArrayRef, field: &Field, typmod: i32) -> Result<Vec<Datum>> 
         let exact = BigDecimal::new(values.value(row).into(), scale.into());
         let value = match (quotient, free) {
             (true, _) => Numeric::from_bigdecimal(exact.clone()).round(quotient_scale(&exact)),
-            (false, true) => Numeric::from_bigdecimal(exact.normalized().with_scale_at_least_zero()),
+            (false, true) => {
+                Numeric::from_bigdecimal(exact.normalized().with_scale_at_least_zero())
+            }
             _ => Numeric::from_bigdecimal(exact),
         };
         Datum::Numeric(value)
@@ -305,7 +380,11 @@ fn numerics(array: &ArrayRef, field: &Field, typmod: i32) -> Result<Vec<Datum>> 
 fn quotient_scale(v: &bigdecimal::BigDecimal) -> i32 {
     use bigdecimal::ToPrimitive;
     let size = v.to_f64().unwrap_or(0.0).abs();
-    if size < 1.0 { 20 } else { (16 - 4 * (size.log10() / 4.0).floor() as i32).max(0) }
+    if size < 1.0 {
+        20
+    } else {
+        (16 - 4 * (size.log10() / 4.0).floor() as i32).max(0)
+    }
 }
 
 trait WithScaleAtLeastZero {
@@ -314,13 +393,21 @@ trait WithScaleAtLeastZero {
 
 impl WithScaleAtLeastZero for bigdecimal::BigDecimal {
     fn with_scale_at_least_zero(self) -> Self {
-        if self.fractional_digit_count() < 0 { self.with_scale(0) } else { self }
+        if self.fractional_digit_count() < 0 {
+            self.with_scale(0)
+        } else {
+            self
+        }
     }
 }
 
 fn uuids(array: &ArrayRef) -> Result<Vec<Datum>> {
     let texts = array.as_string::<i32>();
     let io = crate::pgtype::IoSettings::default();
-    let one = |t: Option<&str>| t.map_or(Ok(Datum::Null), |t| crate::pgtype::text_in(SqlType::Uuid, t, &io));
+    let one = |t: Option<&str>| {
+        t.map_or(Ok(Datum::Null), |t| {
+            crate::pgtype::text_in(SqlType::Uuid, t, &io)
+        })
+    };
     texts.iter().map(one).collect()
 }

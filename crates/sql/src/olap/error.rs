@@ -20,16 +20,20 @@ pub fn from_datafusion(e: DataFusionError) -> Error {
             None => Error::internal(inner.to_string()),
         },
         DataFusionError::SchemaError(schema, _) => match &**schema {
-            SchemaError::FieldNotFound { field, .. } => {
-                Error::new("42703", format!("column {} does not exist", field.flat_name()))
-            }
-            SchemaError::AmbiguousReference { field } => {
-                Error::new("42702", format!("column reference \"{}\" is ambiguous", field.name()))
-            }
+            SchemaError::FieldNotFound { field, .. } => Error::new(
+                "42703",
+                format!("column {} does not exist", field.flat_name()),
+            ),
+            SchemaError::AmbiguousReference { field } => Error::new(
+                "42702",
+                format!("column reference \"{}\" is ambiguous", field.name()),
+            ),
             other => Error::new("42701", other.to_string()),
         },
         DataFusionError::ArrowError(arrow, _) => from_arrow(arrow),
-        DataFusionError::ResourcesExhausted(what) => Error::new("53200", format!("out of memory: {what}")),
+        DataFusionError::ResourcesExhausted(what) => {
+            Error::new("53200", format!("out of memory: {what}"))
+        }
         DataFusionError::NotImplemented(what) => Error::unsupported(what),
         DataFusionError::SQL(what, _) => Error::new("42601", what.to_string()),
         DataFusionError::Plan(what) => planning(what),
@@ -44,7 +48,9 @@ fn from_arrow(e: &ArrowError) -> Error {
     match e {
         ArrowError::DivideByZero => division(),
         ArrowError::ArithmeticOverflow(_) => overflow(),
-        ArrowError::CastError(what) | ArrowError::ParseError(what) => Error::new("22P02", what.clone()),
+        ArrowError::CastError(what) | ArrowError::ParseError(what) => {
+            Error::new("22P02", what.clone())
+        }
         ArrowError::ExternalError(inner) => match inner.downcast_ref::<Error>() {
             Some(own) => own.again(),
             None => Error::internal(inner.to_string()),
@@ -55,7 +61,9 @@ fn from_arrow(e: &ArrowError) -> Error {
 
 fn planning(what: &str) -> Error {
     let lower = what.to_lowercase();
-    let state = if lower.contains("function") && (lower.contains("invalid") || lower.contains("not found")) {
+    let state = if lower.contains("function")
+        && (lower.contains("invalid") || lower.contains("not found"))
+    {
         "42883"
     } else if lower.contains("group by") || lower.contains("aggregate") {
         "42803"

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use block::value::{Datum, DatumRef};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Decimal128Array, Float64Array};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type};
+use datafusion::arrow::datatypes::{
+    DataType, Decimal128Type, Field, FieldRef, Float64Type, Int64Type,
+};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::arrow::{Builder, MAX_PRECISION, QUOTIENT, arrow_type};
@@ -25,19 +27,35 @@ use crate::views::functions::{self, Function};
 /// The scalar function of that name, if it is one of ours.
 pub fn scalar(name: &str, context: &Arc<Context>) -> Option<Arc<ScalarUDF>> {
     match name {
-        WIDEN => Some(Arc::new(ScalarUDF::from(Widen { signature: Signature::any(1, Volatility::Immutable) }))),
-        QUOTIENT_OF => Some(Arc::new(ScalarUDF::from(Average { signature: Signature::any(2, Volatility::Immutable) }))),
+        WIDEN => Some(Arc::new(ScalarUDF::from(Widen {
+            signature: Signature::any(1, Volatility::Immutable),
+        }))),
+        QUOTIENT_OF => Some(Arc::new(ScalarUDF::from(Average {
+            signature: Signature::any(2, Volatility::Immutable),
+        }))),
         _ => {
             let function = functions::find(name)?;
             let signature = Signature::variadic_any(Volatility::Stable);
-            let signature = if function.args == (0, 0) { Signature::nullary(Volatility::Stable) } else { signature };
-            Some(Arc::new(ScalarUDF::from(Catalog { function, context: context.clone(), signature })))
+            let signature = if function.args == (0, 0) {
+                Signature::nullary(Volatility::Stable)
+            } else {
+                signature
+            };
+            Some(Arc::new(ScalarUDF::from(Catalog {
+                function,
+                context: context.clone(),
+                signature,
+            })))
         }
     }
 }
 
 pub fn aggregate(name: &str) -> Option<Arc<AggregateUDF>> {
-    (name == SINGLE_VALUE).then(|| Arc::new(AggregateUDF::from(SingleValue { signature: Signature::any(1, Volatility::Immutable) })))
+    (name == SINGLE_VALUE).then(|| {
+        Arc::new(AggregateUDF::from(SingleValue {
+            signature: Signature::any(1, Volatility::Immutable),
+        }))
+    })
 }
 
 /// Gives a sum's argument the type its sum cannot overflow in, as PostgreSQL types sums.
@@ -83,15 +101,26 @@ impl ScalarUDFImpl for Catalog {
     fn return_type(&self, args: &[DataType]) -> DfResult<DataType> {
         let (least, most) = self.function.args;
         if !(least..=most).contains(&args.len()) {
-            let message = format!("function {} with {} arguments does not exist", self.function.name, args.len());
+            let message = format!(
+                "function {} with {} arguments does not exist",
+                self.function.name,
+                args.len()
+            );
             return Err(Error::new("42883", message).into());
         }
         Ok(arrow_type(self.function.returns, -1)?)
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let is_scalar = args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
+        let is_scalar = args
+            .args
+            .iter()
+            .all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let rows = if is_scalar { 1 } else { args.number_rows };
-        let columns = args.args.iter().map(|a| argument(a, rows)).collect::<DfResult<Vec<_>>>()?;
+        let columns = args
+            .args
+            .iter()
+            .map(|a| argument(a, rows))
+            .collect::<DfResult<Vec<_>>>()?;
         let mut out = Builder::new(&arrow_type(self.function.returns, -1)?, rows)?;
         for row in 0..rows {
             let values: Vec<Datum> = columns.iter().map(|c| c[row].clone()).collect();
@@ -103,7 +132,9 @@ impl ScalarUDFImpl for Catalog {
         }
         let array = out.finish();
         match is_scalar {
-            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?)),
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(
+                &array, 0,
+            )?)),
             false => Ok(ColumnarValue::Array(array)),
         }
     }
@@ -116,17 +147,41 @@ fn argument(value: &ColumnarValue, rows: usize) -> DfResult<Vec<Datum>> {
     Ok(match array.data_type() {
         DataType::Boolean => {
             let a = array.as_boolean();
-            (0..rows).map(|r| if valid(r) { Datum::Bool(a.value(r)) } else { Datum::Null }).collect()
+            (0..rows)
+                .map(|r| {
+                    if valid(r) {
+                        Datum::Bool(a.value(r))
+                    } else {
+                        Datum::Null
+                    }
+                })
+                .collect()
         }
         t if t.is_integer() => {
             let wide = cast(&array, &DataType::Int64)?;
             let a = wide.as_primitive::<Int64Type>();
-            (0..rows).map(|r| if valid(r) { Datum::Int8(a.value(r)) } else { Datum::Null }).collect()
+            (0..rows)
+                .map(|r| {
+                    if valid(r) {
+                        Datum::Int8(a.value(r))
+                    } else {
+                        Datum::Null
+                    }
+                })
+                .collect()
         }
         _ => {
             let texts = cast(&array, &DataType::Utf8)?;
             let a = texts.as_string::<i32>();
-            (0..rows).map(|r| if valid(r) { Datum::Text(a.value(r).to_string()) } else { Datum::Null }).collect()
+            (0..rows)
+                .map(|r| {
+                    if valid(r) {
+                        Datum::Text(a.value(r).to_string())
+                    } else {
+                        Datum::Null
+                    }
+                })
+                .collect()
         }
     })
 }
@@ -138,8 +193,12 @@ struct Widen {
 
 fn widened(ty: &DataType) -> DataType {
     match ty {
-        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => DataType::Int64,
-        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => DataType::Decimal128(MAX_PRECISION, 0),
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => {
+            DataType::Int64
+        }
+        DataType::Int64 | DataType::UInt32 | DataType::UInt64 => {
+            DataType::Decimal128(MAX_PRECISION, 0)
+        }
         DataType::Decimal128(_, scale) => DataType::Decimal128(MAX_PRECISION, *scale),
         DataType::Null => DataType::Int64,
         other => other.clone(),
@@ -157,7 +216,11 @@ impl ScalarUDFImpl for Widen {
         Ok(widened(&args[0]))
     }
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
-        Ok(Arc::new(Field::new(WIDEN, widened(args.arg_fields[0].data_type()), true)))
+        Ok(Arc::new(Field::new(
+            WIDEN,
+            widened(args.arg_fields[0].data_type()),
+            true,
+        )))
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         args.args[0].cast_to(args.return_field.data_type(), None)
@@ -193,7 +256,9 @@ impl ScalarUDFImpl for Average {
         let ty = average_type(args.arg_fields[0].data_type());
         let field = Field::new(QUOTIENT_OF, ty.clone(), true);
         Ok(Arc::new(match ty {
-            DataType::Decimal128(..) => field.with_metadata([(QUOTIENT.to_string(), String::new())].into()),
+            DataType::Decimal128(..) => {
+                field.with_metadata([(QUOTIENT.to_string(), String::new())].into())
+            }
             _ => field,
         }))
     }
@@ -208,7 +273,11 @@ impl ScalarUDFImpl for Average {
             let out: Float64Array = sums.iter().zip(counts).map(mean).collect();
             return Ok(ColumnarValue::Array(Arc::new(out)));
         }
-        let scale = if let DataType::Decimal128(_, s) = sums.data_type() { *s } else { 0 };
+        let scale = if let DataType::Decimal128(_, s) = sums.data_type() {
+            *s
+        } else {
+            0
+        };
         let sums = cast(&sums, &DataType::Decimal128(MAX_PRECISION, scale))?;
         let sums = sums.as_primitive::<Decimal128Type>();
         let shift = u32::try_from(AVERAGE_SCALE - scale).unwrap_or(0);
@@ -219,7 +288,8 @@ impl ScalarUDFImpl for Average {
                 _ => None,
             });
         }
-        let out = Decimal128Array::from(out).with_precision_and_scale(MAX_PRECISION, AVERAGE_SCALE)?;
+        let out =
+            Decimal128Array::from(out).with_precision_and_scale(MAX_PRECISION, AVERAGE_SCALE)?;
         Ok(ColumnarValue::Array(Arc::new(out)))
     }
 }
@@ -252,12 +322,19 @@ impl AggregateUDFImpl for SingleValue {
     }
     fn state_fields(&self, args: StateFieldsArgs) -> DfResult<Vec<FieldRef>> {
         Ok(vec![
-            Arc::new(Field::new("value", args.return_field.data_type().clone(), true)),
+            Arc::new(Field::new(
+                "value",
+                args.return_field.data_type().clone(),
+                true,
+            )),
             Arc::new(Field::new("count", DataType::Int64, false)),
         ])
     }
     fn accumulator(&self, args: AccumulatorArgs) -> DfResult<Box<dyn Accumulator>> {
-        Ok(Box::new(Single { value: ScalarValue::try_from(args.return_field.data_type())?, count: 0 }))
+        Ok(Box::new(Single {
+            value: ScalarValue::try_from(args.return_field.data_type())?,
+            count: 0,
+        }))
     }
 }
 
@@ -274,7 +351,11 @@ impl Single {
         }
         self.count += n;
         if self.count > 1 {
-            return Err(Error::new("21000", "more than one row returned by a subquery used as an expression").into());
+            return Err(Error::new(
+                "21000",
+                "more than one row returned by a subquery used as an expression",
+            )
+            .into());
         }
         self.value = ScalarValue::try_from_array(values, row)?;
         Ok(())
@@ -292,7 +373,10 @@ impl Accumulator for Single {
         size_of_val(self) + self.value.size()
     }
     fn state(&mut self) -> DfResult<Vec<ScalarValue>> {
-        Ok(vec![self.value.clone(), ScalarValue::Int64(Some(self.count))])
+        Ok(vec![
+            self.value.clone(),
+            ScalarValue::Int64(Some(self.count)),
+        ])
     }
     fn merge_batch(&mut self, states: &[ArrayRef]) -> DfResult<()> {
         let counts = states[1].as_primitive::<Int64Type>();
@@ -312,4 +396,3 @@ pub fn arrays(rows: &[Vec<Datum>], types: &[SqlType]) -> Result<Vec<ArrayRef>, E
     }
     Ok(columns)
 }
-

@@ -9,8 +9,26 @@ use crate::error::{Error, Result};
 
 /// Functions that exist in DataFusion with other meanings: patterns of another language, other units, other results.
 const DIFFERENT: &[&str] = &[
-    "to_char", "to_date", "to_timestamp", "to_number", "now_utc", "date_bin", "array_agg", "random", "uuid", "setval", "nextval", "currval",
-    "lastval", "pg_advisory_lock", "pg_try_advisory_lock", "set_config", "pg_cancel_backend", "pg_terminate_backend", "pg_sleep", "log",
+    "to_char",
+    "to_date",
+    "to_timestamp",
+    "to_number",
+    "now_utc",
+    "date_bin",
+    "array_agg",
+    "random",
+    "uuid",
+    "setval",
+    "nextval",
+    "currval",
+    "lastval",
+    "pg_advisory_lock",
+    "pg_try_advisory_lock",
+    "set_config",
+    "pg_cancel_backend",
+    "pg_terminate_backend",
+    "pg_sleep",
+    "log",
 ];
 
 pub fn check(query: &Query) -> Result<()> {
@@ -34,7 +52,9 @@ impl Visitor for Gate {
             return refuse("FOR UPDATE or FOR SHARE in a query of this kind");
         }
         match &*q.body {
-            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => refuse("data-modifying statements in WITH"),
+            SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
+                refuse("data-modifying statements in WITH")
+            }
             SetExpr::Select(s) if s.into.is_some() => refuse("SELECT INTO"),
             _ => ControlFlow::Continue(()),
         }
@@ -42,8 +62,17 @@ impl Visitor for Gate {
 
     fn pre_visit_table_factor(&mut self, t: &TableFactor) -> ControlFlow<Error> {
         match t {
-            TableFactor::Table { sample: Some(_), .. } => refuse("TABLESAMPLE"),
-            TableFactor::Table { with_ordinality: true, .. } | TableFactor::Function { with_ordinality: true, .. } => refuse("WITH ORDINALITY"),
+            TableFactor::Table {
+                sample: Some(_), ..
+            } => refuse("TABLESAMPLE"),
+            TableFactor::Table {
+                with_ordinality: true,
+                ..
+            }
+            | TableFactor::Function {
+                with_ordinality: true,
+                ..
+            } => refuse("WITH ORDINALITY"),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -51,7 +80,9 @@ impl Visitor for Gate {
     fn pre_visit_expr(&mut self, e: &Expr) -> ControlFlow<Error> {
         match e {
             Expr::Function(f) => match names::Qualified::new(&f.name) {
-                Ok(n) if DIFFERENT.contains(&n.name.as_str()) => refuse(format!("function {} in a query of this kind", n.name)),
+                Ok(n) if DIFFERENT.contains(&n.name.as_str()) => {
+                    refuse(format!("function {} in a query of this kind", n.name))
+                }
                 _ => ControlFlow::Continue(()),
             },
             _ => ControlFlow::Continue(()),

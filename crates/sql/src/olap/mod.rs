@@ -58,41 +58,77 @@ pub struct Run {
 }
 
 /// Where DataFusion's own tasks run, and the blocking threads that scan.
-static RUNTIME: LazyLock<std::result::Result<tokio::runtime::Runtime, String>> = LazyLock::new(|| {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(WORKERS).max_blocking_threads(MAX_SCANS).thread_name("px");
-    builder.build().map_err(|e| e.to_string())
-});
+static RUNTIME: LazyLock<std::result::Result<tokio::runtime::Runtime, String>> =
+    LazyLock::new(|| {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder
+            .worker_threads(WORKERS)
+            .max_blocking_threads(MAX_SCANS)
+            .thread_name("px");
+        builder.build().map_err(|e| e.to_string())
+    });
 
 const WORKERS: usize = 2;
 /// Scans at a time in the whole instance; more wait for their turn.
 const MAX_SCANS: usize = 256;
 
 fn runtime() -> Result<&'static tokio::runtime::Runtime> {
-    RUNTIME.as_ref().map_err(|e| Error::internal(format!("the general lane cannot start: {e}")))
+    RUNTIME
+        .as_ref()
+        .map_err(|e| Error::internal(format!("the general lane cannot start: {e}")))
 }
 
 /// Plans a query that the direct lane refused for the reason given.
-pub fn plan(core: &Core, q: &ast::Query, params: &ParamTypes, refused: Error) -> Result<(Query, Vec<ColumnDesc>)> {
+pub fn plan(
+    core: &Core,
+    q: &ast::Query,
+    params: &ParamTypes,
+    refused: Error,
+) -> Result<(Query, Vec<ColumnDesc>)> {
     gate::check(q)?;
     let types = parameter_types(q, params)?;
     let mut rewritten = q.clone();
-    rewrite::rewrite(&mut rewritten, &|n| Ok(rewrite::typed(None, types.get(n - 1).copied().unwrap_or(SqlType::Text))))?;
+    rewrite::rewrite(&mut rewritten, &|n| {
+        Ok(rewrite::typed(
+            None,
+            types.get(n - 1).copied().unwrap_or(SqlType::Text),
+        ))
+    })?;
     let context = Arc::new(Context::new(core));
-    let planned = planner::logical(&rewritten, &context, &mut |_| Ok(None)).map_err(from_datafusion);
+    let planned =
+        planner::logical(&rewritten, &context, &mut |_| Ok(None)).map_err(from_datafusion);
     let logical = planned.map_err(|e| choose(e, refused))?;
-    let optimized = planner::state()?.optimize(&logical).map_err(from_datafusion)?;
+    let optimized = planner::state()?
+        .optimize(&logical)
+        .map_err(from_datafusion)?;
     let fields = logical.schema().fields();
-    let columns = fields.iter().map(|f| arrow::describe(f)).collect::<Result<Vec<_>>>()?;
-    let lines = optimized.display_indent().to_string().lines().map(str::to_string).collect();
-    let query = Query { query: Box::new(q.clone()), params: types, columns: columns.clone(), lines };
+    let columns = fields
+        .iter()
+        .map(|f| arrow::describe(f))
+        .collect::<Result<Vec<_>>>()?;
+    let lines = optimized
+        .display_indent()
+        .to_string()
+        .lines()
+        .map(str::to_string)
+        .collect();
+    let query = Query {
+        query: Box::new(q.clone()),
+        params: types,
+        columns: columns.clone(),
+        lines,
+    };
     Ok((query, columns))
 }
 
 /// Which of two refusals tells the client more: that of the direct lane, unless it only said that the query is not its
 /// kind.
 fn choose(general: Error, direct: Error) -> Error {
-    if direct.sqlstate() == "0A000" || general.sqlstate() == "42P01" { general } else { direct }
+    if direct.sqlstate() == "0A000" || general.sqlstate() == "42P01" {
+        general
+    } else {
+        direct
+    }
 }
 
 /// Types of the parameters: as declared, or text.
@@ -102,7 +138,10 @@ fn parameter_types(q: &ast::Query, params: &ParamTypes) -> Result<Vec<SqlType>> 
     let _ = ast::visit_expressions(q, |e| {
         if let ast::Expr::Value(v) = e
             && let ast::Value::Placeholder(p) = &v.value
-            && let Some(n) = p.strip_prefix('$').and_then(|n| n.parse::<usize>().ok()).filter(|n| *n > 0)
+            && let Some(n) = p
+                .strip_prefix('$')
+                .and_then(|n| n.parse::<usize>().ok())
+                .filter(|n| *n > 0)
         {
             match params.settle(n - 1) {
                 Ok(ty) => {
@@ -133,18 +172,33 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
     })?;
     let context = Arc::new(Context::new(core));
     let mut open = |table: &Arc<crate::dict::Table>| {
-        core.lock_table(table.oid, crate::parse::utility::TableLock::AccessShare, false)?;
+        core.lock_table(
+            table.oid,
+            crate::parse::utility::TableLock::AccessShare,
+            false,
+        )?;
         let held = core.engine.hold_snapshot(&snapshot)?;
-        Ok(Some(tables::Reading { scan: core.engine.scan(table.engine()), snapshot: held }))
+        Ok(Some(tables::Reading {
+            scan: core.engine.scan(table.engine()),
+            snapshot: held,
+        }))
     };
     let logical = planner::logical(&rewritten, &context, &mut open).map_err(from_datafusion)?;
     let state = planner::state()?;
     let _entered = runtime()?.enter();
     let waiter = Waiter::new();
     let plan = block_on(&waiter, state.create_physical_plan(&logical))?.map_err(from_datafusion)?;
-    let stream = datafusion::physical_plan::execute_stream(plan, state.task_ctx()).map_err(from_datafusion)?;
+    let stream = datafusion::physical_plan::execute_stream(plan, state.task_ctx())
+        .map_err(from_datafusion)?;
     wait::stat::add(wait::Stat::OlapPlans, 1);
-    Ok(Run { schema: stream.schema(), stream, descs: query.columns.clone(), waiter, batch: None, row: 0 })
+    Ok(Run {
+        schema: stream.schema(),
+        stream,
+        descs: query.columns.clone(),
+        waiter,
+        batch: None,
+        row: 0,
+    })
 }
 
 struct Bell(Arc<Waiter>);
@@ -179,14 +233,24 @@ impl Query {
 
 impl Run {
     /// Sends up to `max_rows` rows (0: all). Returns how many, and whether there may be more.
-    pub fn run(&mut self, _: &mut Core, max_rows: usize, sink: &mut dyn RowSink) -> Result<(u64, bool)> {
+    pub fn run(
+        &mut self,
+        _: &mut Core,
+        max_rows: usize,
+        sink: &mut dyn RowSink,
+    ) -> Result<(u64, bool)> {
         let _entered = runtime()?.enter();
-        let most = if max_rows == 0 { u64::MAX } else { max_rows as u64 };
+        let most = if max_rows == 0 {
+            u64::MAX
+        } else {
+            max_rows as u64
+        };
         let mut sent = 0;
         loop {
             if let Some((batch, columns)) = &self.batch {
                 while self.row < batch.num_rows() && sent < most {
-                    let values: Vec<DatumRef<'_>> = columns.iter().map(|c| c.get(self.row)).collect();
+                    let values: Vec<DatumRef<'_>> =
+                        columns.iter().map(|c| c.get(self.row)).collect();
                     sink.row(&values)?;
                     self.row += 1;
                     sent += 1;
@@ -197,7 +261,9 @@ impl Run {
                 self.batch = None;
             }
             wait::check_cancel().map_err(|_| crate::session::cancelled())?;
-            let Some(batch) = block_on(&self.waiter, self.stream.next())? else { return Ok((sent, false)) };
+            let Some(batch) = block_on(&self.waiter, self.stream.next())? else {
+                return Ok((sent, false));
+            };
             self.take(batch.map_err(from_datafusion)?)?;
             if sent == most {
                 return Ok((sent, true));
@@ -206,8 +272,14 @@ impl Run {
     }
 
     fn take(&mut self, batch: RecordBatch) -> Result<()> {
-        let described = batch.columns().iter().zip(self.schema.fields()).zip(&self.descs);
-        let columns = described.map(|((array, field), desc)| arrow::Column::new(array, field, desc)).collect::<Result<Vec<_>>>()?;
+        let described = batch
+            .columns()
+            .iter()
+            .zip(self.schema.fields())
+            .zip(&self.descs);
+        let columns = described
+            .map(|((array, field), desc)| arrow::Column::new(array, field, desc))
+            .collect::<Result<Vec<_>>>()?;
         (self.batch, self.row) = (Some((batch, columns)), 0);
         Ok(())
     }

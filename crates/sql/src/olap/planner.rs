@@ -15,7 +15,9 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::planner::{ParserOptions, SqlToRel};
@@ -38,18 +40,26 @@ static STATE: LazyLock<std::result::Result<SessionState, String>> = LazyLock::ne
         .with_disk_manager_builder(DiskManagerBuilder::default())
         .build()
         .map_err(|e| e.to_string())?;
-    let mut config = SessionConfig::new().with_target_partitions(1).with_batch_size(8192);
+    let mut config = SessionConfig::new()
+        .with_target_partitions(1)
+        .with_batch_size(8192);
     let options = config.options_mut();
     options.sql_parser.parse_float_as_decimal = true;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.execution.time_zone = Some("+00:00".to_string());
     options.execution.collect_statistics = true;
-    Ok(SessionStateBuilder::new().with_config(config).with_runtime_env(Arc::new(runtime)).with_default_features().build())
+    Ok(SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(Arc::new(runtime))
+        .with_default_features()
+        .build())
 });
 
 /// The shared state.
 pub fn state() -> Result<&'static SessionState> {
-    STATE.as_ref().map_err(|e| Error::internal(format!("the general lane cannot start: {e}")))
+    STATE
+        .as_ref()
+        .map_err(|e| Error::internal(format!("the general lane cannot start: {e}")))
 }
 
 /// How heaps are read: not at all while a query is only planned.
@@ -65,10 +75,21 @@ struct Names<'p> {
 }
 
 /// The logical plan of a query.
-pub fn logical<'p>(query: &ast::Query, context: &Arc<Context>, open: &'p mut OpenHeap<'p>) -> DfResult<LogicalPlan> {
+pub fn logical<'p>(
+    query: &ast::Query,
+    context: &Arc<Context>,
+    open: &'p mut OpenHeap<'p>,
+) -> DfResult<LogicalPlan> {
     let state = state()?;
-    let names = Names { state, context: context.clone(), open: RefCell::new(open), known: RefCell::default() };
-    let options = ParserOptions::new().with_parse_float_as_decimal(true).with_map_string_types_to_utf8view(false);
+    let names = Names {
+        state,
+        context: context.clone(),
+        open: RefCell::new(open),
+        known: RefCell::default(),
+    };
+    let options = ParserOptions::new()
+        .with_parse_float_as_decimal(true)
+        .with_map_string_types_to_utf8view(false);
     let planner = SqlToRel::new_with_options(&names, options);
     planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query.clone())))
 }
@@ -80,10 +101,15 @@ impl Names<'_> {
         if let Some(table) = self.context.dict.table(name.table()).filter(|_| in_public) {
             let reading = (*self.open.borrow_mut())(table)?;
             let rows = self.context.dict.stats(table.oid).map(|s| s.rows);
-            return Ok(provider_as_source(Arc::new(HeapTable::new(table, rows, reading)?)));
+            return Ok(provider_as_source(Arc::new(HeapTable::new(
+                table, rows, reading,
+            )?)));
         }
         match views::find(schema, name.table()) {
-            Some(view) => Ok(provider_as_source(Arc::new(ViewTable::new(view, &self.context)?))),
+            Some(view) => Ok(provider_as_source(Arc::new(ViewTable::new(
+                view,
+                &self.context,
+            )?))),
             None => Err(names::no_relation(name.table())),
         }
     }
@@ -100,20 +126,43 @@ impl ContextProvider for Names<'_> {
         Ok(found)
     }
 
-    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> DfResult<Arc<dyn TableSource>> {
-        let missing = || DataFusionError::from(Error::new("42883", format!("function {name} does not exist")));
+    fn get_table_function_source(
+        &self,
+        name: &str,
+        args: Vec<Expr>,
+    ) -> DfResult<Arc<dyn TableSource>> {
+        let missing = || {
+            DataFusionError::from(Error::new(
+                "42883",
+                format!("function {name} does not exist"),
+            ))
+        };
         let function = self.state.table_functions().get(name).ok_or_else(missing)?;
-        let context = SimplifyContext::builder().with_config_options(Arc::clone(self.state.config_options())).build();
+        let context = SimplifyContext::builder()
+            .with_config_options(Arc::clone(self.state.config_options()))
+            .build();
         let simplifier = ExprSimplifier::new(context);
         let schema = DFSchema::empty();
-        let simple = |arg: Expr| simplifier.coerce(arg, &schema).and_then(|e| simplifier.simplify(e));
+        let simple = |arg: Expr| {
+            simplifier
+                .coerce(arg, &schema)
+                .and_then(|e| simplifier.simplify(e))
+        };
         let args = args.into_iter().map(simple).collect::<DfResult<Vec<_>>>()?;
         let args = datafusion::catalog::TableFunctionArgs::new(&args, self.state);
-        Ok(provider_as_source(function.create_table_provider_with_args(args)?))
+        Ok(provider_as_source(
+            function.create_table_provider_with_args(args)?,
+        ))
     }
 
-    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> DfResult<Arc<dyn TableSource>> {
-        let table = Arc::new(datafusion::catalog::cte_worktable::CteWorkTable::new(name, schema));
+    fn create_cte_work_table(
+        &self,
+        name: &str,
+        schema: SchemaRef,
+    ) -> DfResult<Arc<dyn TableSource>> {
+        let table = Arc::new(datafusion::catalog::cte_worktable::CteWorkTable::new(
+            name, schema,
+        ));
         Ok(provider_as_source(table))
     }
 
@@ -122,7 +171,8 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        functions::scalar(name, &self.context).or_else(|| self.state.scalar_functions().get(name).cloned())
+        functions::scalar(name, &self.context)
+            .or_else(|| self.state.scalar_functions().get(name).cloned())
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

@@ -4,8 +4,9 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName,
-    ObjectNamePart, OrderByKind, Query, SelectItem, SetExpr, TableAlias, TableFactor, Value, VisitMut, VisitorMut, WindowType,
+    self, ArrayElemTypeDef, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, OrderByKind, Query,
+    SelectItem, SetExpr, TableAlias, TableFactor, Value, VisitMut, VisitorMut, WindowType,
 };
 
 use super::functions::{QUOTIENT_OF, WIDEN};
@@ -14,14 +15,19 @@ use crate::bind::names;
 use crate::error::{Error, Result};
 use crate::plan::column_name;
 use crate::types::SqlType;
-use crate::views::functions::{REGCLASS_NAME, REGCLASS_OID, REGNAMESPACE_NAME, REGNAMESPACE_OID, REGTYPE_OID};
+use crate::views::functions::{
+    REGCLASS_NAME, REGCLASS_OID, REGNAMESPACE_NAME, REGNAMESPACE_OID, REGTYPE_OID,
+};
 
 /// What stands for parameter `$n` (from 1).
 pub type Parameter<'p> = dyn Fn(usize) -> Result<Expr> + 'p;
 
 /// Rewrites a query for planning.
 pub fn rewrite(query: &mut Query, parameter: &Parameter<'_>) -> Result<()> {
-    let mut rewriter = Rewriter { parameter, failed: None };
+    let mut rewriter = Rewriter {
+        parameter,
+        failed: None,
+    };
     let _ = VisitMut::visit(query, &mut rewriter);
     match rewriter.failed {
         Some(e) => Err(e),
@@ -68,6 +74,19 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_expr(&mut self, e: &mut Expr) -> ControlFlow<()> {
+        if let Expr::BinaryOp {
+            left,
+            op: BinaryOperator::StringConcat,
+            right,
+        } = e
+            && (structure::is_array(left) || structure::is_array(right))
+        {
+            let (left, right) = (
+                std::mem::replace(&mut **left, null()),
+                std::mem::replace(&mut **right, null()),
+            );
+            *e = call("pg_array_cat", vec![left, right]);
+        }
         if let Expr::Function(f) = e
             && let Some(WindowType::WindowSpec(spec)) = &mut f.over
             && let Some(frame) = &mut spec.window_frame
@@ -116,7 +135,9 @@ fn order_and_limit(query: &mut Query, f: &mut dyn FnMut(&mut Expr)) {
 
 fn frame_bound(bound: &mut ast::WindowFrameBound, f: &mut dyn FnMut(&mut Expr)) {
     match bound {
-        ast::WindowFrameBound::Preceding(Some(e)) | ast::WindowFrameBound::Following(Some(e)) => f(e),
+        ast::WindowFrameBound::Preceding(Some(e)) | ast::WindowFrameBound::Following(Some(e)) => {
+            f(e)
+        }
         _ => {}
     }
 }
@@ -148,28 +169,52 @@ fn name_columns(items: &mut [SelectItem]) {
             SelectItem::ExprWithAlias { expr, alias } => (expr.clone(), names::ident(alias)),
             _ => continue,
         };
-        let plain = matches!(&*item, SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)));
+        let plain = matches!(
+            &*item,
+            SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        );
         let times = seen.iter().filter(|s| **s == name).count();
         seen.push(name.clone());
         if plain && times == 0 {
             continue;
         }
-        let marked = if times == 0 { name } else { format!("{name}\u{1}{times}") };
-        *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', marked) };
+        let marked = if times == 0 {
+            name
+        } else {
+            format!("{name}\u{1}{times}")
+        };
+        *item = SelectItem::ExprWithAlias {
+            expr,
+            alias: Ident::with_quote('"', marked),
+        };
     }
 }
 
 /// `generate_series(..) AS g` has a column `g`.
 fn name_function_column(factor: &mut TableFactor) {
     let (name, alias) = match factor {
-        TableFactor::Table { name, alias, args: Some(_), .. } | TableFactor::Function { name, alias, .. } => (name, alias),
+        TableFactor::Table {
+            name,
+            alias,
+            args: Some(_),
+            ..
+        }
+        | TableFactor::Function { name, alias, .. } => (name, alias),
         _ => return,
     };
     strip_schema(name);
     let function = name.to_string();
-    let alias = alias.get_or_insert_with(|| TableAlias { explicit: true, name: Ident::new(&function), columns: Vec::new(), at: None });
+    let alias = alias.get_or_insert_with(|| TableAlias {
+        explicit: true,
+        name: Ident::new(&function),
+        columns: Vec::new(),
+        at: None,
+    });
     if alias.columns.is_empty() {
-        alias.columns.push(ast::TableAliasColumnDef { name: alias.name.clone(), data_type: None });
+        alias.columns.push(ast::TableAliasColumnDef {
+            name: alias.name.clone(),
+            data_type: None,
+        });
     }
 }
 
@@ -188,8 +233,13 @@ fn expression(e: &mut Expr, parameter: &Parameter<'_>) -> Result<()> {
                 *e = cast(e.clone(), DataType::Int(None));
             }
             Value::Placeholder(p) if !p.starts_with(PLAIN) => {
-                let number = p.strip_prefix('$').and_then(|n| n.parse::<usize>().ok()).filter(|n| *n > 0);
-                *e = parameter(number.ok_or_else(|| Error::new("42601", format!("syntax error at or near \"{p}\"")))?)?;
+                let number = p
+                    .strip_prefix('$')
+                    .and_then(|n| n.parse::<usize>().ok())
+                    .filter(|n| *n > 0);
+                *e = parameter(number.ok_or_else(|| {
+                    Error::new("42601", format!("syntax error at or near \"{p}\""))
+                })?)?;
             }
             _ => {}
         },
@@ -199,7 +249,12 @@ fn expression(e: &mut Expr, parameter: &Parameter<'_>) -> Result<()> {
                 *op = custom_operator(path)?;
             }
         }
-        Expr::Cast { expr, data_type, kind: CastKind::Cast | CastKind::DoubleColon, .. } => {
+        Expr::Cast {
+            expr,
+            data_type,
+            kind: CastKind::Cast | CastKind::DoubleColon,
+            ..
+        } => {
             let inner = std::mem::replace(&mut **expr, null());
             *e = cast_expression(inner, data_type.clone());
         }
@@ -224,7 +279,13 @@ pub fn string(s: impl Into<String>) -> Expr {
 }
 
 pub fn cast(e: Expr, data_type: DataType) -> Expr {
-    Expr::Cast { kind: CastKind::Cast, expr: Box::new(e), data_type, array: false, format: None }
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(e),
+        data_type,
+        array: false,
+        format: None,
+    }
 }
 
 fn custom_operator(path: &[String]) -> Result<BinaryOperator> {
@@ -244,7 +305,12 @@ fn custom_operator(path: &[String]) -> Result<BinaryOperator> {
         Some("*") => BinaryOperator::Multiply,
         Some("/") => BinaryOperator::Divide,
         Some("||") => BinaryOperator::StringConcat,
-        other => return Err(Error::unsupported(format!("operator {}", other.unwrap_or_default()))),
+        other => {
+            return Err(Error::unsupported(format!(
+                "operator {}",
+                other.unwrap_or_default()
+            )));
+        }
     })
 }
 
@@ -267,9 +333,17 @@ fn custom_type(t: &DataType) -> Option<String> {
 /// A cast, with the types of the catalogs expressed by functions. What was made a `reg` type by an inner cast is known by
 /// the function it became: to text it is the name, to oid the number.
 fn cast_expression(inner: Expr, to: DataType) -> Expr {
+    // The catalog's arrays are lists already.
+    if let DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) = &to
+        && custom_type(element).is_some()
+    {
+        return inner;
+    }
     let Some(name) = custom_type(&to) else {
         return match (&to, reg_number(&inner)) {
-            (DataType::Text | DataType::Varchar(_), Some(number)) => call(REGCLASS_NAME, vec![number]),
+            (DataType::Text | DataType::Varchar(_), Some(number)) => {
+                call(REGCLASS_NAME, vec![number])
+            }
             (DataType::Int(_) | DataType::BigInt(_), Some(number)) => number,
             (DataType::Char(None) | DataType::Character(None), _) => cast(inner, DataType::Text),
             _ => cast(inner, to),
@@ -282,9 +356,14 @@ fn cast_expression(inner: Expr, to: DataType) -> Expr {
         "regtype" => call("format_type", vec![inner, null()]),
         "regnamespace" if is_string(&inner) => call(REGNAMESPACE_OID, vec![inner]),
         "regnamespace" => call(REGNAMESPACE_NAME, vec![inner]),
-        "regproc" | "regprocedure" | "regoper" | "regoperator" | "regrole" => cast(inner, DataType::Text),
-        "oid" | "xid" | "cid" => reg_number(&inner).unwrap_or_else(|| cast(inner, DataType::BigInt(None))),
-        "text" | "name" | "char" | "bpchar" | "cstring" | "int2vector" | "oidvector" | "aclitem" => match reg_number(&inner) {
+        "regproc" | "regprocedure" | "regoper" | "regoperator" | "regrole" => {
+            cast(inner, DataType::Text)
+        }
+        "oid" | "xid" | "cid" => {
+            reg_number(&inner).unwrap_or_else(|| cast(inner, DataType::BigInt(None)))
+        }
+        "text" | "name" | "char" | "bpchar" | "cstring" | "int2vector" | "oidvector"
+        | "aclitem" => match reg_number(&inner) {
             Some(number) => call(REGCLASS_NAME, vec![number]),
             None => cast(inner, DataType::Text),
         },
@@ -315,12 +394,19 @@ fn reg_number(e: &Expr) -> Option<Expr> {
 }
 
 pub fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|a| FunctionArg::Unnamed(FunctionArgExpr::Expr(a))).collect();
+    let args = args
+        .into_iter()
+        .map(|a| FunctionArg::Unnamed(FunctionArgExpr::Expr(a)))
+        .collect();
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
-        args: FunctionArguments::List(ast::FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
+        args: FunctionArguments::List(ast::FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
         filter: None,
         null_treatment: None,
         over: None,
@@ -342,7 +428,10 @@ fn function(f: &mut Function) -> Result<Option<Expr>> {
             widen(&mut sum);
             let mut count = f.clone();
             count.name = ObjectName::from(vec![Ident::new("count")]);
-            Ok(Some(call(QUOTIENT_OF, vec![Expr::Function(sum), Expr::Function(count)])))
+            Ok(Some(call(
+                QUOTIENT_OF,
+                vec![Expr::Function(sum), Expr::Function(count)],
+            )))
         }
         "array" => match &f.args {
             FunctionArguments::Subquery(q) => Ok(Some(structure::array_of(q))),
@@ -370,7 +459,10 @@ pub fn typed(text: Option<String>, ty: SqlType) -> Expr {
         SqlType::Int8 | SqlType::Oid => DataType::BigInt(None),
         SqlType::Float4 => DataType::Real,
         SqlType::Float8 => DataType::DoublePrecision,
-        SqlType::Numeric => DataType::Numeric(ast::ExactNumberInfo::PrecisionAndScale(38, i64::from(super::arrow::FREE_SCALE))),
+        SqlType::Numeric => DataType::Numeric(ast::ExactNumberInfo::PrecisionAndScale(
+            38,
+            i64::from(super::arrow::FREE_SCALE),
+        )),
         SqlType::Bytea => DataType::Bytea,
         SqlType::Date => DataType::Date,
         SqlType::Timestamp => DataType::Timestamp(None, ast::TimezoneInfo::None),

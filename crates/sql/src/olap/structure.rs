@@ -4,8 +4,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, FunctionArguments, GroupByExpr, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem, SetExpr, TableFactor,
-    TableWithJoins,
+    self, Expr, FunctionArguments, GroupByExpr, Join, JoinConstraint, JoinOperator, Query, Select,
+    SelectItem, SetExpr, TableFactor, TableWithJoins,
 };
 
 use super::rewrite::{call, cast, null, string, strip_schema};
@@ -43,7 +43,12 @@ fn simplify_body(body: &mut SetExpr) -> bool {
 
 /// The virtual table that a FROM item names.
 fn view_of(factor: &TableFactor) -> Option<&'static VirtualTable> {
-    let TableFactor::Table { name, args: None, .. } = factor else { return None };
+    let TableFactor::Table {
+        name, args: None, ..
+    } = factor
+    else {
+        return None;
+    };
     let name = names::Qualified::new(name).ok()?;
     views::find(name.schema.as_deref(), &name.name)
 }
@@ -53,23 +58,38 @@ fn is_empty_catalog(factor: &TableFactor) -> bool {
 }
 
 fn is_inner(join: &Join) -> bool {
-    matches!(join.join_operator, JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_))
+    matches!(
+        join.join_operator,
+        JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_)
+    )
 }
 
 /// Whether an always empty catalog is joined so that nothing can come out; and nothing is aggregated, which gives a row
 /// even of nothing.
 fn has_no_rows(select: &Select) -> bool {
     let empty = |t: &TableWithJoins| {
-        is_empty_catalog(&t.relation) || t.joins.iter().any(|j| is_inner(j) && is_empty_catalog(&j.relation))
+        is_empty_catalog(&t.relation)
+            || t.joins
+                .iter()
+                .any(|j| is_inner(j) && is_empty_catalog(&j.relation))
     };
-    let plain_group = matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
-    select.from.iter().any(empty) && plain_group && select.having.is_none() && !select.projection.iter().any(aggregates)
+    let plain_group =
+        matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    select.from.iter().any(empty)
+        && plain_group
+        && select.having.is_none()
+        && !select.projection.iter().any(aggregates)
 }
 
 fn aggregates(item: &SelectItem) -> bool {
-    let (SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) = item else { return false };
+    let (SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) = item else {
+        return false;
+    };
     let found = ast::visit_expressions(e, |e| match e {
-        Expr::Function(f) if names::Qualified::new(&f.name).is_ok_and(|n| crate::bind::is_aggregate(&n.name) || n.name == "string_agg") => {
+        Expr::Function(f)
+            if names::Qualified::new(&f.name)
+                .is_ok_and(|n| crate::bind::is_aggregate(&n.name) || n.name == "string_agg") =>
+        {
             ControlFlow::Break(())
         }
         _ => ControlFlow::Continue(()),
@@ -85,9 +105,14 @@ fn empty(select: &mut Select) -> bool {
             SelectItem::ExprWithAlias { alias, .. } => names::ident(alias),
             _ => return None,
         };
-        Some(SelectItem::ExprWithAlias { expr: cast(null(), ast::DataType::Text), alias: ast::Ident::with_quote('"', name) })
+        Some(SelectItem::ExprWithAlias {
+            expr: cast(null(), ast::DataType::Text),
+            alias: ast::Ident::with_quote('"', name),
+        })
     });
-    let Some(items) = items.collect::<Option<Vec<_>>>() else { return false };
+    let Some(items) = items.collect::<Option<Vec<_>>>() else {
+        return false;
+    };
     select.projection = items;
     select.from.clear();
     select.distinct = None;
@@ -113,7 +138,9 @@ fn inline_lateral(select: &mut Select, order: Option<&mut ast::OrderBy>) {
     let mut replace = |e: &mut Expr| {
         if let Expr::CompoundIdentifier(path) = e
             && let [table, column] = path.as_slice()
-            && let Some((_, _, with)) = named.iter().find(|(t, c, _)| *t == names::ident(table) && *c == names::ident(column))
+            && let Some((_, _, with)) = named
+                .iter()
+                .find(|(t, c, _)| *t == names::ident(table) && *c == names::ident(column))
         {
             *e = Expr::Nested(Box::new(with.clone()));
         }
@@ -124,7 +151,10 @@ fn inline_lateral(select: &mut Select, order: Option<&mut ast::OrderBy>) {
             && let Expr::CompoundIdentifier(path) = e
             && let Some(last) = path.last().cloned()
         {
-            *item = SelectItem::ExprWithAlias { expr: e.clone(), alias: last };
+            *item = SelectItem::ExprWithAlias {
+                expr: e.clone(),
+                alias: last,
+            };
         }
     }
     let _ = ast::visit_expressions_mut(select, &mut replace);
@@ -135,8 +165,18 @@ fn inline_lateral(select: &mut Select, order: Option<&mut ast::OrderBy>) {
 
 /// Table, column and expression of each column of a lateral subquery that reads nothing.
 fn lateral_expressions(factor: &TableFactor) -> Option<Vec<(String, String, Expr)>> {
-    let TableFactor::Derived { lateral: true, subquery, alias: Some(alias), .. } = factor else { return None };
-    let SetExpr::Select(select) = &*subquery.body else { return None };
+    let TableFactor::Derived {
+        lateral: true,
+        subquery,
+        alias: Some(alias),
+        ..
+    } = factor
+    else {
+        return None;
+    };
+    let SetExpr::Select(select) = &*subquery.body else {
+        return None;
+    };
     if !select.from.is_empty() || select.selection.is_some() || subquery.limit_clause.is_some() {
         return None;
     }
@@ -158,16 +198,24 @@ fn lateral_expressions(factor: &TableFactor) -> Option<Vec<(String, String, Expr
 /// conditions by which psql's depend on the query around them are more than DataFusion can take apart. Such subqueries
 /// look up by key, so the join adds no rows.
 fn join_subqueries(select: &mut Select) {
-    let plain_group = matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
-    if !plain_group || !select.from.iter().all(|t| view_of(&t.relation).is_some()) || select.projection.iter().any(aggregates) {
+    let plain_group =
+        matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    if !plain_group
+        || !select.from.iter().all(|t| view_of(&t.relation).is_some())
+        || select.projection.iter().any(aggregates)
+    {
         return;
     }
     let mut taken = aliases(&select.from);
     let mut joins = Vec::new();
     for item in &mut select.projection {
-        let (SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) = item else { continue };
+        let (SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) = item else {
+            continue;
+        };
         let Expr::Subquery(q) = e else { continue };
-        let Some((value, join)) = as_join(q, &mut taken) else { continue };
+        let Some((value, join)) = as_join(q, &mut taken) else {
+            continue;
+        };
         *e = value;
         joins.push(join);
     }
@@ -178,60 +226,121 @@ fn join_subqueries(select: &mut Select) {
 
 fn aliases(from: &[TableWithJoins]) -> Vec<String> {
     let name = |f: &TableFactor| match f {
-        TableFactor::Table { alias: Some(a), .. } | TableFactor::Derived { alias: Some(a), .. } => Some(names::ident(&a.name)),
+        TableFactor::Table { alias: Some(a), .. } | TableFactor::Derived { alias: Some(a), .. } => {
+            Some(names::ident(&a.name))
+        }
         TableFactor::Table { name, .. } => names::Qualified::new(name).ok().map(|n| n.name),
         _ => None,
     };
-    from.iter().flat_map(|t| std::iter::once(name(&t.relation)).chain(t.joins.iter().map(|j| name(&j.relation)))).flatten().collect()
+    from.iter()
+        .flat_map(|t| {
+            std::iter::once(name(&t.relation)).chain(t.joins.iter().map(|j| name(&j.relation)))
+        })
+        .flatten()
+        .collect()
 }
 
 fn as_join(q: &Query, taken: &mut Vec<String>) -> Option<(Expr, Join)> {
-    let SetExpr::Select(s) = &*q.body else { return None };
-    let plain = q.limit_clause.is_none() && q.order_by.is_none() && q.with.is_none() && s.distinct.is_none() && s.having.is_none();
-    let catalogs = s.from.iter().all(|t| t.joins.is_empty() && view_of(&t.relation).is_some());
-    let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] = s.projection.as_slice() else { return None };
+    let SetExpr::Select(s) = &*q.body else {
+        return None;
+    };
+    let plain = q.limit_clause.is_none()
+        && q.order_by.is_none()
+        && q.with.is_none()
+        && s.distinct.is_none()
+        && s.having.is_none();
+    let catalogs = s
+        .from
+        .iter()
+        .all(|t| t.joins.is_empty() && view_of(&t.relation).is_some());
+    let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
+        s.projection.as_slice()
+    else {
+        return None;
+    };
     let own = aliases(&s.from);
-    if !plain || !catalogs || s.from.is_empty() || aggregates(&s.projection[0]) || own.iter().any(|a| taken.contains(a)) {
+    if !plain
+        || !catalogs
+        || s.from.is_empty()
+        || aggregates(&s.projection[0])
+        || own.iter().any(|a| taken.contains(a))
+    {
         return None;
     }
     let condition = s.selection.clone()?;
     taken.extend(own);
     let mut inner = s.from.iter().map(|t| t.relation.clone());
     let first = inner.next()?;
-    let cross = |relation| Join { relation, global: false, join_operator: JoinOperator::CrossJoin(JoinConstraint::None) };
+    let cross = |relation| Join {
+        relation,
+        global: false,
+        join_operator: JoinOperator::CrossJoin(JoinConstraint::None),
+    };
     let rest: Vec<Join> = inner.map(cross).collect();
     let relation = match rest.is_empty() {
         true => first,
-        false => TableFactor::NestedJoin { table_with_joins: Box::new(TableWithJoins { relation: first, joins: rest }), alias: None },
+        false => TableFactor::NestedJoin {
+            table_with_joins: Box::new(TableWithJoins {
+                relation: first,
+                joins: rest,
+            }),
+            alias: None,
+        },
     };
-    Some((value.clone(), Join { relation, global: false, join_operator: JoinOperator::LeftOuter(JoinConstraint::On(condition)) }))
+    Some((
+        value.clone(),
+        Join {
+            relation,
+            global: false,
+            join_operator: JoinOperator::LeftOuter(JoinConstraint::On(condition)),
+        },
+    ))
 }
 
 /// ARRAY(SELECT ..) in text form. Of a query that gives no rows it is `{}`; the options of a TOAST table are such, as no
 /// table has one.
 pub fn array_of(q: &Query) -> Expr {
-    let SetExpr::Select(select) = &*q.body else { return null() };
+    let SetExpr::Select(select) = &*q.body else {
+        return null();
+    };
     let of_options = select.from.iter().any(|t| match &t.relation {
-        TableFactor::Table { name, args: Some(_), .. } | TableFactor::Function { name, .. } => {
+        TableFactor::Table {
+            name,
+            args: Some(_),
+            ..
+        }
+        | TableFactor::Function { name, .. } => {
             let mut name = name.clone();
             strip_schema(&mut name);
             name.to_string() == "unnest"
         }
         _ => false,
     });
-    let no_rows = matches!(&select.selection, Some(Expr::Value(v)) if v.value == ast::Value::Boolean(false)) && select.from.is_empty();
+    let no_rows = matches!(&select.selection, Some(Expr::Value(v)) if v.value == ast::Value::Boolean(false))
+        && select.from.is_empty();
     if of_options || no_rows {
         return string("{}");
     }
     let mut inner = q.clone();
     if let SetExpr::Select(s) = &mut *inner.body
-        && let [SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }] = s.projection.as_mut_slice()
+        && let [SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }] =
+            s.projection.as_mut_slice()
     {
         let text = cast(e.clone(), ast::DataType::Text);
-        *e = call("concat", vec![string("{"), call("string_agg", vec![text, string(",")]), string("}")]);
+        *e = call(
+            "concat",
+            vec![
+                string("{"),
+                call("string_agg", vec![text, string(",")]),
+                string("}"),
+            ],
+        );
         inner.order_by = None;
     }
-    call("coalesce", vec![Expr::Subquery(Box::new(inner)), string("{}")])
+    call(
+        "coalesce",
+        vec![Expr::Subquery(Box::new(inner)), string("{}")],
+    )
 }
 
 /// Whether an operand of `||` is an array, in whatever form.

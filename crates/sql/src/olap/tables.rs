@@ -22,7 +22,9 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
+};
 use engine::{HeapScan, HeldSnapshot};
 use parking_lot::Mutex;
 
@@ -65,14 +67,28 @@ impl fmt::Debug for HeapTable {
 }
 
 impl HeapTable {
-    pub fn new(table: &Arc<Table>, rows: Option<f64>, reading: Option<Reading>) -> Result<HeapTable> {
+    pub fn new(
+        table: &Arc<Table>,
+        rows: Option<f64>,
+        reading: Option<Reading>,
+    ) -> Result<HeapTable> {
         let mut fields = Vec::new();
         for (at, c) in table.live_columns() {
-            fields.push(field(&c.name, c.ty(), c.typmod, (table.oid, at as i16 + 1))?);
+            fields.push(field(
+                &c.name,
+                c.ty(),
+                c.typmod,
+                (table.oid, at as i16 + 1),
+            )?);
         }
         let blocks = reading.as_ref().map_or(Ok(1), |r| r.scan.blocks())?;
         let rows = rows.map_or(blocks * ROWS_PER_BLOCK, |n| n as u64) as usize;
-        Ok(HeapTable { table: table.clone(), schema: Arc::new(Schema::new(fields)), rows, reading: reading.map(Mutex::new) })
+        Ok(HeapTable {
+            table: table.clone(),
+            schema: Arc::new(Schema::new(fields)),
+            rows,
+            reading: reading.map(Mutex::new),
+        })
     }
 }
 
@@ -87,24 +103,49 @@ impl TableProvider for HeapTable {
     fn statistics(&self) -> Option<Statistics> {
         Some(Statistics::new_unknown(&self.schema).with_num_rows(Precision::Inexact(self.rows)))
     }
-    async fn scan(&self, _: &dyn Session, projection: Option<&Vec<usize>>, _: &[Expr], _: Option<usize>) -> DfResult<Arc<dyn ExecutionPlan>> {
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
         let live: Vec<usize> = self.table.live_columns().map(|(at, _)| at).collect();
         let wanted: Vec<usize> = match projection {
             Some(p) => p.clone(),
             None => (0..live.len()).collect(),
         };
-        let Some(reading) = &self.reading else { return Err(crate::Error::internal("a scan of a plan that is not executed").into()) };
+        let Some(reading) = &self.reading else {
+            return Err(crate::Error::internal("a scan of a plan that is not executed").into());
+        };
         let reading = reading.lock();
         let blocks = reading.scan.blocks().map_err(crate::Error::from)?;
-        let parts = if blocks >= PARALLEL_BLOCKS { PARTITIONS } else { 1 };
+        let parts = if blocks >= PARALLEL_BLOCKS {
+            PARTITIONS
+        } else {
+            1
+        };
         let mut partitions = Vec::new();
         for scan in reading.scan.split(parts).map_err(crate::Error::from)? {
-            let snapshot = reading.snapshot.another().map_err(engine::Error::from).map_err(crate::Error::from)?;
+            let snapshot = reading
+                .snapshot
+                .another()
+                .map_err(engine::Error::from)
+                .map_err(crate::Error::from)?;
             partitions.push(Mutex::new(Some(Reading { scan, snapshot })));
         }
         let schema = Arc::new(self.schema.project(&wanted)?);
-        let columns = Arc::new(Columns::new(&self.table.engine().columns, wanted.iter().map(|w| live[*w]).collect()));
-        Ok(Arc::new(HeapExec::new(self.table.name.clone(), schema, columns, partitions, self.rows)))
+        let columns = Arc::new(Columns::new(
+            &self.table.engine().columns,
+            wanted.iter().map(|w| live[*w]).collect(),
+        ));
+        Ok(Arc::new(HeapExec::new(
+            self.table.name.clone(),
+            schema,
+            columns,
+            partitions,
+            self.rows,
+        )))
     }
 }
 
@@ -119,18 +160,30 @@ struct Columns {
 impl Columns {
     fn new(types: &[ColType], wanted: Vec<usize>) -> Columns {
         let last = wanted.iter().max().map_or(0, |w| w + 1);
-        let steps = types[..last].iter().enumerate().map(|(at, ty)| (*ty, wanted.iter().position(|w| *w == at)));
-        Columns { steps: steps.collect(), count: wanted.len() }
+        let steps = types[..last]
+            .iter()
+            .enumerate()
+            .map(|(at, ty)| (*ty, wanted.iter().position(|w| *w == at)));
+        Columns {
+            steps: steps.collect(),
+            count: wanted.len(),
+        }
     }
 
     #[inline]
     fn decode(&self, row: &[u8], builders: &mut [Builder]) -> Result<()> {
-        let damaged = |e: block::BlockError| crate::Error::new("XX001", format!("damaged row: {e}"));
+        let damaged =
+            |e: block::BlockError| crate::Error::new("XX001", format!("damaged row: {e}"));
         let mut reader = RowReader::new(row).map_err(damaged)?;
         for (ty, place) in &self.steps {
             match place {
                 None => reader.skip(*ty).map_err(damaged)?,
-                Some(at) => builders[*at].push(reader.value(*ty).map_err(damaged)?.unwrap_or(DatumRef::Null))?,
+                Some(at) => builders[*at].push(
+                    reader
+                        .value(*ty)
+                        .map_err(damaged)?
+                        .unwrap_or(DatumRef::Null),
+                )?,
             }
         }
         Ok(())
@@ -147,14 +200,26 @@ struct HeapExec {
 }
 
 impl HeapExec {
-    fn new(name: String, schema: SchemaRef, columns: Arc<Columns>, partitions: Vec<Mutex<Option<Reading>>>, rows: usize) -> HeapExec {
+    fn new(
+        name: String,
+        schema: SchemaRef,
+        columns: Arc<Columns>,
+        partitions: Vec<Mutex<Option<Reading>>>,
+        rows: usize,
+    ) -> HeapExec {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(partitions.len().max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        HeapExec { name, columns, partitions, rows, properties: Arc::new(properties) }
+        HeapExec {
+            name,
+            columns,
+            partitions,
+            rows,
+            properties: Arc::new(properties),
+        }
     }
 }
 
@@ -166,8 +231,19 @@ impl fmt::Debug for HeapExec {
 
 impl DisplayAs for HeapExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: Vec<String> = self.schema().fields().iter().map(|c| c.name().clone()).collect();
-        write!(f, "Seq Scan on {} (columns: {}; threads: {})", self.name, columns.join(", "), self.partitions.len())
+        let columns: Vec<String> = self
+            .schema()
+            .fields()
+            .iter()
+            .map(|c| c.name().clone())
+            .collect();
+        write!(
+            f,
+            "Seq Scan on {} (columns: {}; threads: {})",
+            self.name,
+            columns.join(", "),
+            self.partitions.len()
+        )
     }
 }
 
@@ -181,23 +257,48 @@ impl ExecutionPlan for HeapExec {
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         Vec::new()
     }
-    fn apply_expressions(&self, _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>) -> DfResult<TreeNodeRecursion> {
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
+    ) -> DfResult<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
-    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> DfResult<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
         Ok(self)
     }
     fn partition_statistics(&self, partition: Option<usize>) -> DfResult<Arc<Statistics>> {
-        let share = if partition.is_some() { self.partitions.len().max(1) } else { 1 };
-        Ok(Arc::new(Statistics::new_unknown(&self.schema()).with_num_rows(Precision::Inexact(self.rows / share))))
+        let share = if partition.is_some() {
+            self.partitions.len().max(1)
+        } else {
+            1
+        };
+        Ok(Arc::new(
+            Statistics::new_unknown(&self.schema())
+                .with_num_rows(Precision::Inexact(self.rows / share)),
+        ))
     }
-    fn execute(&self, partition: usize, _: Arc<TaskContext>) -> DfResult<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        _: Arc<TaskContext>,
+    ) -> DfResult<SendableRecordBatchStream> {
         let mut builder = RecordBatchReceiverStream::builder(self.schema(), BATCHES_AHEAD);
-        let Some(slot) = self.partitions.get(partition) else { return Ok(builder.build()) };
-        let reading = slot.lock().take().ok_or_else(|| crate::Error::internal("a scan was executed twice"))?;
+        let Some(slot) = self.partitions.get(partition) else {
+            return Ok(builder.build());
+        };
+        let reading = slot
+            .lock()
+            .take()
+            .ok_or_else(|| crate::Error::internal("a scan was executed twice"))?;
         let (schema, columns, sender) = (self.schema(), self.columns.clone(), builder.tx());
         builder.spawn_blocking(move || {
-            let _session = wait::session::register(wait::session::Kind::Background, &format!("p{partition:03}"));
+            let _session = wait::session::register(
+                wait::session::Kind::Background,
+                &format!("p{partition:03}"),
+            );
             let send = |batch: RecordBatch| sender.blocking_send(Ok(batch)).is_ok();
             read(reading, &schema, &columns, send)
         });
@@ -206,9 +307,20 @@ impl ExecutionPlan for HeapExec {
 }
 
 /// Reads all rows and sends them on in batches, until nobody wants them any more.
-fn read(mut reading: Reading, schema: &SchemaRef, columns: &Columns, send: impl Fn(RecordBatch) -> bool) -> DfResult<()> {
+fn read(
+    mut reading: Reading,
+    schema: &SchemaRef,
+    columns: &Columns,
+    send: impl Fn(RecordBatch) -> bool,
+) -> DfResult<()> {
     let snapshot = reading.snapshot.snapshot();
-    let new = || schema.fields().iter().map(|f| Builder::new(f.data_type(), BATCH_ROWS + 1024)).collect::<Result<Vec<_>>>();
+    let new = || {
+        schema
+            .fields()
+            .iter()
+            .map(|f| Builder::new(f.data_type(), BATCH_ROWS + 1024))
+            .collect::<Result<Vec<_>>>()
+    };
     let mut builders = new()?;
     let mut rows = 0;
     let mut failed = Ok(());
@@ -246,8 +358,16 @@ pub struct ViewTable {
 
 impl ViewTable {
     pub fn new(view: &'static VirtualTable, context: &Arc<Context>) -> Result<ViewTable> {
-        let fields = view.columns.iter().map(|(name, ty)| field(name, *ty, -1, (0, 0))).collect::<Result<Vec<_>>>()?;
-        Ok(ViewTable { view, schema: Arc::new(Schema::new(fields)), context: context.clone() })
+        let fields = view
+            .columns
+            .iter()
+            .map(|(name, ty)| field(name, *ty, -1, (0, 0)))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(ViewTable {
+            view,
+            schema: Arc::new(Schema::new(fields)),
+            context: context.clone(),
+        })
     }
 }
 
@@ -259,12 +379,27 @@ impl TableProvider for ViewTable {
     fn table_type(&self) -> TableType {
         TableType::View
     }
-    async fn scan(&self, _: &dyn Session, projection: Option<&Vec<usize>>, _: &[Expr], _: Option<usize>) -> DfResult<Arc<dyn ExecutionPlan>> {
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
         let rows = (self.view.rows)(&self.context)?;
         let types: Vec<SqlType> = self.view.columns.iter().map(|c| c.1).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays(&rows, &types)?, &options)?;
-        let exec = MemorySourceConfig::try_new_exec(&[vec![batch]], self.schema.clone(), projection.cloned());
-        exec.map(|e| e as Arc<dyn ExecutionPlan>).map_err(|e: DataFusionError| e)
+        let batch = RecordBatch::try_new_with_options(
+            self.schema.clone(),
+            arrays(&rows, &types)?,
+            &options,
+        )?;
+        let exec = MemorySourceConfig::try_new_exec(
+            &[vec![batch]],
+            self.schema.clone(),
+            projection.cloned(),
+        );
+        exec.map(|e| e as Arc<dyn ExecutionPlan>)
+            .map_err(|e: DataFusionError| e)
     }
 }

@@ -31,7 +31,10 @@ impl SqlSession {
         let (first, begun) = (matches!(portal.run, Run::New), super::now_micros());
         let mut done = self.try_execute(portal, max_rows, sink);
         if let Ok(done) = &done {
-            portal.statement.usage().count(first, super::now_micros() - begun, done);
+            portal
+                .statement
+                .usage()
+                .count(first, super::now_micros() - begun, done);
         }
         if timer.fired() {
             done = done.map_err(|e| match e.sqlstate() {

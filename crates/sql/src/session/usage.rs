@@ -32,7 +32,9 @@ impl Usage {
         let sid = wait::session::with(|s| s.sid).unwrap_or(0);
         let shard = &self.0[sid as usize % SHARDS];
         shard.executions.fetch_add(first.into(), Relaxed);
-        shard.elapsed_us.fetch_add(elapsed_us.max(0) as u64, Relaxed);
+        shard
+            .elapsed_us
+            .fetch_add(elapsed_us.max(0) as u64, Relaxed);
         if let Completion::Complete(Tag::Rows(_, n) | Tag::Insert(n)) = done {
             shard.rows.fetch_add(*n, Relaxed);
         }

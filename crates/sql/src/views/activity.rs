@@ -16,11 +16,31 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "v$session",
         columns: &[
-            ("sid", Int4), ("serial#", Int8), ("username", Text), ("status", Text), ("type", Text), ("program", Text),
-            ("machine", Text), ("database", Text), ("spid", Int4), ("logon_time", TimestampTz), ("sql_text", Text),
-            ("transaction_id", Int8), ("event", Text), ("wait_class", Text), ("p1text", Text), ("p1", Int8), ("p2text", Text),
-            ("p2", Int8), ("p3text", Text), ("p3", Int8), ("state", Text), ("wait_time_micro", Int8),
-            ("seconds_in_wait", Int8), ("time_since_last_wait_micro", Int8), ("seq#", Int8),
+            ("sid", Int4),
+            ("serial#", Int8),
+            ("username", Text),
+            ("status", Text),
+            ("type", Text),
+            ("program", Text),
+            ("machine", Text),
+            ("database", Text),
+            ("spid", Int4),
+            ("logon_time", TimestampTz),
+            ("sql_text", Text),
+            ("transaction_id", Int8),
+            ("event", Text),
+            ("wait_class", Text),
+            ("p1text", Text),
+            ("p1", Int8),
+            ("p2text", Text),
+            ("p2", Int8),
+            ("p3text", Text),
+            ("p3", Int8),
+            ("state", Text),
+            ("wait_time_micro", Int8),
+            ("seconds_in_wait", Int8),
+            ("time_since_last_wait_micro", Int8),
+            ("seq#", Int8),
         ],
         rows: sessions,
     },
@@ -28,9 +48,20 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "v$session_wait",
         columns: &[
-            ("sid", Int4), ("seq#", Int8), ("event", Text), ("p1text", Text), ("p1", Int8), ("p2text", Text), ("p2", Int8),
-            ("p3text", Text), ("p3", Int8), ("wait_class", Text), ("state", Text), ("wait_time_micro", Int8),
-            ("seconds_in_wait", Int8), ("time_since_last_wait_micro", Int8),
+            ("sid", Int4),
+            ("seq#", Int8),
+            ("event", Text),
+            ("p1text", Text),
+            ("p1", Int8),
+            ("p2text", Text),
+            ("p2", Int8),
+            ("p3text", Text),
+            ("p3", Int8),
+            ("wait_class", Text),
+            ("state", Text),
+            ("wait_time_micro", Int8),
+            ("seconds_in_wait", Int8),
+            ("time_since_last_wait_micro", Int8),
         ],
         rows: session_waits,
     },
@@ -38,8 +69,12 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "v$system_event",
         columns: &[
-            ("event", Text), ("wait_class", Text), ("total_waits", Int8), ("time_waited_micro", Int8),
-            ("average_wait_micro", Int8), ("max_wait_micro", Int8),
+            ("event", Text),
+            ("wait_class", Text),
+            ("total_waits", Int8),
+            ("time_waited_micro", Int8),
+            ("average_wait_micro", Int8),
+            ("max_wait_micro", Int8),
         ],
         rows: system_events,
     },
@@ -47,21 +82,38 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "v$session_event",
         columns: &[
-            ("sid", Int4), ("event", Text), ("wait_class", Text), ("total_waits", Int8), ("time_waited_micro", Int8),
-            ("average_wait_micro", Int8), ("max_wait_micro", Int8),
+            ("sid", Int4),
+            ("event", Text),
+            ("wait_class", Text),
+            ("total_waits", Int8),
+            ("time_waited_micro", Int8),
+            ("average_wait_micro", Int8),
+            ("max_wait_micro", Int8),
         ],
         rows: session_events,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$event_histogram",
-        columns: &[("event", Text), ("wait_class", Text), ("wait_time_below_micro", Int8), ("wait_count", Int8)],
+        columns: &[
+            ("event", Text),
+            ("wait_class", Text),
+            ("wait_time_below_micro", Int8),
+            ("wait_count", Int8),
+        ],
         rows: histogram,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$event_name",
-        columns: &[("event#", Int4), ("name", Text), ("parameter1", Text), ("parameter2", Text), ("parameter3", Text), ("wait_class", Text)],
+        columns: &[
+            ("event#", Int4),
+            ("name", Text),
+            ("parameter1", Text),
+            ("parameter2", Text),
+            ("parameter3", Text),
+            ("wait_class", Text),
+        ],
         rows: event_names,
     },
     VirtualTable {
@@ -73,34 +125,68 @@ pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
         schema: "pg_catalog",
         name: "v$sesstat",
-        columns: &[("sid", Int4), ("statistic#", Int4), ("name", Text), ("value", Int8)],
+        columns: &[
+            ("sid", Int4),
+            ("statistic#", Int4),
+            ("name", Text),
+            ("value", Int8),
+        ],
         rows: session_stats,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$latch",
-        columns: &[("name", Text), ("gets", Int8), ("misses", Int8), ("sleeps", Int8), ("wait_time_micro", Int8)],
+        columns: &[
+            ("name", Text),
+            ("gets", Int8),
+            ("misses", Int8),
+            ("sleeps", Int8),
+            ("wait_time_micro", Int8),
+        ],
         rows: latches,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$latch_children",
-        columns: &[("name", Text), ("child#", Int4), ("gets", Int8), ("misses", Int8), ("sleeps", Int8), ("wait_time_micro", Int8)],
+        columns: &[
+            ("name", Text),
+            ("child#", Int4),
+            ("gets", Int8),
+            ("misses", Int8),
+            ("sleeps", Int8),
+            ("wait_time_micro", Int8),
+        ],
         rows: latch_children,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$latch_misses",
-        columns: &[("parent_name", Text), ("location", Text), ("sleep_count", Int8)],
+        columns: &[
+            ("parent_name", Text),
+            ("location", Text),
+            ("sleep_count", Int8),
+        ],
         rows: latch_misses,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$active_session_history",
         columns: &[
-            ("sample_id", Int8), ("sample_time", TimestampTz), ("session_id", Int4), ("session_serial#", Int8),
-            ("session_type", Text), ("program", Text), ("session_state", Text), ("event", Text), ("wait_class", Text), ("p1", Int8), ("p2", Int8),
-            ("p3", Int8), ("time_waited", Int8), ("sql_text", Text), ("transaction_id", Int8),
+            ("sample_id", Int8),
+            ("sample_time", TimestampTz),
+            ("session_id", Int4),
+            ("session_serial#", Int8),
+            ("session_type", Text),
+            ("program", Text),
+            ("session_state", Text),
+            ("event", Text),
+            ("wait_class", Text),
+            ("p1", Int8),
+            ("p2", Int8),
+            ("p3", Int8),
+            ("time_waited", Int8),
+            ("sql_text", Text),
+            ("transaction_id", Int8),
         ],
         rows: history,
     },
@@ -108,7 +194,11 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "v$process",
         columns: &[
-            ("sid", Int4), ("spid", Int4), ("pname", Text), ("background", Text), ("cpu_used_micro", Int8),
+            ("sid", Int4),
+            ("spid", Int4),
+            ("pname", Text),
+            ("background", Text),
+            ("cpu_used_micro", Int8),
             ("runnable_micro", Int8),
         ],
         rows: processes,
@@ -131,11 +221,24 @@ fn wait_of(s: &Session) -> Wait {
     match s.waiting() {
         Some(w) => {
             let names = w.event.params();
-            let name = |i: usize| if names[i].is_empty() { NULL } else { text(names[i]) };
+            let name = |i: usize| {
+                if names[i].is_empty() {
+                    NULL
+                } else {
+                    text(names[i])
+                }
+            };
             Wait {
                 event: text(w.event.name()),
                 class: text(w.event.class().name()),
-                params: [name(0), int8(w.params[0]), name(1), int8(w.params[1]), name(2), int8(w.params[2])],
+                params: [
+                    name(0),
+                    int8(w.params[0]),
+                    name(1),
+                    int8(w.params[1]),
+                    name(2),
+                    int8(w.params[2]),
+                ],
                 state: text("WAITING"),
                 time_us: int8(w.for_ns / 1000),
                 seconds: int8(w.for_ns / 1_000_000_000),
@@ -159,7 +262,11 @@ fn non_empty(s: String) -> Datum {
 }
 
 fn kind(kind: Kind) -> Datum {
-    text(if kind == Kind::User { "USER" } else { "BACKGROUND" })
+    text(if kind == Kind::User {
+        "USER"
+    } else {
+        "BACKGROUND"
+    })
 }
 
 fn sessions(_: &Context) -> Result<Rows> {
@@ -167,14 +274,43 @@ fn sessions(_: &Context) -> Result<Rows> {
         let who = s.identity();
         let w = wait_of(&s);
         let active = s.kind == Kind::Background || s.is_active();
-        let program = if who.program.is_empty() { s.name.clone() } else { who.program };
+        let program = if who.program.is_empty() {
+            s.name.clone()
+        } else {
+            who.program
+        };
         let [p1text, p1, p2text, p2, p3text, p3] = w.params;
         let transaction = s.transaction.load(std::sync::atomic::Ordering::Relaxed);
         vec![
-            int4(s.sid), int8(s.serial), non_empty(who.user), text(if active { "ACTIVE" } else { "INACTIVE" }), kind(s.kind),
-            text(program), non_empty(who.client), non_empty(who.database), int4(s.tid), time(s.logon),
-            optional(s.sql().map(|t| t.to_string())), if transaction == 0 { NULL } else { Datum::Int8(transaction as i64) },
-            w.event, w.class, p1text, p1, p2text, p2, p3text, p3, w.state, w.time_us, w.seconds, w.since_us, int8(s.wait_seq()),
+            int4(s.sid),
+            int8(s.serial),
+            non_empty(who.user),
+            text(if active { "ACTIVE" } else { "INACTIVE" }),
+            kind(s.kind),
+            text(program),
+            non_empty(who.client),
+            non_empty(who.database),
+            int4(s.tid),
+            time(s.logon),
+            optional(s.sql().map(|t| t.to_string())),
+            if transaction == 0 {
+                NULL
+            } else {
+                Datum::Int8(transaction as i64)
+            },
+            w.event,
+            w.class,
+            p1text,
+            p1,
+            p2text,
+            p2,
+            p3text,
+            p3,
+            w.state,
+            w.time_us,
+            w.seconds,
+            w.since_us,
+            int8(s.wait_seq()),
         ]
     });
     Ok(rows.collect())
@@ -185,7 +321,19 @@ fn session_waits(_: &Context) -> Result<Rows> {
         let w = wait_of(&s);
         let [p1text, p1, p2text, p2, p3text, p3] = w.params;
         vec![
-            int4(s.sid), int8(s.wait_seq()), w.event, p1text, p1, p2text, p2, p3text, p3, w.class, w.state, w.time_us, w.seconds,
+            int4(s.sid),
+            int8(s.wait_seq()),
+            w.event,
+            p1text,
+            p1,
+            p2text,
+            p2,
+            p3text,
+            p3,
+            w.class,
+            w.state,
+            w.time_us,
+            w.seconds,
             w.since_us,
         ]
     });
@@ -194,7 +342,11 @@ fn session_waits(_: &Context) -> Result<Rows> {
 
 fn event_row(r: &views::EventRow) -> Vec<Datum> {
     vec![
-        text(r.event.name()), text(r.event.class().name()), int8(r.waits), int8(r.time_us), int8(r.time_us / r.waits.max(1)),
+        text(r.event.name()),
+        text(r.event.class().name()),
+        int8(r.waits),
+        int8(r.time_us),
+        int8(r.time_us / r.waits.max(1)),
         int8(r.max_us),
     ]
 }
@@ -216,20 +368,35 @@ fn session_events(_: &Context) -> Result<Rows> {
 }
 
 fn histogram(_: &Context) -> Result<Rows> {
-    let row = |r: views::HistogramRow| vec![text(r.event.name()), text(r.event.class().name()), int8(r.below_us), int8(r.waits)];
+    let row = |r: views::HistogramRow| {
+        vec![
+            text(r.event.name()),
+            text(r.event.class().name()),
+            int8(r.below_us),
+            int8(r.waits),
+        ]
+    };
     Ok(views::event_histogram().into_iter().map(row).collect())
 }
 
 fn event_names(_: &Context) -> Result<Rows> {
     let row = |(i, e): (usize, &Event)| {
         let [p1, p2, p3] = e.params();
-        vec![int4(i), text(e.name()), text(p1), text(p2), text(p3), text(e.class().name())]
+        vec![
+            int4(i),
+            text(e.name()),
+            text(p1),
+            text(p2),
+            text(p3),
+            text(e.class().name()),
+        ]
     };
     Ok(Event::ALL.iter().enumerate().map(row).collect())
 }
 
 fn system_stats(_: &Context) -> Result<Rows> {
-    let row = |(stat, value): (wait::Stat, u64)| vec![int4(stat as i32), text(stat.name()), int8(value)];
+    let row =
+        |(stat, value): (wait::Stat, u64)| vec![int4(stat as i32), text(stat.name()), int8(value)];
     Ok(views::system_stats().into_iter().map(row).collect())
 }
 
@@ -237,46 +404,103 @@ fn session_stats(_: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for s in views::sessions() {
         for (stat, value) in views::session_stats(&s) {
-            rows.push(vec![int4(s.sid), int4(stat as i32), text(stat.name()), int8(value)]);
+            rows.push(vec![
+                int4(s.sid),
+                int4(stat as i32),
+                text(stat.name()),
+                int8(value),
+            ]);
         }
     }
     Ok(rows)
 }
 
 fn latches(_: &Context) -> Result<Rows> {
-    let row = |r: views::LatchRow| vec![text(r.name), int8(r.gets), int8(r.misses), int8(r.sleeps), int8(r.wait_us)];
+    let row = |r: views::LatchRow| {
+        vec![
+            text(r.name),
+            int8(r.gets),
+            int8(r.misses),
+            int8(r.sleeps),
+            int8(r.wait_us),
+        ]
+    };
     Ok(views::latches().into_iter().map(row).collect())
 }
 
 fn latch_children(_: &Context) -> Result<Rows> {
-    let row =
-        |r: views::LatchRow| vec![text(r.name), int4(r.child), int8(r.gets), int8(r.misses), int8(r.sleeps), int8(r.wait_us)];
+    let row = |r: views::LatchRow| {
+        vec![
+            text(r.name),
+            int4(r.child),
+            int8(r.gets),
+            int8(r.misses),
+            int8(r.sleeps),
+            int8(r.wait_us),
+        ]
+    };
     Ok(views::latch_children().into_iter().map(row).collect())
 }
 
 fn latch_misses(_: &Context) -> Result<Rows> {
-    Ok(views::latch_misses().into_iter().map(|r| vec![text(r.name), text(r.location), int8(r.sleeps)]).collect())
+    Ok(views::latch_misses()
+        .into_iter()
+        .map(|r| vec![text(r.name), text(r.location), int8(r.sleeps)])
+        .collect())
 }
 
 fn history(_: &Context) -> Result<Rows> {
     let row = |r: wait::AshRow| {
         let [p1, p2, p3] = r.params;
-        let transaction = if r.transaction == 0 { NULL } else { Datum::Int8(r.transaction as i64) };
+        let transaction = if r.transaction == 0 {
+            NULL
+        } else {
+            Datum::Int8(r.transaction as i64)
+        };
         vec![
-            int8(r.sample_id), time(r.sample_time), int4(r.sid), int8(r.serial), kind(r.kind), text(&*r.program),
-            text(if r.event.is_some() { "WAITING" } else { "ON CPU" }), optional(r.event.map(|e| e.name())),
-            optional(r.event.map(|e| e.class().name())), int8(p1), int8(p2), int8(p3), int8(r.time_waited_us),
-            optional(r.sql.map(|s| s.to_string())), transaction,
+            int8(r.sample_id),
+            time(r.sample_time),
+            int4(r.sid),
+            int8(r.serial),
+            kind(r.kind),
+            text(&*r.program),
+            text(if r.event.is_some() {
+                "WAITING"
+            } else {
+                "ON CPU"
+            }),
+            optional(r.event.map(|e| e.name())),
+            optional(r.event.map(|e| e.class().name())),
+            int8(p1),
+            int8(p2),
+            int8(p3),
+            int8(r.time_waited_us),
+            optional(r.sql.map(|s| s.to_string())),
+            transaction,
         ]
     };
-    Ok(views::active_session_history().into_iter().map(row).collect())
+    Ok(views::active_session_history()
+        .into_iter()
+        .map(row)
+        .collect())
 }
 
 fn processes(_: &Context) -> Result<Rows> {
     let row = |s: std::sync::Arc<Session>| {
         let used = views::schedule(s.tid);
-        let background = if s.kind == Kind::Background { text("1") } else { NULL };
-        vec![int4(s.sid), int4(s.tid), text(&*s.name), background, int8(used.cpu_us), int8(used.runnable_us)]
+        let background = if s.kind == Kind::Background {
+            text("1")
+        } else {
+            NULL
+        };
+        vec![
+            int4(s.sid),
+            int4(s.tid),
+            text(&*s.name),
+            background,
+            int8(used.cpu_us),
+            int8(used.runnable_us),
+        ]
     };
     Ok(views::sessions().into_iter().map(row).collect())
 }
@@ -286,7 +510,11 @@ pub fn stat_activity(_: &Context) -> Result<Rows> {
     let row = |s: std::sync::Arc<Session>| {
         let who = s.identity();
         let waiting = s.waiting();
-        let state = match (s.kind, s.is_active(), s.transaction.load(std::sync::atomic::Ordering::Relaxed)) {
+        let state = match (
+            s.kind,
+            s.is_active(),
+            s.transaction.load(std::sync::atomic::Ordering::Relaxed),
+        ) {
             (Kind::Background, ..) => NULL,
             (_, true, _) => text("active"),
             (_, false, 0) => text("idle"),
@@ -294,10 +522,26 @@ pub fn stat_activity(_: &Context) -> Result<Rows> {
         };
         let ago = |ns: u64| time(SystemTime::now() - std::time::Duration::from_nanos(ns));
         vec![
-            non_empty(who.database), int4(s.sid), non_empty(who.user), text(if who.program.is_empty() { s.name.clone() } else { who.program }),
-            non_empty(who.client), time(s.logon), ago(s.since_ns()), optional(waiting.map(|w| w.event.class().name())),
-            optional(waiting.map(|w| w.event.name())), state, optional(s.sql().map(|t| t.to_string())),
-            text(if s.kind == Kind::User { "client backend" } else { "background worker" }),
+            non_empty(who.database),
+            int4(s.sid),
+            non_empty(who.user),
+            text(if who.program.is_empty() {
+                s.name.clone()
+            } else {
+                who.program
+            }),
+            non_empty(who.client),
+            time(s.logon),
+            ago(s.since_ns()),
+            optional(waiting.map(|w| w.event.class().name())),
+            optional(waiting.map(|w| w.event.name())),
+            state,
+            optional(s.sql().map(|t| t.to_string())),
+            text(if s.kind == Kind::User {
+                "client backend"
+            } else {
+                "background worker"
+            }),
         ]
     };
     Ok(views::sessions().into_iter().map(row).collect())

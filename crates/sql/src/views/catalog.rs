@@ -2,7 +2,9 @@
 
 use block::value::Datum;
 
-use super::describe::{self, DATABASE, DEFAULT_COLLATION, INFORMATION_SCHEMA, OWNER, PG_CATALOG, PUBLIC};
+use super::describe::{
+    self, DATABASE, DEFAULT_COLLATION, INFORMATION_SCHEMA, OWNER, PG_CATALOG, PUBLIC,
+};
 use super::value::{NULL, bool, int2, int4, int8, oid, optional, text};
 use super::{Context, Rows, VirtualTable};
 use crate::error::Result;
@@ -12,32 +14,79 @@ pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_namespace",
-        columns: &[("oid", Oid), ("nspname", Name), ("nspowner", Oid), ("nspacl", Text), ("tableoid", Oid)],
+        columns: &[
+            ("oid", Oid),
+            ("nspname", Name),
+            ("nspowner", Oid),
+            ("nspacl", Text),
+            ("tableoid", Oid),
+        ],
         rows: |_| {
-            let row = |number: u32, name: &str| vec![oid(number), text(name), oid(OWNER), NULL, oid(2615)];
-            Ok(vec![row(PG_CATALOG, "pg_catalog"), row(PUBLIC, "public"), row(INFORMATION_SCHEMA, "information_schema")])
+            let row = |number: u32, name: &str| {
+                vec![oid(number), text(name), oid(OWNER), NULL, oid(2615)]
+            };
+            Ok(vec![
+                row(PG_CATALOG, "pg_catalog"),
+                row(PUBLIC, "public"),
+                row(INFORMATION_SCHEMA, "information_schema"),
+            ])
         },
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_type",
         columns: &[
-            ("oid", Oid), ("typname", Name), ("typnamespace", Oid), ("typowner", Oid), ("typlen", Int2), ("typbyval", Bool),
-            ("typtype", Text), ("typcategory", Text), ("typispreferred", Bool), ("typisdefined", Bool), ("typdelim", Text),
-            ("typrelid", Oid), ("typsubscript", Text), ("typelem", Oid), ("typarray", Oid), ("typinput", Text), ("typoutput", Text),
-            ("typreceive", Text), ("typsend", Text), ("typnotnull", Bool), ("typbasetype", Oid), ("typtypmod", Int4),
-            ("typndims", Int4), ("typcollation", Oid), ("typdefault", Text),
+            ("oid", Oid),
+            ("typname", Name),
+            ("typnamespace", Oid),
+            ("typowner", Oid),
+            ("typlen", Int2),
+            ("typbyval", Bool),
+            ("typtype", Text),
+            ("typcategory", Text),
+            ("typispreferred", Bool),
+            ("typisdefined", Bool),
+            ("typdelim", Text),
+            ("typrelid", Oid),
+            ("typsubscript", Text),
+            ("typelem", Oid),
+            ("typarray", Oid),
+            ("typinput", Text),
+            ("typoutput", Text),
+            ("typreceive", Text),
+            ("typsend", Text),
+            ("typnotnull", Bool),
+            ("typbasetype", Oid),
+            ("typtypmod", Int4),
+            ("typndims", Int4),
+            ("typcollation", Oid),
+            ("typdefault", Text),
         ],
         rows: types,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_am",
-        columns: &[("oid", Oid), ("amname", Name), ("amhandler", Text), ("amtype", Text)],
+        columns: &[
+            ("oid", Oid),
+            ("amname", Name),
+            ("amhandler", Text),
+            ("amtype", Text),
+        ],
         rows: |_| {
             Ok(vec![
-                vec![oid(describe::HEAP_AM), text("heap"), text("heap_tableam_handler"), text("t")],
-                vec![oid(describe::BTREE_AM), text("btree"), text("bthandler"), text("i")],
+                vec![
+                    oid(describe::HEAP_AM),
+                    text("heap"),
+                    text("heap_tableam_handler"),
+                    text("t"),
+                ],
+                vec![
+                    oid(describe::BTREE_AM),
+                    text("btree"),
+                    text("bthandler"),
+                    text("i"),
+                ],
             ])
         },
     },
@@ -45,66 +94,161 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_database",
         columns: &[
-            ("oid", Oid), ("datname", Name), ("datdba", Oid), ("encoding", Int4), ("datlocprovider", Text), ("datistemplate", Bool),
-            ("datallowconn", Bool), ("datconnlimit", Int4), ("dattablespace", Oid), ("datcollate", Text), ("datctype", Text),
-            ("daticulocale", Text), ("daticurules", Text), ("datcollversion", Text), ("datacl", Text),
+            ("oid", Oid),
+            ("datname", Name),
+            ("datdba", Oid),
+            ("encoding", Int4),
+            ("datlocprovider", Text),
+            ("datistemplate", Bool),
+            ("datallowconn", Bool),
+            ("datconnlimit", Int4),
+            ("dattablespace", Oid),
+            ("datcollate", Text),
+            ("datctype", Text),
+            ("daticulocale", Text),
+            ("daticurules", Text),
+            ("datcollversion", Text),
+            ("datacl", Text),
         ],
         rows: |cx| {
             Ok(vec![vec![
-                oid(DATABASE), text(cx.database_name.clone()), oid(OWNER), int4(6), text("c"), bool(false), bool(true), int4(-1),
-                oid(1663), text("C"), text("C"), NULL, NULL, NULL, NULL,
+                oid(DATABASE),
+                text(cx.database_name.clone()),
+                oid(OWNER),
+                int4(6),
+                text("c"),
+                bool(false),
+                bool(true),
+                int4(-1),
+                oid(1663),
+                text("C"),
+                text("C"),
+                NULL,
+                NULL,
+                NULL,
+                NULL,
             ]])
         },
     },
-    VirtualTable { schema: "pg_catalog", name: "pg_roles", columns: ROLE_COLUMNS, rows: roles },
-    VirtualTable { schema: "pg_catalog", name: "pg_authid", columns: ROLE_COLUMNS, rows: roles },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_roles",
+        columns: ROLE_COLUMNS,
+        rows: roles,
+    },
+    VirtualTable {
+        schema: "pg_catalog",
+        name: "pg_authid",
+        columns: ROLE_COLUMNS,
+        rows: roles,
+    },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_user",
         columns: &[
-            ("usename", Name), ("usesysid", Oid), ("usecreatedb", Bool), ("usesuper", Bool), ("userepl", Bool),
-            ("usebypassrls", Bool), ("passwd", Text), ("valuntil", TimestampTz), ("useconfig", Text),
+            ("usename", Name),
+            ("usesysid", Oid),
+            ("usecreatedb", Bool),
+            ("usesuper", Bool),
+            ("userepl", Bool),
+            ("usebypassrls", Bool),
+            ("passwd", Text),
+            ("valuntil", TimestampTz),
+            ("useconfig", Text),
         ],
         rows: |cx| {
             Ok(vec![vec![
-                text(cx.user.clone()), oid(OWNER), bool(true), bool(true), bool(false), bool(true), NULL, NULL, NULL,
+                text(cx.user.clone()),
+                oid(OWNER),
+                bool(true),
+                bool(true),
+                bool(false),
+                bool(true),
+                NULL,
+                NULL,
+                NULL,
             ]])
         },
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_tablespace",
-        columns: &[("oid", Oid), ("spcname", Name), ("spcowner", Oid), ("spcacl", Text), ("spcoptions", Text)],
-        rows: |_| Ok(vec![vec![oid(1663), text("pg_default"), oid(OWNER), NULL, NULL]]),
+        columns: &[
+            ("oid", Oid),
+            ("spcname", Name),
+            ("spcowner", Oid),
+            ("spcacl", Text),
+            ("spcoptions", Text),
+        ],
+        rows: |_| {
+            Ok(vec![vec![
+                oid(1663),
+                text("pg_default"),
+                oid(OWNER),
+                NULL,
+                NULL,
+            ]])
+        },
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_collation",
         columns: &[
-            ("oid", Oid), ("collname", Name), ("collnamespace", Oid), ("collowner", Oid), ("collprovider", Text),
-            ("collisdeterministic", Bool), ("collencoding", Int4), ("collcollate", Text), ("collctype", Text),
+            ("oid", Oid),
+            ("collname", Name),
+            ("collnamespace", Oid),
+            ("collowner", Oid),
+            ("collprovider", Text),
+            ("collisdeterministic", Bool),
+            ("collencoding", Int4),
+            ("collcollate", Text),
+            ("collctype", Text),
         ],
         rows: |_| {
             let row = |number: u32, name: &str, provider: &str| {
                 vec![
-                    oid(number), text(name), oid(PG_CATALOG), oid(OWNER), text(provider), bool(true), int4(-1), text("C"), text("C"),
+                    oid(number),
+                    text(name),
+                    oid(PG_CATALOG),
+                    oid(OWNER),
+                    text(provider),
+                    bool(true),
+                    int4(-1),
+                    text("C"),
+                    text("C"),
                 ]
             };
-            Ok(vec![row(DEFAULT_COLLATION, "default", "d"), row(950, "C", "c"), row(951, "POSIX", "c")])
+            Ok(vec![
+                row(DEFAULT_COLLATION, "default", "d"),
+                row(950, "C", "c"),
+                row(951, "POSIX", "c"),
+            ])
         },
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_tables",
         columns: &[
-            ("schemaname", Name), ("tablename", Name), ("tableowner", Name), ("tablespace", Name), ("hasindexes", Bool),
-            ("hasrules", Bool), ("hastriggers", Bool), ("rowsecurity", Bool),
+            ("schemaname", Name),
+            ("tablename", Name),
+            ("tableowner", Name),
+            ("tablespace", Name),
+            ("hasindexes", Bool),
+            ("hasrules", Bool),
+            ("hastriggers", Bool),
+            ("rowsecurity", Bool),
         ],
         rows: |cx| {
             let row = |t: &std::sync::Arc<crate::dict::Table>| {
                 vec![
-                    text("public"), text(t.name.clone()), text(cx.user.clone()), NULL, bool(!t.indexes.is_empty()), bool(false),
-                    bool(false), bool(false),
+                    text("public"),
+                    text(t.name.clone()),
+                    text(cx.user.clone()),
+                    NULL,
+                    bool(!t.indexes.is_empty()),
+                    bool(false),
+                    bool(false),
+                    bool(false),
                 ]
             };
             Ok(cx.dict.tables().map(row).collect())
@@ -113,22 +257,41 @@ pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_views",
-        columns: &[("schemaname", Name), ("viewname", Name), ("viewowner", Name), ("definition", Text)],
+        columns: &[
+            ("schemaname", Name),
+            ("viewname", Name),
+            ("viewowner", Name),
+            ("definition", Text),
+        ],
         rows: |cx| {
-            let row = |v: &'static VirtualTable| vec![text(v.schema), text(v.name), text(cx.user.clone()), NULL];
+            let row = |v: &'static VirtualTable| {
+                vec![text(v.schema), text(v.name), text(cx.user.clone()), NULL]
+            };
             Ok(super::all().map(row).collect())
         },
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_indexes",
-        columns: &[("schemaname", Name), ("tablename", Name), ("indexname", Name), ("tablespace", Name), ("indexdef", Text)],
+        columns: &[
+            ("schemaname", Name),
+            ("tablename", Name),
+            ("indexname", Name),
+            ("tablespace", Name),
+            ("indexdef", Text),
+        ],
         rows: |cx| {
             let mut rows = Rows::new();
             for t in cx.dict.tables() {
                 for i in &t.indexes {
                     let def = describe::index(t, i, 0);
-                    rows.push(vec![text("public"), text(t.name.clone()), text(i.name.clone()), NULL, text(def)]);
+                    rows.push(vec![
+                        text("public"),
+                        text(t.name.clone()),
+                        text(i.name.clone()),
+                        NULL,
+                        text(def),
+                    ]);
                 }
             }
             Ok(rows)
@@ -138,14 +301,30 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_sequences",
         columns: &[
-            ("schemaname", Name), ("sequencename", Name), ("sequenceowner", Name), ("data_type", Text), ("start_value", Int8),
-            ("min_value", Int8), ("max_value", Int8), ("increment_by", Int8), ("cycle", Bool), ("cache_size", Int8),
+            ("schemaname", Name),
+            ("sequencename", Name),
+            ("sequenceowner", Name),
+            ("data_type", Text),
+            ("start_value", Int8),
+            ("min_value", Int8),
+            ("max_value", Int8),
+            ("increment_by", Int8),
+            ("cycle", Bool),
+            ("cache_size", Int8),
         ],
         rows: |cx| {
             let row = |s: &std::sync::Arc<crate::dict::Sequence>| {
                 vec![
-                    text("public"), text(s.name.clone()), text(cx.user.clone()), optional(describe::type_name(s.type_oid, -1)),
-                    int8(s.start), int8(s.min), int8(s.max), int8(s.increment), bool(s.cycle), int8(s.cache),
+                    text("public"),
+                    text(s.name.clone()),
+                    text(cx.user.clone()),
+                    optional(describe::type_name(s.type_oid, -1)),
+                    int8(s.start),
+                    int8(s.min),
+                    int8(s.max),
+                    int8(s.increment),
+                    bool(s.cycle),
+                    int8(s.cache),
                 ]
             };
             Ok(cx.dict.sequences().map(row).collect())
@@ -155,8 +334,13 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_stats",
         columns: &[
-            ("schemaname", Name), ("tablename", Name), ("attname", Name), ("null_frac", Float4), ("n_distinct", Float4),
-            ("least_value", Text), ("greatest_value", Text),
+            ("schemaname", Name),
+            ("tablename", Name),
+            ("attname", Name),
+            ("null_frac", Float4),
+            ("n_distinct", Float4),
+            ("least_value", Text),
+            ("greatest_value", Text),
         ],
         rows: column_stats,
     },
@@ -164,9 +348,18 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_stat_activity",
         columns: &[
-            ("datname", Name), ("pid", Int4), ("usename", Name), ("application_name", Text), ("client_addr", Text),
-            ("backend_start", TimestampTz), ("state_change", TimestampTz), ("wait_event_type", Text), ("wait_event", Text),
-            ("state", Text), ("query", Text), ("backend_type", Text),
+            ("datname", Name),
+            ("pid", Int4),
+            ("usename", Name),
+            ("application_name", Text),
+            ("client_addr", Text),
+            ("backend_start", TimestampTz),
+            ("state_change", TimestampTz),
+            ("wait_event_type", Text),
+            ("wait_event", Text),
+            ("state", Text),
+            ("query", Text),
+            ("backend_type", Text),
         ],
         rows: super::activity::stat_activity,
     },
@@ -174,25 +367,56 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_proc",
         columns: &[
-            ("oid", Oid), ("proname", Name), ("pronamespace", Oid), ("proowner", Oid), ("prolang", Oid), ("prokind", Text),
-            ("proisstrict", Bool), ("proretset", Bool), ("provolatile", Text), ("pronargs", Int2), ("prorettype", Oid),
-            ("proargtypes", Text), ("prosrc", Text),
+            ("oid", Oid),
+            ("proname", Name),
+            ("pronamespace", Oid),
+            ("proowner", Oid),
+            ("prolang", Oid),
+            ("prokind", Text),
+            ("proisstrict", Bool),
+            ("proretset", Bool),
+            ("provolatile", Text),
+            ("pronargs", Int2),
+            ("prorettype", Oid),
+            ("proargtypes", Text),
+            ("prosrc", Text),
         ],
         rows: procedures,
     },
 ];
 
 const ROLE_COLUMNS: &[(&str, SqlType)] = &[
-    ("oid", Oid), ("rolname", Name), ("rolsuper", Bool), ("rolinherit", Bool), ("rolcreaterole", Bool), ("rolcreatedb", Bool),
-    ("rolcanlogin", Bool), ("rolreplication", Bool), ("rolbypassrls", Bool), ("rolconnlimit", Int4), ("rolpassword", Text),
-    ("rolvaliduntil", TimestampTz), ("rolconfig", Text),
+    ("oid", Oid),
+    ("rolname", Name),
+    ("rolsuper", Bool),
+    ("rolinherit", Bool),
+    ("rolcreaterole", Bool),
+    ("rolcreatedb", Bool),
+    ("rolcanlogin", Bool),
+    ("rolreplication", Bool),
+    ("rolbypassrls", Bool),
+    ("rolconnlimit", Int4),
+    ("rolpassword", Text),
+    ("rolvaliduntil", TimestampTz),
+    ("rolconfig", Text),
 ];
 
 /// There is one role: who connects owns everything.
 fn roles(cx: &Context) -> Result<Rows> {
     Ok(vec![vec![
-        oid(OWNER), text(cx.user.clone()), bool(true), bool(true), bool(true), bool(true), bool(true), bool(false), bool(true),
-        int4(-1), NULL, NULL, NULL,
+        oid(OWNER),
+        text(cx.user.clone()),
+        bool(true),
+        bool(true),
+        bool(true),
+        bool(true),
+        bool(true),
+        bool(false),
+        bool(true),
+        int4(-1),
+        NULL,
+        NULL,
+        NULL,
     ]])
 }
 
@@ -213,14 +437,51 @@ impl Type<'_> {
         let function = |suffix: &str| text(format!("{}{suffix}", self.name));
         let kind = if self.category == "P" { "p" } else { "b" };
         vec![
-            oid(self.oid), text(self.name), oid(PG_CATALOG), oid(OWNER), int2(self.len), bool(by_value), text(kind),
-            text(self.category), bool(false), bool(true), text(","), oid(0),
-            text(if self.category == "A" { "array_subscript_handler" } else { "-" }), oid(self.element), oid(self.array),
-            if self.category == "A" { text("array_in") } else { function("in") },
-            if self.category == "A" { text("array_out") } else { function("out") },
-            if self.category == "A" { text("array_recv") } else { function("recv") },
-            if self.category == "A" { text("array_send") } else { function("send") }, bool(false), oid(0), int4(-1), int4(0),
-            oid(self.collation), NULL,
+            oid(self.oid),
+            text(self.name),
+            oid(PG_CATALOG),
+            oid(OWNER),
+            int2(self.len),
+            bool(by_value),
+            text(kind),
+            text(self.category),
+            bool(false),
+            bool(true),
+            text(","),
+            oid(0),
+            text(if self.category == "A" {
+                "array_subscript_handler"
+            } else {
+                "-"
+            }),
+            oid(self.element),
+            oid(self.array),
+            if self.category == "A" {
+                text("array_in")
+            } else {
+                function("in")
+            },
+            if self.category == "A" {
+                text("array_out")
+            } else {
+                function("out")
+            },
+            if self.category == "A" {
+                text("array_recv")
+            } else {
+                function("recv")
+            },
+            if self.category == "A" {
+                text("array_send")
+            } else {
+                function("send")
+            },
+            bool(false),
+            oid(0),
+            int4(-1),
+            int4(0),
+            oid(self.collation),
+            NULL,
         ]
     }
 }
@@ -240,15 +501,44 @@ fn category(ty: SqlType) -> &'static str {
 fn types(_: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for ty in SqlType::ALL {
-        let collation = if ty.is_string() && ty != SqlType::Unknown { DEFAULT_COLLATION } else { 0 };
+        let collation = if ty.is_string() && ty != SqlType::Unknown {
+            DEFAULT_COLLATION
+        } else {
+            0
+        };
         let name = describe::internal_name(ty);
         let array = describe::array_of(ty);
-        rows.push(Type { oid: ty.oid(), name, len: ty.typlen(), category: category(ty), element: 0, array, collation }.row());
+        rows.push(
+            Type {
+                oid: ty.oid(),
+                name,
+                len: ty.typlen(),
+                category: category(ty),
+                element: 0,
+                array,
+                collation,
+            }
+            .row(),
+        );
     }
     for (number, name, _) in describe::OTHER_TYPES {
-        let element = SqlType::ALL.into_iter().find(|t| describe::array_of(*t) == *number).map_or(0, SqlType::oid);
+        let element = SqlType::ALL
+            .into_iter()
+            .find(|t| describe::array_of(*t) == *number)
+            .map_or(0, SqlType::oid);
         let category = if name.starts_with('_') { "A" } else { "U" };
-        rows.push(Type { oid: *number, name, len: -1, category, element, array: 0, collation: 0 }.row());
+        rows.push(
+            Type {
+                oid: *number,
+                name,
+                len: -1,
+                category,
+                element,
+                array: 0,
+                collation: 0,
+            }
+            .row(),
+        );
     }
     Ok(rows)
 }
@@ -256,11 +546,23 @@ fn types(_: &Context) -> Result<Rows> {
 fn column_stats(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
-        let Some(stats) = cx.dict.stats(t.oid) else { continue };
-        for (c, s) in t.columns.iter().zip(&stats.columns).filter(|(c, _)| !c.dropped) {
+        let Some(stats) = cx.dict.stats(t.oid) else {
+            continue;
+        };
+        for (c, s) in t
+            .columns
+            .iter()
+            .zip(&stats.columns)
+            .filter(|(c, _)| !c.dropped)
+        {
             rows.push(vec![
-                text("public"), text(t.name.clone()), text(c.name.clone()), Datum::Float4(s.null_fraction as f32),
-                Datum::Float4(s.distinct as f32), optional(s.min.clone()), optional(s.max.clone()),
+                text("public"),
+                text(t.name.clone()),
+                text(c.name.clone()),
+                Datum::Float4(s.null_fraction as f32),
+                Datum::Float4(s.distinct as f32),
+                optional(s.min.clone()),
+                optional(s.max.clone()),
             ]);
         }
     }
@@ -271,8 +573,19 @@ fn column_stats(cx: &Context) -> Result<Rows> {
 fn procedures(_: &Context) -> Result<Rows> {
     let row = |(at, f): (usize, &super::functions::Function)| {
         vec![
-            oid(9_000 + at as u32), text(f.name), oid(PG_CATALOG), oid(OWNER), oid(12), text("f"), bool(false), bool(false),
-            text("s"), int2(f.args.1), oid(f.returns.oid()), text(""), text(f.name),
+            oid(9_000 + at as u32),
+            text(f.name),
+            oid(PG_CATALOG),
+            oid(OWNER),
+            oid(12),
+            text("f"),
+            bool(false),
+            bool(false),
+            text("s"),
+            int2(f.args.1),
+            oid(f.returns.oid()),
+            text(""),
+            text(f.name),
         ]
     };
     Ok(super::functions::ALL.iter().enumerate().map(row).collect())

@@ -18,14 +18,19 @@ pub const DEFAULT_COLLATION: u32 = 100;
 const CHECKS_FROM: u32 = 3_000_000_000;
 
 pub fn check_oid(table: u32, at: usize) -> u32 {
-    CHECKS_FROM.wrapping_add(table.wrapping_mul(64)).wrapping_add(at as u32)
+    CHECKS_FROM
+        .wrapping_add(table.wrapping_mul(64))
+        .wrapping_add(at as u32)
 }
 
 /// The definition of an index, or with `column` (from 1) of one of its columns.
 pub fn index(table: &Table, index: &Index, column: usize) -> String {
     let key = |at: usize| {
         let k = index.keys[at];
-        let mut s = table.columns.get(k.column).map_or(String::new(), |c| quote(&c.name));
+        let mut s = table
+            .columns
+            .get(k.column)
+            .map_or(String::new(), |c| quote(&c.name));
         if k.descending {
             s.push_str(" DESC");
         }
@@ -37,18 +42,35 @@ pub fn index(table: &Table, index: &Index, column: usize) -> String {
         s
     };
     if column > 0 {
-        return index.keys.get(column - 1).and_then(|k| table.columns.get(k.column)).map_or(String::new(), |c| quote(&c.name));
+        return index
+            .keys
+            .get(column - 1)
+            .and_then(|k| table.columns.get(k.column))
+            .map_or(String::new(), |c| quote(&c.name));
     }
     let keys: Vec<String> = (0..index.keys.len()).map(key).collect();
     let unique = if index.unique { "UNIQUE " } else { "" };
-    format!("CREATE {unique}INDEX {} ON public.{} USING btree ({})", quote(&index.name), quote(&table.name), keys.join(", "))
+    format!(
+        "CREATE {unique}INDEX {} ON public.{} USING btree ({})",
+        quote(&index.name),
+        quote(&table.name),
+        keys.join(", ")
+    )
 }
 
 /// PRIMARY KEY or UNIQUE, as the index behind it has its columns.
 pub fn key_constraint(table: &Table, index: &Index) -> String {
-    let columns: Vec<String> =
-        index.keys.iter().filter_map(|k| table.columns.get(k.column)).map(|c| quote(&c.name)).collect();
-    let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
+    let columns: Vec<String> = index
+        .keys
+        .iter()
+        .filter_map(|k| table.columns.get(k.column))
+        .map(|c| quote(&c.name))
+        .collect();
+    let kind = if index.primary {
+        "PRIMARY KEY"
+    } else {
+        "UNIQUE"
+    };
     format!("{kind} ({})", columns.join(", "))
 }
 
@@ -59,8 +81,16 @@ pub fn check(check: &Check) -> String {
 /// The constraint of that object id, written out.
 pub fn constraint(dict: &Dict, oid: u32) -> Option<String> {
     dict.tables().find_map(|t| {
-        let key = t.indexes.iter().find(|i| i.constraint != 0 && i.constraint == oid).map(|i| key_constraint(t, i));
-        key.or_else(|| (0..t.checks.len()).find(|at| check_oid(t.oid, *at) == oid).map(|at| check(&t.checks[at])))
+        let key = t
+            .indexes
+            .iter()
+            .find(|i| i.constraint != 0 && i.constraint == oid)
+            .map(|i| key_constraint(t, i));
+        key.or_else(|| {
+            (0..t.checks.len())
+                .find(|at| check_oid(t.oid, *at) == oid)
+                .map(|at| check(&t.checks[at]))
+        })
     })
 }
 
@@ -72,7 +102,10 @@ pub fn type_name(oid: u32, typmod: i32) -> Option<String> {
     if let Some(ty) = SqlType::from_oid(oid) {
         return Some(ty.format(typmod));
     }
-    OTHER_TYPES.iter().find(|(o, _, _)| *o == oid).map(|(_, _, name)| name.to_string())
+    OTHER_TYPES
+        .iter()
+        .find(|(o, _, _)| *o == oid)
+        .map(|(_, _, name)| name.to_string())
 }
 
 /// Types that catalogs mention and values cannot have: object id, internal name, name in messages.
@@ -124,5 +157,8 @@ pub fn internal_name(ty: SqlType) -> &'static str {
 /// The object id of the array type over a type; zero if there is none.
 pub fn array_of(ty: SqlType) -> u32 {
     let name = format!("_{}", internal_name(ty));
-    OTHER_TYPES.iter().find(|(_, n, _)| *n == name).map_or(0, |(oid, _, _)| *oid)
+    OTHER_TYPES
+        .iter()
+        .find(|(_, n, _)| *n == name)
+        .map_or(0, |(oid, _, _)| *oid)
 }

@@ -3,10 +3,10 @@
 
 use block::value::Datum;
 
+use super::Context;
 use super::describe::{self, PG_CATALOG, PUBLIC};
 use super::relations::view_oid;
 use super::value::text;
-use super::Context;
 use crate::bind::names::quote;
 use crate::dict::Relation;
 use crate::error::{Error, Result};
@@ -21,34 +21,81 @@ pub struct Function {
     pub call: fn(&Context, &[Datum]) -> Result<Datum>,
 }
 
-const fn strict(name: &'static str, args: (usize, usize), returns: SqlType, call: fn(&Context, &[Datum]) -> Result<Datum>) -> Function {
-    Function { name, args, returns, strict: true, call }
+const fn strict(
+    name: &'static str,
+    args: (usize, usize),
+    returns: SqlType,
+    call: fn(&Context, &[Datum]) -> Result<Datum>,
+) -> Function {
+    Function {
+        name,
+        args,
+        returns,
+        strict: true,
+        call,
+    }
 }
 
-const fn lax(name: &'static str, args: (usize, usize), returns: SqlType, call: fn(&Context, &[Datum]) -> Result<Datum>) -> Function {
-    Function { name, args, returns, strict: false, call }
+const fn lax(
+    name: &'static str,
+    args: (usize, usize),
+    returns: SqlType,
+    call: fn(&Context, &[Datum]) -> Result<Datum>,
+) -> Function {
+    Function {
+        name,
+        args,
+        returns,
+        strict: false,
+        call,
+    }
 }
 
 pub const ALL: &[Function] = &[
-    strict("pg_get_userbyid", (1, 1), Text, |cx, _| Ok(text(cx.user.clone()))),
-    strict("pg_table_is_visible", (1, 1), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("pg_type_is_visible", (1, 1), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("pg_function_is_visible", (1, 1), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("pg_relation_is_publishable", (1, 1), Bool, |_, _| Ok(Datum::Bool(true))),
+    strict("pg_get_userbyid", (1, 1), Text, |cx, _| {
+        Ok(text(cx.user.clone()))
+    }),
+    strict("pg_table_is_visible", (1, 1), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
+    strict("pg_type_is_visible", (1, 1), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
+    strict("pg_function_is_visible", (1, 1), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
+    strict("pg_relation_is_publishable", (1, 1), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
     strict("pg_get_expr", (2, 3), Text, |_, a| Ok(a[0].clone())),
     strict("pg_get_indexdef", (1, 3), Text, index_def),
-    strict("pg_get_constraintdef", (1, 2), Text, |cx, a| Ok(describe::constraint(&cx.dict, oid(&a[0])).map_or(Datum::Null, Datum::Text))),
+    strict("pg_get_constraintdef", (1, 2), Text, |cx, a| {
+        Ok(describe::constraint(&cx.dict, oid(&a[0])).map_or(Datum::Null, Datum::Text))
+    }),
     strict("pg_get_viewdef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_triggerdef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_ruledef", (1, 2), Text, |_, _| Ok(Datum::Null)),
     strict("pg_get_functiondef", (1, 1), Text, |_, _| Ok(Datum::Null)),
-    strict("pg_get_function_result", (1, 1), Text, |_, _| Ok(text("text"))),
-    strict("pg_get_function_arguments", (1, 1), Text, |_, _| Ok(text(""))),
-    strict("pg_get_function_identity_arguments", (1, 1), Text, |_, _| Ok(text(""))),
+    strict("pg_get_function_result", (1, 1), Text, |_, _| {
+        Ok(text("text"))
+    }),
+    strict("pg_get_function_arguments", (1, 1), Text, |_, _| {
+        Ok(text(""))
+    }),
+    strict(
+        "pg_get_function_identity_arguments",
+        (1, 1),
+        Text,
+        |_, _| Ok(text("")),
+    ),
     strict("pg_get_partkeydef", (1, 1), Text, |_, _| Ok(Datum::Null)),
-    strict("pg_get_statisticsobjdef_columns", (1, 1), Text, |_, _| Ok(Datum::Null)),
+    strict("pg_get_statisticsobjdef_columns", (1, 1), Text, |_, _| {
+        Ok(Datum::Null)
+    }),
     strict("pg_get_serial_sequence", (2, 2), Text, serial_sequence),
-    strict("pg_partition_ancestors", (1, 1), Oid, |_, a| Ok(Datum::Int8(oid(&a[0]).into()))),
+    strict("pg_partition_ancestors", (1, 1), Oid, |_, a| {
+        Ok(Datum::Int8(oid(&a[0]).into()))
+    }),
     lax("format_type", (2, 2), Text, format_type),
     lax("obj_description", (1, 2), Text, |_, _| Ok(Datum::Null)),
     lax("shobj_description", (2, 2), Text, |_, _| Ok(Datum::Null)),
@@ -56,46 +103,113 @@ pub const ALL: &[Function] = &[
     strict("pg_relation_size", (1, 2), Int8, relation_size),
     strict("pg_table_size", (1, 1), Int8, relation_size),
     strict("pg_total_relation_size", (1, 1), Int8, total_size),
-    strict("pg_indexes_size", (1, 1), Int8, |cx, a| Ok(Datum::Int8(indexes_size(cx, oid(&a[0]))))),
+    strict("pg_indexes_size", (1, 1), Int8, |cx, a| {
+        Ok(Datum::Int8(indexes_size(cx, oid(&a[0]))))
+    }),
     strict("pg_database_size", (1, 1), Int8, database_size),
-    strict("pg_size_pretty", (1, 1), Text, |_, a| Ok(text(size_pretty(integer(&a[0]))))),
-    strict("pg_encoding_to_char", (1, 1), Text, |_, a| Ok(text(if integer(&a[0]) == 6 { "UTF8" } else { "" }))),
-    strict("pg_char_to_encoding", (1, 1), Int4, |_, _| Ok(Datum::Int4(6))),
+    strict("pg_size_pretty", (1, 1), Text, |_, a| {
+        Ok(text(size_pretty(integer(&a[0]))))
+    }),
+    strict("pg_encoding_to_char", (1, 1), Text, |_, a| {
+        Ok(text(if integer(&a[0]) == 6 { "UTF8" } else { "" }))
+    }),
+    strict("pg_char_to_encoding", (1, 1), Int4, |_, _| {
+        Ok(Datum::Int4(6))
+    }),
     strict("array_to_string", (2, 3), Text, array_to_string),
     strict("array_position", (2, 2), Int4, array_position),
-    strict("array_upper", (2, 2), Int4, |_, a| Ok(elements(&a[0]).map_or(Datum::Null, |e| Datum::Int4(e.len() as i32)))),
-    strict("array_lower", (2, 2), Int4, |_, a| Ok(elements(&a[0]).map_or(Datum::Null, |_| Datum::Int4(1)))),
+    strict("array_upper", (2, 2), Int4, |_, a| {
+        Ok(elements(&a[0]).map_or(Datum::Null, |e| Datum::Int4(e.len() as i32)))
+    }),
+    strict("array_lower", (2, 2), Int4, |_, a| {
+        Ok(elements(&a[0]).map_or(Datum::Null, |_| Datum::Int4(1)))
+    }),
     lax("pg_array_cat", (2, 2), Text, array_cat),
-    strict("current_schemas", (1, 1), Text, |_, a| Ok(text(if a[0] == Datum::Bool(true) { "{pg_catalog,public}" } else { "{public}" }))),
+    strict("current_schemas", (1, 1), Text, |_, a| {
+        Ok(text(if a[0] == Datum::Bool(true) {
+            "{pg_catalog,public}"
+        } else {
+            "{public}"
+        }))
+    }),
     lax("current_schema", (0, 0), Text, |_, _| Ok(text("public"))),
-    lax("current_database", (0, 0), Text, |cx, _| Ok(text(cx.database_name.clone()))),
-    lax("current_catalog", (0, 0), Text, |cx, _| Ok(text(cx.database_name.clone()))),
-    lax("current_user", (0, 0), Text, |cx, _| Ok(text(cx.user.clone()))),
-    lax("session_user", (0, 0), Text, |cx, _| Ok(text(cx.user.clone()))),
+    lax("current_database", (0, 0), Text, |cx, _| {
+        Ok(text(cx.database_name.clone()))
+    }),
+    lax("current_catalog", (0, 0), Text, |cx, _| {
+        Ok(text(cx.database_name.clone()))
+    }),
+    lax("current_user", (0, 0), Text, |cx, _| {
+        Ok(text(cx.user.clone()))
+    }),
+    lax("session_user", (0, 0), Text, |cx, _| {
+        Ok(text(cx.user.clone()))
+    }),
     lax("user", (0, 0), Text, |cx, _| Ok(text(cx.user.clone()))),
     strict("current_setting", (1, 2), Text, current_setting),
-    lax("pg_backend_pid", (0, 0), Int4, |_, _| Ok(wait::session::current().map_or(Datum::Null, |s| Datum::Int4(s.sid as i32)))),
-    lax("pg_is_in_recovery", (0, 0), Bool, |_, _| Ok(Datum::Bool(false))),
+    lax("pg_backend_pid", (0, 0), Int4, |_, _| {
+        Ok(wait::session::current().map_or(Datum::Null, |s| Datum::Int4(s.sid as i32)))
+    }),
+    lax("pg_is_in_recovery", (0, 0), Bool, |_, _| {
+        Ok(Datum::Bool(false))
+    }),
     lax("pg_my_temp_schema", (0, 0), Oid, |_, _| Ok(Datum::Int8(0))),
-    lax("pg_postmaster_start_time", (0, 0), SqlType::TimestampTz, |cx, _| Ok(Datum::TimestampTz(cx.database.started_micros()))),
-    strict("pg_is_other_temp_schema", (1, 1), Bool, |_, _| Ok(Datum::Bool(false))),
-    strict("has_table_privilege", (2, 3), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("has_schema_privilege", (2, 3), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("has_database_privilege", (2, 3), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("has_column_privilege", (3, 4), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("has_any_column_privilege", (2, 3), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("has_sequence_privilege", (2, 3), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("has_function_privilege", (2, 3), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("has_tablespace_privilege", (2, 3), Bool, |_, _| Ok(Datum::Bool(true))),
+    lax(
+        "pg_postmaster_start_time",
+        (0, 0),
+        SqlType::TimestampTz,
+        |cx, _| Ok(Datum::TimestampTz(cx.database.started_micros())),
+    ),
+    strict("pg_is_other_temp_schema", (1, 1), Bool, |_, _| {
+        Ok(Datum::Bool(false))
+    }),
+    strict("has_table_privilege", (2, 3), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
+    strict("has_schema_privilege", (2, 3), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
+    strict("has_database_privilege", (2, 3), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
+    strict("has_column_privilege", (3, 4), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
+    strict("has_any_column_privilege", (2, 3), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
+    strict("has_sequence_privilege", (2, 3), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
+    strict("has_function_privilege", (2, 3), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
+    strict("has_tablespace_privilege", (2, 3), Bool, |_, _| {
+        Ok(Datum::Bool(true))
+    }),
     strict("pg_has_role", (2, 3), Bool, |_, _| Ok(Datum::Bool(true))),
-    strict("to_regclass", (1, 1), Text, |cx, a| Ok(find_relation(cx, string(&a[0])).map_or(Datum::Null, |o| text(relation_name(cx, o))))),
-    strict("to_regtype", (1, 1), Text, |_, a| Ok(find_type(string(&a[0])).and_then(|o| describe::type_name(o, -1)).map_or(Datum::Null, Datum::Text))),
-    strict("quote_ident", (1, 1), Text, |_, a| Ok(text(quote(string(&a[0]))))),
-    strict("quote_literal", (1, 1), Text, |_, a| Ok(text(format!("'{}'", string(&a[0]).replace('\'', "''"))))),
-    strict(REGCLASS_NAME, (1, 1), Text, |cx, a| Ok(text(relation_name(cx, oid(&a[0]))))),
+    strict("to_regclass", (1, 1), Text, |cx, a| {
+        Ok(find_relation(cx, string(&a[0])).map_or(Datum::Null, |o| text(relation_name(cx, o))))
+    }),
+    strict("to_regtype", (1, 1), Text, |_, a| {
+        Ok(find_type(string(&a[0]))
+            .and_then(|o| describe::type_name(o, -1))
+            .map_or(Datum::Null, Datum::Text))
+    }),
+    strict("quote_ident", (1, 1), Text, |_, a| {
+        Ok(text(quote(string(&a[0]))))
+    }),
+    strict("quote_literal", (1, 1), Text, |_, a| {
+        Ok(text(format!("'{}'", string(&a[0]).replace('\'', "''"))))
+    }),
+    strict(REGCLASS_NAME, (1, 1), Text, |cx, a| {
+        Ok(text(relation_name(cx, oid(&a[0]))))
+    }),
     strict(REGCLASS_OID, (1, 1), Oid, regclass_oid),
     strict(REGTYPE_OID, (1, 1), Oid, regtype_oid),
-    strict(REGNAMESPACE_NAME, (1, 1), Text, |_, a| Ok(text(namespace_name(oid(&a[0]))))),
+    strict(REGNAMESPACE_NAME, (1, 1), Text, |_, a| {
+        Ok(text(namespace_name(oid(&a[0]))))
+    }),
     strict(REGNAMESPACE_OID, (1, 1), Oid, regnamespace_oid),
 ];
 
@@ -141,12 +255,20 @@ fn index_def(cx: &Context, a: &[Datum]) -> Result<Datum> {
 
 fn serial_sequence(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let name = unqualified(string(&a[0]));
-    let table = cx.dict.table(&name).ok_or_else(|| crate::bind::names::no_relation(&name))?;
+    let table = cx
+        .dict
+        .table(&name)
+        .ok_or_else(|| crate::bind::names::no_relation(&name))?;
     let column = string(&a[1]);
     let at = table.column(column).ok_or_else(|| {
-        Error::new("42703", format!("column \"{column}\" of relation \"{name}\" does not exist"))
+        Error::new(
+            "42703",
+            format!("column \"{column}\" of relation \"{name}\" does not exist"),
+        )
     })?;
-    let sequence = table.columns[at].sequence.and_then(|s| cx.dict.sequence_by_oid(s));
+    let sequence = table.columns[at]
+        .sequence
+        .and_then(|s| cx.dict.sequence_by_oid(s));
     Ok(sequence.map_or(Datum::Null, |s| text(format!("public.{}", quote(&s.name)))))
 }
 
@@ -154,8 +276,14 @@ fn format_type(_: &Context, a: &[Datum]) -> Result<Datum> {
     if a[0].is_null() {
         return Ok(Datum::Null);
     }
-    let typmod = if a[1].is_null() { -1 } else { integer(&a[1]) as i32 };
-    Ok(text(describe::type_name(oid(&a[0]), typmod).unwrap_or_else(|| "???".to_string())))
+    let typmod = if a[1].is_null() {
+        -1
+    } else {
+        integer(&a[1]) as i32
+    };
+    Ok(text(
+        describe::type_name(oid(&a[0]), typmod).unwrap_or_else(|| "???".to_string()),
+    ))
 }
 
 /// The heap or index blocks of a relation; zero for what has none.
@@ -165,7 +293,9 @@ fn relation_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
 
 fn total_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let number = relation_argument(cx, &a[0])?;
-    Ok(Datum::Int8(heap_size(cx, number) + indexes_size(cx, number)))
+    Ok(Datum::Int8(
+        heap_size(cx, number) + indexes_size(cx, number),
+    ))
 }
 
 /// A relation by number or name.
@@ -182,7 +312,11 @@ fn heap_size(cx: &Context, number: u32) -> i64 {
     let blocks = match cx.dict.table_by_oid(number) {
         Some(t) => cx.segment_blocks(t.segment),
         None => {
-            let index = cx.dict.tables().flat_map(|t| &t.indexes).find(|i| i.oid == number);
+            let index = cx
+                .dict
+                .tables()
+                .flat_map(|t| &t.indexes)
+                .find(|i| i.oid == number);
             index.map_or(0, |i| cx.segment_blocks(i.segment))
         }
     };
@@ -190,12 +324,17 @@ fn heap_size(cx: &Context, number: u32) -> i64 {
 }
 
 fn indexes_size(cx: &Context, number: u32) -> i64 {
-    let Some(t) = cx.dict.table_by_oid(number) else { return 0 };
+    let Some(t) = cx.dict.table_by_oid(number) else {
+        return 0;
+    };
     t.indexes.iter().map(|i| heap_size(cx, i.oid)).sum()
 }
 
 fn database_size(cx: &Context, _: &[Datum]) -> Result<Datum> {
-    let sizes = cx.dict.tables().map(|t| heap_size(cx, t.oid) + indexes_size(cx, t.oid));
+    let sizes = cx
+        .dict
+        .tables()
+        .map(|t| heap_size(cx, t.oid) + indexes_size(cx, t.oid));
     Ok(Datum::Int8(sizes.sum()))
 }
 
@@ -214,15 +353,25 @@ fn size_pretty(bytes: i64) -> String {
 /// The elements of an array in text form, without quotes; `None` for an empty one.
 fn elements(d: &Datum) -> Option<Vec<String>> {
     let inner = string(d).strip_prefix('{')?.strip_suffix('}')?;
-    (!inner.is_empty()).then(|| inner.split(',').map(|e| e.trim_matches('"').to_string()).collect())
+    (!inner.is_empty()).then(|| {
+        inner
+            .split(',')
+            .map(|e| e.trim_matches('"').to_string())
+            .collect()
+    })
 }
 
 fn array_to_string(_: &Context, a: &[Datum]) -> Result<Datum> {
-    Ok(text(elements(&a[0]).unwrap_or_default().join(string(&a[1]))))
+    Ok(text(
+        elements(&a[0]).unwrap_or_default().join(string(&a[1])),
+    ))
 }
 
 fn array_position(_: &Context, a: &[Datum]) -> Result<Datum> {
-    let at = elements(&a[0]).unwrap_or_default().iter().position(|e| e == string(&a[1]));
+    let at = elements(&a[0])
+        .unwrap_or_default()
+        .iter()
+        .position(|e| e == string(&a[1]));
     Ok(at.map_or(Datum::Null, |i| Datum::Int4(i as i32 + 1)))
 }
 
@@ -241,13 +390,19 @@ fn current_setting(cx: &Context, a: &[Datum]) -> Result<Datum> {
     match cx.setting(string(&a[0])) {
         Some(value) => Ok(Datum::Text(value)),
         None if a.get(1) == Some(&Datum::Bool(true)) => Ok(Datum::Null),
-        None => Err(Error::new("42704", format!("unrecognized configuration parameter \"{}\"", string(&a[0])))),
+        None => Err(Error::new(
+            "42704",
+            format!("unrecognized configuration parameter \"{}\"", string(&a[0])),
+        )),
     }
 }
 
 /// The name of a relation as it may be written in SQL, without schema and quotes.
 fn unqualified(name: &str) -> String {
-    let last = name.strip_prefix("public.").or_else(|| name.strip_prefix("pg_catalog.")).unwrap_or(name);
+    let last = name
+        .strip_prefix("public.")
+        .or_else(|| name.strip_prefix("pg_catalog."))
+        .unwrap_or(name);
     match last.strip_prefix('"').and_then(|n| n.strip_suffix('"')) {
         Some(quoted) => quoted.replace("\"\"", "\""),
         None => last.to_lowercase(),
@@ -274,16 +429,29 @@ fn relation_name(cx: &Context, number: u32) -> String {
     if let Some(s) = cx.dict.sequence_by_oid(number) {
         return quote(&s.name);
     }
-    let index = cx.dict.tables().flat_map(|t| &t.indexes).find(|i| i.oid == number);
-    let view = || super::all().find(|v| view_oid(v.name) == Some(number)).map(|v| v.name.to_string());
-    index.map(|i| quote(&i.name)).or_else(view).unwrap_or_else(|| number.to_string())
+    let index = cx
+        .dict
+        .tables()
+        .flat_map(|t| &t.indexes)
+        .find(|i| i.oid == number);
+    let view = || {
+        super::all()
+            .find(|v| view_oid(v.name) == Some(number))
+            .map(|v| v.name.to_string())
+    };
+    index
+        .map(|i| quote(&i.name))
+        .or_else(view)
+        .unwrap_or_else(|| number.to_string())
 }
 
 fn regclass_oid(cx: &Context, a: &[Datum]) -> Result<Datum> {
     match &a[0] {
         Datum::Text(s) => match s.parse::<u32>() {
             Ok(number) => Ok(Datum::Int8(number.into())),
-            Err(_) => find_relation(cx, s).map(|n| Datum::Int8(n.into())).ok_or_else(|| crate::bind::names::no_relation(s)),
+            Err(_) => find_relation(cx, s)
+                .map(|n| Datum::Int8(n.into()))
+                .ok_or_else(|| crate::bind::names::no_relation(s)),
         },
         other => Ok(Datum::Int8(integer(other))),
     }
@@ -291,8 +459,16 @@ fn regclass_oid(cx: &Context, a: &[Datum]) -> Result<Datum> {
 
 pub fn find_type(name: &str) -> Option<u32> {
     let name = unqualified(name);
-    let plain = SqlType::ALL.into_iter().find(|t| describe::internal_name(*t) == name || t.name() == name).map(SqlType::oid);
-    let other = || describe::OTHER_TYPES.iter().find(|(_, n, shown)| *n == name || *shown == name).map(|(o, _, _)| *o);
+    let plain = SqlType::ALL
+        .into_iter()
+        .find(|t| describe::internal_name(*t) == name || t.name() == name)
+        .map(SqlType::oid);
+    let other = || {
+        describe::OTHER_TYPES
+            .iter()
+            .find(|(_, n, shown)| *n == name || *shown == name)
+            .map(|(o, _, _)| *o)
+    };
     plain.or_else(other).or(match name.as_str() {
         "int" => Some(SqlType::Int4.oid()),
         "decimal" => Some(SqlType::Numeric.oid()),
@@ -324,7 +500,12 @@ fn namespace_name(number: u32) -> &'static str {
 
 fn regnamespace_oid(_: &Context, a: &[Datum]) -> Result<Datum> {
     match string(&a[0]) {
-        name @ ("pg_catalog" | "public" | "information_schema") => Ok(Datum::Int8(super::relations::namespace_of(name).into())),
-        other => Err(Error::new("3F000", format!("schema \"{other}\" does not exist"))),
+        name @ ("pg_catalog" | "public" | "information_schema") => {
+            Ok(Datum::Int8(super::relations::namespace_of(name).into()))
+        }
+        other => Err(Error::new(
+            "3F000",
+            format!("schema \"{other}\" does not exist"),
+        )),
     }
 }

@@ -13,8 +13,16 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "v$lock",
         columns: &[
-            ("sid", Int4), ("type", Text), ("id1", Int8), ("id2", Int8), ("lmode", Int4), ("request", Int4),
-            ("mode_held", Text), ("mode_requested", Text), ("ctime_micro", Int8), ("block", Int4),
+            ("sid", Int4),
+            ("type", Text),
+            ("id1", Int8),
+            ("id2", Int8),
+            ("lmode", Int4),
+            ("request", Int4),
+            ("mode_held", Text),
+            ("mode_requested", Text),
+            ("ctime_micro", Int8),
+            ("block", Int4),
         ],
         rows: locks,
     },
@@ -22,7 +30,12 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "v$transaction",
         columns: &[
-            ("sid", Int4), ("xid", Int8), ("instance", Int4), ("xidnum", Int8), ("start_time", TimestampTz), ("used_urec", Int8),
+            ("sid", Int4),
+            ("xid", Int8),
+            ("instance", Int4),
+            ("xidnum", Int8),
+            ("start_time", TimestampTz),
+            ("used_urec", Int8),
         ],
         rows: transactions,
     },
@@ -36,38 +49,71 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "v$sql",
         columns: &[
-            ("sql_text", Text), ("plan", Text), ("executions", Int8), ("elapsed_time", Int8), ("rows_processed", Int8),
+            ("sql_text", Text),
+            ("plan", Text),
+            ("executions", Int8),
+            ("elapsed_time", Int8),
+            ("rows_processed", Int8),
         ],
         rows: statements,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$rowcache",
-        columns: &[("parameter", Text), ("count", Int8), ("gets", Int8), ("getmisses", Int8), ("modifications", Int8)],
+        columns: &[
+            ("parameter", Text),
+            ("count", Int8),
+            ("gets", Int8),
+            ("getmisses", Int8),
+            ("modifications", Int8),
+        ],
         rows: row_cache,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$parameter",
         columns: &[
-            ("name", Text), ("value", Text), ("display_value", Text), ("default_value", Text), ("isdefault", Bool),
-            ("ismodifiable", Text), ("has_effect", Bool), ("description", Text),
+            ("name", Text),
+            ("value", Text),
+            ("display_value", Text),
+            ("default_value", Text),
+            ("isdefault", Bool),
+            ("ismodifiable", Text),
+            ("has_effect", Bool),
+            ("description", Text),
         ],
         rows: parameters,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$instance",
-        columns: &[("instance_number", Int4), ("host_name", Text), ("version", Text), ("startup_time", TimestampTz), ("status", Text)],
+        columns: &[
+            ("instance_number", Int4),
+            ("host_name", Text),
+            ("version", Text),
+            ("startup_time", TimestampTz),
+            ("status", Text),
+        ],
         rows: instance,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_settings",
         columns: &[
-            ("name", Text), ("setting", Text), ("unit", Text), ("category", Text), ("short_desc", Text), ("context", Text),
-            ("vartype", Text), ("source", Text), ("min_val", Text), ("max_val", Text), ("enumvals", Text), ("boot_val", Text),
-            ("reset_val", Text), ("pending_restart", Bool),
+            ("name", Text),
+            ("setting", Text),
+            ("unit", Text),
+            ("category", Text),
+            ("short_desc", Text),
+            ("context", Text),
+            ("vartype", Text),
+            ("source", Text),
+            ("min_val", Text),
+            ("max_val", Text),
+            ("enumvals", Text),
+            ("boot_val", Text),
+            ("reset_val", Text),
+            ("pending_restart", Bool),
         ],
         rows: settings,
     },
@@ -77,22 +123,48 @@ fn locks(cx: &Context) -> Result<Rows> {
     let row = |r: txn::LockRow| {
         let held_us = u64::try_from(r.held_or_waited.as_micros()).unwrap_or(u64::MAX);
         vec![
-            int4(r.sid), text(r.kind), int8(r.id1), int8(r.id2), int4(r.held as i32), int4(r.requested as i32),
-            text(format!("{:?}", r.held)), text(format!("{:?}", r.requested)), int8(held_us), int4(i32::from(r.blocking)),
+            int4(r.sid),
+            text(r.kind),
+            int8(r.id1),
+            int8(r.id2),
+            int4(r.held as i32),
+            int4(r.requested as i32),
+            text(format!("{:?}", r.held)),
+            text(format!("{:?}", r.requested)),
+            int8(held_us),
+            int4(i32::from(r.blocking)),
         ]
     };
-    Ok(cx.database.engine().transactions().locks().into_iter().map(row).collect())
+    Ok(cx
+        .database
+        .engine()
+        .transactions()
+        .locks()
+        .into_iter()
+        .map(row)
+        .collect())
 }
 
 fn transactions(cx: &Context) -> Result<Rows> {
     let row = |r: txn::TransactionRow| {
         let started = SystemTime::UNIX_EPOCH + Duration::from_millis(r.started_ms);
         vec![
-            int4(r.sid), block::value::Datum::Int8(r.txn.0 as i64), int4(r.txn.instance().0), int8(r.txn.number()), time(started),
+            int4(r.sid),
+            block::value::Datum::Int8(r.txn.0 as i64),
+            int4(r.txn.instance().0),
+            int8(r.txn.number()),
+            time(started),
             int8(r.undo_records),
         ]
     };
-    Ok(cx.database.engine().transactions().transactions().into_iter().map(row).collect())
+    Ok(cx
+        .database
+        .engine()
+        .transactions()
+        .transactions()
+        .into_iter()
+        .map(row)
+        .collect())
 }
 
 fn undo(cx: &Context) -> Result<Rows> {
@@ -110,7 +182,11 @@ fn statements(cx: &Context) -> Result<Rows> {
     let row = |s: std::sync::Arc<crate::session::Statement>| {
         let total = s.usage().totals();
         vec![
-            text(&**s.text()), text(s.plan_kind()), int8(total.executions), int8(total.elapsed_us), int8(total.rows),
+            text(&**s.text()),
+            text(s.plan_kind()),
+            int8(total.executions),
+            int8(total.elapsed_us),
+            int8(total.rows),
         ]
     };
     Ok(cx.database.plans.all().into_iter().map(row).collect())
@@ -124,7 +200,13 @@ fn row_cache(cx: &Context) -> Result<Rows> {
     let (gets, misses) = (total(wait::Stat::ParseCount), total(wait::Stat::ParseHard));
     // Definitions are all in memory: what a statement needs of them is found when its plan is, and never read from disk.
     let row = |name: &str, count: usize, gets: u64, misses: u64| {
-        vec![text(name), int8(count), int8(gets), int8(misses), int8(d.version())]
+        vec![
+            text(name),
+            int8(count),
+            int8(gets),
+            int8(misses),
+            int8(d.version()),
+        ]
     };
     Ok(vec![
         row("dc_tables", tables, misses, 0),
@@ -142,8 +224,14 @@ fn parameters(cx: &Context) -> Result<Rows> {
             Settable::Session => "by session",
         };
         vec![
-            text(p.name), text(value.clone()), text(p.show(value)), text(p.default), block::value::Datum::Bool(value == p.default),
-            text(modifiable), block::value::Datum::Bool(p.effect == Effect::Works), text(p.description),
+            text(p.name),
+            text(value.clone()),
+            text(p.show(value)),
+            text(p.default),
+            block::value::Datum::Bool(value == p.default),
+            text(modifiable),
+            block::value::Datum::Bool(p.effect == Effect::Works),
+            text(p.description),
         ]
     };
     Ok(cx.settings.iter().map(row).collect())
@@ -153,8 +241,11 @@ fn instance(cx: &Context) -> Result<Rows> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let number = i32::from(cx.database.engine().transactions().instance().0);
     Ok(vec![vec![
-        int4(number), text(host.trim()), text(env!("CARGO_PKG_VERSION")),
-        block::value::Datum::TimestampTz(cx.database.started_micros()), text("OPEN"),
+        int4(number),
+        text(host.trim()),
+        text(env!("CARGO_PKG_VERSION")),
+        block::value::Datum::TimestampTz(cx.database.started_micros()),
+        text("OPEN"),
     ]])
 }
 
@@ -164,9 +255,27 @@ fn settings(cx: &Context) -> Result<Rows> {
         use super::value::{NULL, optional};
         let (kind, min, max, words, unit) = match p.kind {
             Kind::Bool => ("bool", None, None, None, None),
-            Kind::Int { min, max, unit } => ("integer", Some(min.to_string()), Some(max.to_string()), None, unit.name()),
-            Kind::Real { min, max } => ("real", Some(min.to_string()), Some(max.to_string()), None, None),
-            Kind::Word(words) => ("enum", None, None, Some(format!("{{{}}}", words.join(","))), None),
+            Kind::Int { min, max, unit } => (
+                "integer",
+                Some(min.to_string()),
+                Some(max.to_string()),
+                None,
+                unit.name(),
+            ),
+            Kind::Real { min, max } => (
+                "real",
+                Some(min.to_string()),
+                Some(max.to_string()),
+                None,
+                None,
+            ),
+            Kind::Word(words) => (
+                "enum",
+                None,
+                None,
+                Some(format!("{{{}}}", words.join(","))),
+                None,
+            ),
             Kind::Text => ("string", None, None, None, None),
         };
         let context = match p.context {
@@ -174,11 +283,27 @@ fn settings(cx: &Context) -> Result<Rows> {
             Settable::Start => "postmaster",
             Settable::Session => "user",
         };
-        let source = if value == p.default { "default" } else { "session" };
+        let source = if value == p.default {
+            "default"
+        } else {
+            "session"
+        };
         let instance = cx.database.params().value(p);
         vec![
-            text(p.name), text(value.clone()), optional(unit), NULL, text(p.description), text(context), text(kind), text(source),
-            optional(min), optional(max), optional(words), text(p.default), text(instance), block::value::Datum::Bool(false),
+            text(p.name),
+            text(value.clone()),
+            optional(unit),
+            NULL,
+            text(p.description),
+            text(context),
+            text(kind),
+            text(source),
+            optional(min),
+            optional(max),
+            optional(words),
+            text(p.default),
+            text(instance),
+            block::value::Datum::Bool(false),
         ]
     };
     Ok(cx.settings.iter().map(row).collect())

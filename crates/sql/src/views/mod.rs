@@ -65,11 +65,17 @@ impl Context {
 
     /// Blocks of a segment, used or not.
     fn segment_blocks(&self, segment: u32) -> u64 {
-        self.database.engine().space().blocks_of(block::ObjectId(segment))
+        self.database
+            .engine()
+            .space()
+            .blocks_of(block::ObjectId(segment))
     }
 
     pub fn setting(&self, name: &str) -> Option<String> {
-        let (param, value) = self.settings.iter().find(|(p, _)| p.name.eq_ignore_ascii_case(name))?;
+        let (param, value) = self
+            .settings
+            .iter()
+            .find(|(p, _)| p.name.eq_ignore_ascii_case(name))?;
         Some(param.show(value))
     }
 }
@@ -82,8 +88,14 @@ impl std::fmt::Debug for Context {
 
 /// All virtual tables.
 pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 6] =
-        [activity::VIEWS, instance::VIEWS, catalog::VIEWS, relations::VIEWS, schema::VIEWS, empty::VIEWS];
+    let lists: [&'static [VirtualTable]; 6] = [
+        activity::VIEWS,
+        instance::VIEWS,
+        catalog::VIEWS,
+        relations::VIEWS,
+        schema::VIEWS,
+        empty::VIEWS,
+    ];
     lists.into_iter().flatten()
 }
 

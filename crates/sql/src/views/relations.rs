@@ -14,13 +14,38 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_class",
         columns: &[
-            ("oid", Oid), ("relname", Name), ("relnamespace", Oid), ("reltype", Oid), ("reloftype", Oid), ("relowner", Oid),
-            ("relam", Oid), ("relfilenode", Oid), ("reltablespace", Oid), ("relpages", Int4), ("reltuples", Float4),
-            ("relallvisible", Int4), ("reltoastrelid", Oid), ("relhasindex", Bool), ("relisshared", Bool), ("relpersistence", Text),
-            ("relkind", Text), ("relnatts", Int2), ("relchecks", Int2), ("relhasrules", Bool), ("relhastriggers", Bool),
-            ("relhassubclass", Bool), ("relrowsecurity", Bool), ("relforcerowsecurity", Bool), ("relispopulated", Bool),
-            ("relreplident", Text), ("relispartition", Bool), ("relrewrite", Oid), ("relacl", Text), ("reloptions", Text),
-            ("relpartbound", Text), ("tableoid", Oid),
+            ("oid", Oid),
+            ("relname", Name),
+            ("relnamespace", Oid),
+            ("reltype", Oid),
+            ("reloftype", Oid),
+            ("relowner", Oid),
+            ("relam", Oid),
+            ("relfilenode", Oid),
+            ("reltablespace", Oid),
+            ("relpages", Int4),
+            ("reltuples", Float4),
+            ("relallvisible", Int4),
+            ("reltoastrelid", Oid),
+            ("relhasindex", Bool),
+            ("relisshared", Bool),
+            ("relpersistence", Text),
+            ("relkind", Text),
+            ("relnatts", Int2),
+            ("relchecks", Int2),
+            ("relhasrules", Bool),
+            ("relhastriggers", Bool),
+            ("relhassubclass", Bool),
+            ("relrowsecurity", Bool),
+            ("relforcerowsecurity", Bool),
+            ("relispopulated", Bool),
+            ("relreplident", Text),
+            ("relispartition", Bool),
+            ("relrewrite", Oid),
+            ("relacl", Text),
+            ("reloptions", Text),
+            ("relpartbound", Text),
+            ("tableoid", Oid),
         ],
         rows: classes,
     },
@@ -28,29 +53,70 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_attribute",
         columns: &[
-            ("attrelid", Oid), ("attname", Name), ("atttypid", Oid), ("attlen", Int2), ("attnum", Int2), ("attcacheoff", Int4),
-            ("atttypmod", Int4), ("attndims", Int2), ("attbyval", Bool), ("attalign", Text), ("attstorage", Text),
-            ("attcompression", Text), ("attnotnull", Bool), ("atthasdef", Bool), ("atthasmissing", Bool), ("attidentity", Text),
-            ("attgenerated", Text), ("attisdropped", Bool), ("attislocal", Bool), ("attinhcount", Int2), ("attcollation", Oid),
-            ("attstattarget", Int4), ("attacl", Text), ("attoptions", Text), ("attfdwoptions", Text),
+            ("attrelid", Oid),
+            ("attname", Name),
+            ("atttypid", Oid),
+            ("attlen", Int2),
+            ("attnum", Int2),
+            ("attcacheoff", Int4),
+            ("atttypmod", Int4),
+            ("attndims", Int2),
+            ("attbyval", Bool),
+            ("attalign", Text),
+            ("attstorage", Text),
+            ("attcompression", Text),
+            ("attnotnull", Bool),
+            ("atthasdef", Bool),
+            ("atthasmissing", Bool),
+            ("attidentity", Text),
+            ("attgenerated", Text),
+            ("attisdropped", Bool),
+            ("attislocal", Bool),
+            ("attinhcount", Int2),
+            ("attcollation", Oid),
+            ("attstattarget", Int4),
+            ("attacl", Text),
+            ("attoptions", Text),
+            ("attfdwoptions", Text),
         ],
         rows: attributes,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_attrdef",
-        columns: &[("oid", Oid), ("adrelid", Oid), ("adnum", Int2), ("adbin", Text)],
+        columns: &[
+            ("oid", Oid),
+            ("adrelid", Oid),
+            ("adnum", Int2),
+            ("adbin", Text),
+        ],
         rows: defaults,
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_index",
         columns: &[
-            ("indexrelid", Oid), ("indrelid", Oid), ("indnatts", Int2), ("indnkeyatts", Int2), ("indisunique", Bool),
-            ("indnullsnotdistinct", Bool), ("indisprimary", Bool), ("indisexclusion", Bool), ("indimmediate", Bool),
-            ("indisclustered", Bool), ("indisvalid", Bool), ("indcheckxmin", Bool), ("indisready", Bool), ("indislive", Bool),
-            ("indisreplident", Bool), ("indkey", Text), ("indcollation", Text), ("indclass", Text), ("indoption", Text),
-            ("indexprs", Text), ("indpred", Text),
+            ("indexrelid", Oid),
+            ("indrelid", Oid),
+            ("indnatts", Int2),
+            ("indnkeyatts", Int2),
+            ("indisunique", Bool),
+            ("indnullsnotdistinct", Bool),
+            ("indisprimary", Bool),
+            ("indisexclusion", Bool),
+            ("indimmediate", Bool),
+            ("indisclustered", Bool),
+            ("indisvalid", Bool),
+            ("indcheckxmin", Bool),
+            ("indisready", Bool),
+            ("indislive", Bool),
+            ("indisreplident", Bool),
+            ("indkey", Text),
+            ("indcollation", Text),
+            ("indclass", Text),
+            ("indoption", Text),
+            ("indexprs", Text),
+            ("indpred", Text),
         ],
         rows: indexes,
     },
@@ -58,10 +124,26 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_constraint",
         columns: &[
-            ("oid", Oid), ("conname", Name), ("connamespace", Oid), ("contype", Text), ("condeferrable", Bool),
-            ("condeferred", Bool), ("convalidated", Bool), ("conrelid", Oid), ("contypid", Oid), ("conindid", Oid),
-            ("conparentid", Oid), ("confrelid", Oid), ("confupdtype", Text), ("confdeltype", Text), ("confmatchtype", Text),
-            ("conislocal", Bool), ("coninhcount", Int2), ("connoinherit", Bool), ("conkey", Text), ("confkey", Text),
+            ("oid", Oid),
+            ("conname", Name),
+            ("connamespace", Oid),
+            ("contype", Text),
+            ("condeferrable", Bool),
+            ("condeferred", Bool),
+            ("convalidated", Bool),
+            ("conrelid", Oid),
+            ("contypid", Oid),
+            ("conindid", Oid),
+            ("conparentid", Oid),
+            ("confrelid", Oid),
+            ("confupdtype", Text),
+            ("confdeltype", Text),
+            ("confmatchtype", Text),
+            ("conislocal", Bool),
+            ("coninhcount", Int2),
+            ("connoinherit", Bool),
+            ("conkey", Text),
+            ("confkey", Text),
             ("conbin", Text),
         ],
         rows: constraints,
@@ -70,8 +152,14 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_sequence",
         columns: &[
-            ("seqrelid", Oid), ("seqtypid", Oid), ("seqstart", Int8), ("seqincrement", Int8), ("seqmax", Int8), ("seqmin", Int8),
-            ("seqcache", Int8), ("seqcycle", Bool),
+            ("seqrelid", Oid),
+            ("seqtypid", Oid),
+            ("seqstart", Int8),
+            ("seqincrement", Int8),
+            ("seqmax", Int8),
+            ("seqmin", Int8),
+            ("seqcache", Int8),
+            ("seqcycle", Bool),
         ],
         rows: sequences,
     },
@@ -79,7 +167,12 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "pg_catalog",
         name: "pg_depend",
         columns: &[
-            ("classid", Oid), ("objid", Oid), ("objsubid", Int4), ("refclassid", Oid), ("refobjid", Oid), ("refobjsubid", Int4),
+            ("classid", Oid),
+            ("objid", Oid),
+            ("objsubid", Int4),
+            ("refclassid", Oid),
+            ("refobjid", Oid),
+            ("refobjsubid", Int4),
             ("deptype", Text),
         ],
         rows: dependencies,
@@ -94,7 +187,9 @@ pub fn view_oid(name: &str) -> Option<u32> {
     if name == "pg_class" {
         return Some(PG_CLASS);
     }
-    super::all().position(|v| v.name == name).map(|at| 12_000 + at as u32)
+    super::all()
+        .position(|v| v.name == name)
+        .map(|at| 12_000 + at as u32)
 }
 
 /// A row of pg_class; what most relations have in common is filled in.
@@ -116,10 +211,38 @@ impl Class<'_> {
     fn row(self) -> Vec<Datum> {
         let replica = if self.kind == "r" { "d" } else { "n" };
         vec![
-            oid(self.oid), text(self.name), oid(self.namespace), oid(0), oid(0), oid(OWNER), oid(self.am), oid(self.oid), oid(0),
-            int4(self.pages), Datum::Float4(self.tuples), int4(0), oid(0), bool(self.has_index), bool(false), text("p"),
-            text(self.kind), int2(self.columns), int2(self.checks), bool(false), bool(false), bool(false), bool(false), bool(false),
-            bool(true), text(replica), bool(false), oid(0), NULL, self.options, NULL, oid(PG_CLASS),
+            oid(self.oid),
+            text(self.name),
+            oid(self.namespace),
+            oid(0),
+            oid(0),
+            oid(OWNER),
+            oid(self.am),
+            oid(self.oid),
+            oid(0),
+            int4(self.pages),
+            Datum::Float4(self.tuples),
+            int4(0),
+            oid(0),
+            bool(self.has_index),
+            bool(false),
+            text("p"),
+            text(self.kind),
+            int2(self.columns),
+            int2(self.checks),
+            bool(false),
+            bool(false),
+            bool(false),
+            bool(false),
+            bool(false),
+            bool(true),
+            text(replica),
+            bool(false),
+            oid(0),
+            NULL,
+            self.options,
+            NULL,
+            oid(PG_CLASS),
         ]
     }
 }
@@ -129,22 +252,59 @@ fn classes(cx: &Context) -> Result<Rows> {
     for t in cx.dict.tables() {
         rows.push(table_class(cx, t).row());
         for i in &t.indexes {
-            let class = Class { oid: i.oid, name: &i.name, am: BTREE_AM, kind: "i", columns: i.keys.len(), ..plain() };
+            let class = Class {
+                oid: i.oid,
+                name: &i.name,
+                am: BTREE_AM,
+                kind: "i",
+                columns: i.keys.len(),
+                ..plain()
+            };
             rows.push(class.row());
         }
     }
     for s in cx.dict.sequences() {
-        rows.push(Class { oid: s.oid, name: &s.name, kind: "S", columns: 3, tuples: 1.0, pages: 1, ..plain() }.row());
+        rows.push(
+            Class {
+                oid: s.oid,
+                name: &s.name,
+                kind: "S",
+                columns: 3,
+                tuples: 1.0,
+                pages: 1,
+                ..plain()
+            }
+            .row(),
+        );
     }
     for v in super::all() {
-        let class = Class { oid: view_oid(v.name).unwrap_or(0), name: v.name, namespace: namespace_of(v.schema), kind: "v", columns: v.columns.len(), ..plain() };
+        let class = Class {
+            oid: view_oid(v.name).unwrap_or(0),
+            name: v.name,
+            namespace: namespace_of(v.schema),
+            kind: "v",
+            columns: v.columns.len(),
+            ..plain()
+        };
         rows.push(class.row());
     }
     Ok(rows)
 }
 
 fn plain<'a>() -> Class<'a> {
-    Class { oid: 0, name: "", namespace: PUBLIC, am: 0, kind: "r", columns: 0, checks: 0, has_index: false, tuples: -1.0, pages: 0, options: NULL }
+    Class {
+        oid: 0,
+        name: "",
+        namespace: PUBLIC,
+        am: 0,
+        kind: "r",
+        columns: 0,
+        checks: 0,
+        has_index: false,
+        tuples: -1.0,
+        pages: 0,
+        options: NULL,
+    }
 }
 
 fn table_class<'a>(cx: &Context, t: &'a Table) -> Class<'a> {
@@ -190,14 +350,45 @@ struct Attribute<'a> {
 
 impl Attribute<'_> {
     fn row(self) -> Vec<Datum> {
-        let collation = if self.ty.is_string() { DEFAULT_COLLATION } else { 0 };
-        let storage = if self.ty.typlen() > 0 { "p" } else if self.ty == crate::SqlType::Numeric { "m" } else { "x" };
+        let collation = if self.ty.is_string() {
+            DEFAULT_COLLATION
+        } else {
+            0
+        };
+        let storage = if self.ty.typlen() > 0 {
+            "p"
+        } else if self.ty == crate::SqlType::Numeric {
+            "m"
+        } else {
+            "x"
+        };
         let by_value = matches!(self.ty.typlen(), 1 | 2 | 4 | 8);
         vec![
-            oid(self.relation), text(self.name), oid(if self.dropped { 0 } else { self.ty.oid() }), int2(self.ty.typlen()),
-            int2(self.number), int4(-1), int4(self.typmod), int2(0), bool(by_value), text("i"), text(storage), text(""),
-            bool(self.not_null), bool(self.has_default), bool(false), text(self.identity), text(""), bool(self.dropped), bool(true),
-            int2(0), oid(collation), int4(-1), NULL, NULL, NULL,
+            oid(self.relation),
+            text(self.name),
+            oid(if self.dropped { 0 } else { self.ty.oid() }),
+            int2(self.ty.typlen()),
+            int2(self.number),
+            int4(-1),
+            int4(self.typmod),
+            int2(0),
+            bool(by_value),
+            text("i"),
+            text(storage),
+            text(""),
+            bool(self.not_null),
+            bool(self.has_default),
+            bool(false),
+            text(self.identity),
+            text(""),
+            bool(self.dropped),
+            bool(true),
+            int2(0),
+            oid(collation),
+            int4(-1),
+            NULL,
+            NULL,
+            NULL,
         ]
     }
 }
@@ -212,27 +403,78 @@ fn attributes(cx: &Context) -> Result<Rows> {
                 Some(Identity::ByDefault) => "d",
             };
             let has_default = c.identity.is_none() && (c.default.is_some() || c.sequence.is_some());
-            rows.push(attribute(t.oid, &c.name, c.ty(), c.typmod, at, c.not_null, has_default, identity, c.dropped));
+            rows.push(attribute(
+                t.oid,
+                &c.name,
+                c.ty(),
+                c.typmod,
+                at,
+                c.not_null,
+                has_default,
+                identity,
+                c.dropped,
+            ));
         }
         for i in &t.indexes {
             for (at, k) in i.keys.iter().enumerate() {
                 if let Some(c) = t.columns.get(k.column) {
-                    rows.push(attribute(i.oid, &c.name, c.ty(), c.typmod, at, false, false, "", false));
+                    rows.push(attribute(
+                        i.oid,
+                        &c.name,
+                        c.ty(),
+                        c.typmod,
+                        at,
+                        false,
+                        false,
+                        "",
+                        false,
+                    ));
                 }
             }
         }
     }
     for v in super::all() {
         for (at, (name, ty)) in v.columns.iter().enumerate() {
-            rows.push(attribute(view_oid(v.name).unwrap_or(0), name, *ty, -1, at, false, false, "", false));
+            rows.push(attribute(
+                view_oid(v.name).unwrap_or(0),
+                name,
+                *ty,
+                -1,
+                at,
+                false,
+                false,
+                "",
+                false,
+            ));
         }
     }
     Ok(rows)
 }
 
 #[allow(clippy::too_many_arguments)]
-fn attribute(relation: u32, name: &str, ty: crate::SqlType, typmod: i32, at: usize, not_null: bool, has_default: bool, identity: &'static str, dropped: bool) -> Vec<Datum> {
-    Attribute { relation, name, ty, typmod, number: at + 1, not_null, has_default, identity, dropped }.row()
+fn attribute(
+    relation: u32,
+    name: &str,
+    ty: crate::SqlType,
+    typmod: i32,
+    at: usize,
+    not_null: bool,
+    has_default: bool,
+    identity: &'static str,
+    dropped: bool,
+) -> Vec<Datum> {
+    Attribute {
+        relation,
+        name,
+        ty,
+        typmod,
+        number: at + 1,
+        not_null,
+        has_default,
+        identity,
+        dropped,
+    }
+    .row()
 }
 
 fn defaults(cx: &Context) -> Result<Rows> {
@@ -240,7 +482,10 @@ fn defaults(cx: &Context) -> Result<Rows> {
     for t in cx.dict.tables() {
         for (at, c) in t.live_columns().filter(|(_, c)| c.identity.is_none()) {
             let drawn = c.sequence.and_then(|s| cx.dict.sequence_by_oid(s));
-            let expr = c.default.clone().or_else(|| drawn.map(|s| format!("nextval('{}'::regclass)", s.name)));
+            let expr = c
+                .default
+                .clone()
+                .or_else(|| drawn.map(|s| format!("nextval('{}'::regclass)", s.name)));
             if let Some(expr) = expr {
                 let number = t.oid.wrapping_mul(64).wrapping_add(at as u32);
                 rows.push(vec![oid(number), oid(t.oid), int2(at + 1), text(expr)]);
@@ -252,32 +497,96 @@ fn defaults(cx: &Context) -> Result<Rows> {
 
 fn indexes(cx: &Context) -> Result<Rows> {
     let row = |t: &Table, i: &Index| {
-        let words = |f: &dyn Fn(&crate::dict::IndexKey) -> String| text(i.keys.iter().map(f).collect::<Vec<_>>().join(" "));
+        let words = |f: &dyn Fn(&crate::dict::IndexKey) -> String| {
+            text(i.keys.iter().map(f).collect::<Vec<_>>().join(" "))
+        };
         vec![
-            oid(i.oid), oid(t.oid), int2(i.keys.len()), int2(i.keys.len()), bool(i.unique), bool(false), bool(i.primary), bool(false),
-            bool(true), bool(false), bool(true), bool(false), bool(true), bool(true), bool(false),
-            words(&|k| (k.column + 1).to_string()), words(&|_| "0".to_string()), words(&|_| "0".to_string()),
-            words(&|k| (u8::from(k.descending) | u8::from(k.nulls_first) << 1).to_string()), NULL, NULL,
+            oid(i.oid),
+            oid(t.oid),
+            int2(i.keys.len()),
+            int2(i.keys.len()),
+            bool(i.unique),
+            bool(false),
+            bool(i.primary),
+            bool(false),
+            bool(true),
+            bool(false),
+            bool(true),
+            bool(false),
+            bool(true),
+            bool(true),
+            bool(false),
+            words(&|k| (k.column + 1).to_string()),
+            words(&|_| "0".to_string()),
+            words(&|_| "0".to_string()),
+            words(&|k| (u8::from(k.descending) | u8::from(k.nulls_first) << 1).to_string()),
+            NULL,
+            NULL,
         ]
     };
-    Ok(cx.dict.tables().flat_map(|t| t.indexes.iter().map(move |i| row(t, i))).collect())
+    Ok(cx
+        .dict
+        .tables()
+        .flat_map(|t| t.indexes.iter().map(move |i| row(t, i)))
+        .collect())
 }
 
 fn constraints(cx: &Context) -> Result<Rows> {
-    let row = |number: u32, name: &str, kind: &str, table: u32, index: u32, columns: Datum, text_: Option<&str>| {
+    let row = |number: u32,
+               name: &str,
+               kind: &str,
+               table: u32,
+               index: u32,
+               columns: Datum,
+               text_: Option<&str>| {
         vec![
-            oid(number), text(name), oid(PUBLIC), text(kind), bool(false), bool(false), bool(true), oid(table), oid(0), oid(index),
-            oid(0), oid(0), text(" "), text(" "), text(" "), bool(true), int2(0), bool(true), columns, NULL, optional(text_),
+            oid(number),
+            text(name),
+            oid(PUBLIC),
+            text(kind),
+            bool(false),
+            bool(false),
+            bool(true),
+            oid(table),
+            oid(0),
+            oid(index),
+            oid(0),
+            oid(0),
+            text(" "),
+            text(" "),
+            text(" "),
+            bool(true),
+            int2(0),
+            bool(true),
+            columns,
+            NULL,
+            optional(text_),
         ]
     };
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
         for i in t.indexes.iter().filter(|i| i.constraint != 0) {
             let kind = if i.primary { "p" } else { "u" };
-            rows.push(row(i.constraint, &i.name, kind, t.oid, i.oid, array(i.keys.iter().map(|k| k.column + 1)), None));
+            rows.push(row(
+                i.constraint,
+                &i.name,
+                kind,
+                t.oid,
+                i.oid,
+                array(i.keys.iter().map(|k| k.column + 1)),
+                None,
+            ));
         }
         for (at, c) in t.checks.iter().enumerate() {
-            rows.push(row(describe::check_oid(t.oid, at), &c.name, "c", t.oid, 0, NULL, Some(&c.text)));
+            rows.push(row(
+                describe::check_oid(t.oid, at),
+                &c.name,
+                "c",
+                t.oid,
+                0,
+                NULL,
+                Some(&c.text),
+            ));
         }
     }
     Ok(rows)
@@ -286,7 +595,14 @@ fn constraints(cx: &Context) -> Result<Rows> {
 fn sequences(cx: &Context) -> Result<Rows> {
     let row = |s: &std::sync::Arc<Sequence>| {
         vec![
-            oid(s.oid), oid(s.type_oid), int8(s.start), int8(s.increment), int8(s.max), int8(s.min), int8(s.cache), bool(s.cycle),
+            oid(s.oid),
+            oid(s.type_oid),
+            int8(s.start),
+            int8(s.increment),
+            int8(s.max),
+            int8(s.min),
+            int8(s.cache),
+            bool(s.cycle),
         ]
     };
     Ok(cx.dict.sequences().map(row).collect())
@@ -295,16 +611,39 @@ fn sequences(cx: &Context) -> Result<Rows> {
 /// What drops with what: indexes with their tables, sequences with the columns that own them.
 fn dependencies(cx: &Context) -> Result<Rows> {
     let row = |object: u32, table: u32, column: usize, kind: &str| {
-        vec![oid(PG_CLASS), oid(object), int4(0), oid(PG_CLASS), oid(table), int4(column), text(kind)]
+        vec![
+            oid(PG_CLASS),
+            oid(object),
+            int4(0),
+            oid(PG_CLASS),
+            oid(table),
+            int4(column),
+            text(kind),
+        ]
     };
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
-        rows.extend(t.indexes.iter().map(|i| row(i.oid, t.oid, i.keys.first().map_or(0, |k| k.column + 1), "a")));
+        rows.extend(t.indexes.iter().map(|i| {
+            row(
+                i.oid,
+                t.oid,
+                i.keys.first().map_or(0, |k| k.column + 1),
+                "a",
+            )
+        }));
     }
     for s in cx.dict.sequences() {
         if let Some((table, column)) = s.owner {
-            let identity = cx.dict.table_by_oid(table).and_then(|t| t.columns.get(column)?.identity);
-            rows.push(row(s.oid, table, column + 1, if identity.is_some() { "i" } else { "a" }));
+            let identity = cx
+                .dict
+                .table_by_oid(table)
+                .and_then(|t| t.columns.get(column)?.identity);
+            rows.push(row(
+                s.oid,
+                table,
+                column + 1,
+                if identity.is_some() { "i" } else { "a" },
+            ));
         }
     }
     Ok(rows)

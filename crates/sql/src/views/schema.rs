@@ -11,17 +11,35 @@ pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
         schema: "information_schema",
         name: "schemata",
-        columns: &[("catalog_name", Name), ("schema_name", Name), ("schema_owner", Name)],
+        columns: &[
+            ("catalog_name", Name),
+            ("schema_name", Name),
+            ("schema_owner", Name),
+        ],
         rows: |cx| {
-            let row = |name: &str| vec![text(cx.database_name.clone()), text(name), text(cx.user.clone())];
-            Ok(vec![row("pg_catalog"), row("public"), row("information_schema")])
+            let row = |name: &str| {
+                vec![
+                    text(cx.database_name.clone()),
+                    text(name),
+                    text(cx.user.clone()),
+                ]
+            };
+            Ok(vec![
+                row("pg_catalog"),
+                row("public"),
+                row("information_schema"),
+            ])
         },
     },
     VirtualTable {
         schema: "information_schema",
         name: "tables",
         columns: &[
-            ("table_catalog", Name), ("table_schema", Name), ("table_name", Name), ("table_type", Text), ("is_insertable_into", Text),
+            ("table_catalog", Name),
+            ("table_schema", Name),
+            ("table_name", Name),
+            ("table_type", Text),
+            ("is_insertable_into", Text),
         ],
         rows: tables,
     },
@@ -29,10 +47,23 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "information_schema",
         name: "columns",
         columns: &[
-            ("table_catalog", Name), ("table_schema", Name), ("table_name", Name), ("column_name", Name), ("ordinal_position", Int4),
-            ("column_default", Text), ("is_nullable", Text), ("data_type", Text), ("character_maximum_length", Int4),
-            ("numeric_precision", Int4), ("numeric_scale", Int4), ("udt_schema", Name), ("udt_name", Name), ("is_identity", Text),
-            ("identity_generation", Text), ("is_generated", Text), ("is_updatable", Text),
+            ("table_catalog", Name),
+            ("table_schema", Name),
+            ("table_name", Name),
+            ("column_name", Name),
+            ("ordinal_position", Int4),
+            ("column_default", Text),
+            ("is_nullable", Text),
+            ("data_type", Text),
+            ("character_maximum_length", Int4),
+            ("numeric_precision", Int4),
+            ("numeric_scale", Int4),
+            ("udt_schema", Name),
+            ("udt_name", Name),
+            ("is_identity", Text),
+            ("identity_generation", Text),
+            ("is_generated", Text),
+            ("is_updatable", Text),
         ],
         rows: columns,
     },
@@ -40,8 +71,14 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "information_schema",
         name: "table_constraints",
         columns: &[
-            ("constraint_catalog", Name), ("constraint_schema", Name), ("constraint_name", Name), ("table_catalog", Name),
-            ("table_schema", Name), ("table_name", Name), ("constraint_type", Text), ("is_deferrable", Text),
+            ("constraint_catalog", Name),
+            ("constraint_schema", Name),
+            ("constraint_name", Name),
+            ("table_catalog", Name),
+            ("table_schema", Name),
+            ("table_name", Name),
+            ("constraint_type", Text),
+            ("is_deferrable", Text),
             ("initially_deferred", Text),
         ],
         rows: constraints,
@@ -50,8 +87,14 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "information_schema",
         name: "key_column_usage",
         columns: &[
-            ("constraint_catalog", Name), ("constraint_schema", Name), ("constraint_name", Name), ("table_catalog", Name),
-            ("table_schema", Name), ("table_name", Name), ("column_name", Name), ("ordinal_position", Int4),
+            ("constraint_catalog", Name),
+            ("constraint_schema", Name),
+            ("constraint_name", Name),
+            ("table_catalog", Name),
+            ("table_schema", Name),
+            ("table_name", Name),
+            ("column_name", Name),
+            ("ordinal_position", Int4),
             ("position_in_unique_constraint", Int4),
         ],
         rows: keys,
@@ -60,15 +103,28 @@ pub const VIEWS: &[VirtualTable] = &[
         schema: "information_schema",
         name: "sequences",
         columns: &[
-            ("sequence_catalog", Name), ("sequence_schema", Name), ("sequence_name", Name), ("data_type", Text), ("start_value", Text),
-            ("minimum_value", Text), ("maximum_value", Text), ("increment", Text), ("cycle_option", Text),
+            ("sequence_catalog", Name),
+            ("sequence_schema", Name),
+            ("sequence_name", Name),
+            ("data_type", Text),
+            ("start_value", Text),
+            ("minimum_value", Text),
+            ("maximum_value", Text),
+            ("increment", Text),
+            ("cycle_option", Text),
         ],
         rows: |cx| {
             let row = |s: &std::sync::Arc<crate::dict::Sequence>| {
                 vec![
-                    text(cx.database_name.clone()), text("public"), text(s.name.clone()),
-                    optional(super::describe::type_name(s.type_oid, -1)), text(s.start.to_string()), text(s.min.to_string()),
-                    text(s.max.to_string()), text(s.increment.to_string()), text(if s.cycle { "YES" } else { "NO" }),
+                    text(cx.database_name.clone()),
+                    text("public"),
+                    text(s.name.clone()),
+                    optional(super::describe::type_name(s.type_oid, -1)),
+                    text(s.start.to_string()),
+                    text(s.min.to_string()),
+                    text(s.max.to_string()),
+                    text(s.increment.to_string()),
+                    text(if s.cycle { "YES" } else { "NO" }),
                 ]
             };
             Ok(cx.dict.sequences().map(row).collect())
@@ -78,10 +134,21 @@ pub const VIEWS: &[VirtualTable] = &[
 
 fn tables(cx: &Context) -> Result<Rows> {
     let row = |schema: &str, name: &str, kind: &str, writable: &str| {
-        vec![text(cx.database_name.clone()), text(schema), text(name), text(kind), text(writable)]
+        vec![
+            text(cx.database_name.clone()),
+            text(schema),
+            text(name),
+            text(kind),
+            text(writable),
+        ]
     };
-    let users = cx.dict.tables().map(|t| row("public", &t.name, "BASE TABLE", "YES"));
-    Ok(users.chain(super::all().map(|v| row(v.schema, v.name, "VIEW", "NO"))).collect())
+    let users = cx
+        .dict
+        .tables()
+        .map(|t| row("public", &t.name, "BASE TABLE", "YES"));
+    Ok(users
+        .chain(super::all().map(|v| row(v.schema, v.name, "VIEW", "NO")))
+        .collect())
 }
 
 fn columns(cx: &Context) -> Result<Rows> {
@@ -99,15 +166,44 @@ fn columns(cx: &Context) -> Result<Rows> {
     for t in cx.dict.tables() {
         for (position, (_, c)) in t.live_columns().enumerate() {
             let (precision, scale) = number(c.ty(), c.typmod);
-            let drawn = c.sequence.filter(|_| c.identity.is_none()).and_then(|s| cx.dict.sequence_by_oid(s));
-            let default = c.default.clone().or_else(|| drawn.map(|s| format!("nextval('{}'::regclass)", s.name)));
-            let length = if c.ty().is_string() && c.typmod >= 4 { int4(c.typmod - 4) } else { NULL };
-            let generation = c.identity.map(|i| if i == Identity::Always { "ALWAYS" } else { "BY DEFAULT" });
+            let drawn = c
+                .sequence
+                .filter(|_| c.identity.is_none())
+                .and_then(|s| cx.dict.sequence_by_oid(s));
+            let default = c
+                .default
+                .clone()
+                .or_else(|| drawn.map(|s| format!("nextval('{}'::regclass)", s.name)));
+            let length = if c.ty().is_string() && c.typmod >= 4 {
+                int4(c.typmod - 4)
+            } else {
+                NULL
+            };
+            let generation = c.identity.map(|i| {
+                if i == Identity::Always {
+                    "ALWAYS"
+                } else {
+                    "BY DEFAULT"
+                }
+            });
             rows.push(vec![
-                text(cx.database_name.clone()), text("public"), text(t.name.clone()), text(c.name.clone()), int4(position + 1),
-                optional(default), text(if c.not_null { "NO" } else { "YES" }), text(c.ty().name()), length, precision, scale,
-                text("pg_catalog"), text(super::describe::internal_name(c.ty())), text(if c.identity.is_some() { "YES" } else { "NO" }),
-                optional(generation), text("NEVER"), text("YES"),
+                text(cx.database_name.clone()),
+                text("public"),
+                text(t.name.clone()),
+                text(c.name.clone()),
+                int4(position + 1),
+                optional(default),
+                text(if c.not_null { "NO" } else { "YES" }),
+                text(c.ty().name()),
+                length,
+                precision,
+                scale,
+                text("pg_catalog"),
+                text(super::describe::internal_name(c.ty())),
+                text(if c.identity.is_some() { "YES" } else { "NO" }),
+                optional(generation),
+                text("NEVER"),
+                text("YES"),
             ]);
         }
     }
@@ -115,9 +211,23 @@ fn columns(cx: &Context) -> Result<Rows> {
         for (position, (name, ty)) in v.columns.iter().enumerate() {
             let (precision, scale) = number(*ty, -1);
             rows.push(vec![
-                text(cx.database_name.clone()), text(v.schema), text(v.name), text(*name), int4(position + 1), NULL, text("YES"),
-                text(ty.name()), NULL, precision, scale, text("pg_catalog"), text(super::describe::internal_name(*ty)), text("NO"),
-                NULL, text("NEVER"), text("NO"),
+                text(cx.database_name.clone()),
+                text(v.schema),
+                text(v.name),
+                text(*name),
+                int4(position + 1),
+                NULL,
+                text("YES"),
+                text(ty.name()),
+                NULL,
+                precision,
+                scale,
+                text("pg_catalog"),
+                text(super::describe::internal_name(*ty)),
+                text("NO"),
+                NULL,
+                text("NEVER"),
+                text("NO"),
             ]);
         }
     }
@@ -128,13 +238,25 @@ fn constraints(cx: &Context) -> Result<Rows> {
     let row = |t: &Table, name: &str, kind: &str| {
         let (catalog, schema) = (text(cx.database_name.clone()), text("public"));
         vec![
-            catalog.clone(), schema.clone(), text(name), catalog, schema, text(t.name.clone()), text(kind), text("NO"), text("NO"),
+            catalog.clone(),
+            schema.clone(),
+            text(name),
+            catalog,
+            schema,
+            text(t.name.clone()),
+            text(kind),
+            text("NO"),
+            text("NO"),
         ]
     };
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
         for i in t.indexes.iter().filter(|i| i.constraint != 0) {
-            rows.push(row(t, &i.name, if i.primary { "PRIMARY KEY" } else { "UNIQUE" }));
+            rows.push(row(
+                t,
+                &i.name,
+                if i.primary { "PRIMARY KEY" } else { "UNIQUE" },
+            ));
         }
         rows.extend(t.checks.iter().map(|c| row(t, &c.name, "CHECK")));
     }
@@ -146,11 +268,20 @@ fn keys(cx: &Context) -> Result<Rows> {
     for t in cx.dict.tables() {
         for i in t.indexes.iter().filter(|i| i.constraint != 0) {
             for (at, k) in i.keys.iter().enumerate() {
-                let Some(c) = t.columns.get(k.column) else { continue };
+                let Some(c) = t.columns.get(k.column) else {
+                    continue;
+                };
                 let (catalog, schema) = (text(cx.database_name.clone()), text("public"));
                 rows.push(vec![
-                    catalog.clone(), schema.clone(), text(i.name.clone()), catalog, schema, text(t.name.clone()),
-                    text(c.name.clone()), int4(at + 1), NULL,
+                    catalog.clone(),
+                    schema.clone(),
+                    text(i.name.clone()),
+                    catalog,
+                    schema,
+                    text(t.name.clone()),
+                    text(c.name.clone()),
+                    int4(at + 1),
+                    NULL,
                 ]);
             }
         }
