@@ -12,6 +12,10 @@ use crate::expr::{Env, Expr, Val};
 use crate::plan::{LockRows, SelectPlan, Source, TableAccess};
 use crate::session::Core;
 
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one per running statement, never in a collection"
+)]
 pub enum SourceRun {
     One {
         done: bool,

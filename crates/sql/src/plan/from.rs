@@ -27,6 +27,7 @@ pub enum Item {
 
 impl Planner<'_> {
     /// The FROM clause: items, the columns they bring, the join's conditions, and whether it is a left join.
+    #[allow(clippy::wrong_self_convention, reason = "FROM is the clause it plans")]
     pub(super) fn from_clause(
         &self,
         from: &[ast::TableWithJoins],
