@@ -26,7 +26,7 @@ impl Message {
         let found = fields
             .filter(|f| f.first() == Some(&code))
             .map(|f| String::from_utf8_lossy(&f[1..]).into_owned());
-        found.last().unwrap_or_default()
+        found.next_back().unwrap_or_default()
     }
     pub fn sqlstate(&self) -> String {
         assert_eq!(self.0, b'E', "{self:?} is no error");
