@@ -23,7 +23,7 @@ impl Message {
     /// A field of an ErrorResponse.
     pub fn field(&self, code: u8) -> String {
         let fields = self.1.split(|&b| b == 0);
-        let found = fields
+        let mut found = fields
             .filter(|f| f.first() == Some(&code))
             .map(|f| String::from_utf8_lossy(&f[1..]).into_owned());
         found.next_back().unwrap_or_default()
