@@ -1,0 +1,48 @@
+//! What this crate's tests share: seeded random numbers, and the environment variables of the longer campaigns.
+
+/// SplitMix64: small, seeded, the same on every machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed)
+    }
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    /// A number below `n`, which must not be zero.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+/// How many schedules a simulation runs: `BRAID_FUSION_SCHEDULES`, otherwise `quick`.
+pub(crate) fn schedules(quick: u64) -> u64 {
+    match std::env::var("BRAID_FUSION_SCHEDULES") {
+        Ok(n) => n
+            .parse()
+            .expect("BRAID_FUSION_SCHEDULES must be a number of schedules"),
+        Err(_) => quick,
+    }
+}
+
+/// The seeds to run: `BRAID_FUSION_SEED` alone if it is set (to replay a failure), otherwise the first `n`.
+pub(crate) fn seeds(n: u64) -> std::ops::Range<u64> {
+    match std::env::var("BRAID_FUSION_SEED") {
+        Ok(seed) => {
+            let seed: u64 = seed.parse().expect("BRAID_FUSION_SEED must be a seed");
+            seed..seed + 1
+        }
+        Err(_) => 0..n,
+    }
+}
+
+/// Whether the larger models are to be checked (`BRAID_FUSION_LARGE_MODELS`).
+pub(crate) fn large_models() -> bool {
+    std::env::var_os("BRAID_FUSION_LARGE_MODELS").is_some()
+}

@@ -1,0 +1,542 @@
+//! When a commit takes effect, and when a reply that shows it may leave: one machine per instance.
+//!
+//! A commit record carries no commit SCN. All transactions of log group n take effect at e(n), which the instance draws
+//! after the group is durable. The machine owns the instance's view of the clock, the groups that not every member is
+//! known to have heard of (*unstable* groups), and the replies parked behind them. It does not own transaction status:
+//! whoever drives it has that table (lock-free in production) and does what [`Effect::MarkPending`] and
+//! [`Effect::Publish`] ask for, in that order.
+//!
+//! **Invariants**
+//! 1. e(n) is drawn after group n is durable and marked pending, from a clock at or above every snapshot that was told
+//!    "active" about a transaction of the group. So a verdict, once given, stands, and no reader waits for a flush.
+//! 2. A message carries evidence (instance, group, SCN) of every unstable group that its content may rest on.
+//! 3. Batch headers do the same for redo: what is durable in one thread never rests on a group whose SCN could be
+//!    decided otherwise later. (The design asks for the thread's own e(n-1) only; see README, rule V6.)
+//! 4. A reply leaves when every group it shows is stable: whoever reads anywhere afterwards sees it too.
+
+mod recovery;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
+pub use recovery::{RedoFindings, Report, decide};
+
+use crate::ids::GroupNo;
+use crate::planted::{Mutation, Planted};
+use block::ids::{InstanceId, Scn, TxnId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Group `group` of instance `instance`'s thread took effect at `scn`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Evidence {
+    pub instance: InstanceId,
+    pub group: GroupNo,
+    pub scn: Scn,
+}
+
+/// What every message between instances carries in front.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Header {
+    pub clock: Scn,
+    /// The newest group of the sender's own thread that it published.
+    pub newest: GroupNo,
+    /// Every group the sender knows of and does not know to be stable.
+    pub evidence: Vec<Evidence>,
+}
+
+/// What an instance says about a transaction of its own (or one that it took over).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Verdict {
+    Committed(Scn),
+    /// Invisible to snapshots up to this one. The asker may cache it for those, no others.
+    ActiveTo(Scn),
+}
+
+/// State of a transaction in the driver's status table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Status {
+    /// No entry: active, or never committed.
+    None,
+    /// Its group is durable, the group's SCN is being drawn. Lasts for an instant, never for an I/O.
+    Pending,
+    Committed(Scn),
+}
+
+/// A reply to a client, parked until it may leave.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ReplyId(pub u64);
+
+/// What a reply shows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Shown {
+    /// The commit of a transaction in this group.
+    Commit(InstanceId, GroupNo),
+    /// Rows committed at or below this SCN (the highest that the reply rests on; its snapshot is a safe choice).
+    UpTo(Scn),
+}
+
+/// Messages of this protocol. Each travels behind a [`Header`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Message {
+    /// The commit broadcast. The receiver answers with [`Message::Acknowledge`].
+    Announce(Evidence),
+    Acknowledge {
+        instance: InstanceId,
+        group: GroupNo,
+    },
+    /// Tell me when all members have heard of this group; sent to whoever announced it.
+    StableWanted {
+        instance: InstanceId,
+        group: GroupNo,
+    },
+    Stable {
+        instance: InstanceId,
+        group: GroupNo,
+    },
+    Ask {
+        txn: TxnId,
+        snapshot: Scn,
+    },
+    Answer {
+        txn: TxnId,
+        verdict: Verdict,
+    },
+}
+
+/// What the driver has to do, in order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Effect {
+    Send {
+        to: InstanceId,
+        header: Header,
+        message: Message,
+    },
+    /// Mark the group's transactions pending, then call [`Visibility::marked`].
+    MarkPending(GroupNo),
+    /// Publish the group's transactions as committed, put the SCN into the next batch header, then call [`Visibility::published`].
+    Publish(Evidence),
+    /// The reply may leave.
+    Release(ReplyId),
+    /// A verdict for a local asker arrived.
+    Learned { txn: TxnId, verdict: Verdict },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Unstable {
+    scn: Scn,
+    /// Members whose acknowledgement is missing. None if another instance announced the group.
+    missing: Option<BTreeSet<InstanceId>>,
+    /// Who asked to be told.
+    tell: BTreeSet<InstanceId>,
+    /// This instance asked the announcer already.
+    asked: bool,
+}
+
+/// One instance's machine.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Visibility {
+    me: InstanceId,
+    clock: Scn,
+    members: BTreeSet<InstanceId>,
+    /// Who announces the groups of a dead instance.
+    heirs: BTreeMap<InstanceId, InstanceId>,
+    newest: BTreeMap<InstanceId, Evidence>,
+    unstable: BTreeMap<(InstanceId, GroupNo), Unstable>,
+    drawn: Option<Evidence>,
+    parked_replies: BTreeSet<(ReplyId, Shown)>,
+    parked_questions: BTreeSet<(InstanceId, TxnId, Scn)>,
+    pub(crate) planted: Planted,
+}
+
+impl Visibility {
+    /// A machine whose clock begins at `clock`: past the persisted ceiling, and at the maximum of the members' clocks for a joiner.
+    pub fn new(me: InstanceId, clock: Scn, members: impl IntoIterator<Item = InstanceId>) -> Self {
+        let mut members: BTreeSet<_> = members.into_iter().collect();
+        members.insert(me);
+        Visibility {
+            me,
+            clock,
+            members,
+            heirs: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            unstable: BTreeMap::new(),
+            drawn: None,
+            parked_replies: BTreeSet::new(),
+            parked_questions: BTreeSet::new(),
+            planted: Planted::default(),
+        }
+    }
+
+    pub fn clock(&self) -> Scn {
+        self.clock
+    }
+
+    /// The front of a message that leaves now. Also what goes into the header of a batch that is sealed now.
+    pub fn header(&self) -> Header {
+        let mut evidence: Vec<Evidence> = self
+            .unstable
+            .iter()
+            .map(|(&(instance, group), u)| Evidence {
+                instance,
+                group,
+                scn: u.scn,
+            })
+            .collect();
+        if self.planted.breaks(Mutation::EvidenceInMessages) {
+            evidence.clear();
+        }
+        Header {
+            clock: self.clock,
+            newest: self.newest.get(&self.me).map_or(GroupNo(0), |e| e.group),
+            evidence,
+        }
+    }
+
+    /// A log group of this instance's thread is durable.
+    pub fn group_durable(&mut self, group: GroupNo, out: &mut Vec<Effect>) {
+        assert!(self.drawn.is_none(), "groups take effect one by one");
+        if self.planted.breaks(Mutation::PendingMark) {
+            self.marked(group, out);
+        } else {
+            out.push(Effect::MarkPending(group));
+        }
+    }
+
+    /// The group's transactions are marked: draw its SCN.
+    pub fn marked(&mut self, group: GroupNo, out: &mut Vec<Effect>) {
+        self.clock = Scn(self.clock.0 + 1);
+        let evidence = Evidence {
+            instance: self.me,
+            group,
+            scn: self.clock,
+        };
+        self.drawn = Some(evidence);
+        // From here on, not from the announcement: a local reader sees the group as soon as the driver publishes it.
+        self.register(evidence);
+        out.push(Effect::Publish(evidence));
+    }
+
+    /// The group's transactions are published: tell everybody, and answer who asked meanwhile.
+    pub fn published(
+        &mut self,
+        group: GroupNo,
+        status: impl Fn(TxnId) -> Status,
+        out: &mut Vec<Effect>,
+    ) {
+        let evidence = self.drawn.take().expect("published without being drawn");
+        assert_eq!(evidence.group, group, "groups take effect in order");
+        self.announce(evidence, out);
+        for (from, txn, snapshot) in std::mem::take(&mut self.parked_questions) {
+            self.asked(from, txn, snapshot, &status, out);
+        }
+    }
+
+    /// Announces the groups of dead threads that [`decide`] gave an SCN, as the heir of their instances.
+    pub fn adopt(&mut self, decided: &[Evidence], out: &mut Vec<Effect>) {
+        for &evidence in decided {
+            self.lift(evidence.scn);
+            self.announce(evidence, out);
+        }
+    }
+
+    fn announce(&mut self, evidence: Evidence, out: &mut Vec<Effect>) {
+        self.register(evidence);
+        for to in self.others() {
+            self.send(to, Message::Announce(evidence), out);
+        }
+        self.settle((evidence.instance, evidence.group), out);
+    }
+
+    fn register(&mut self, evidence: Evidence) {
+        self.note(evidence);
+        let others = self.others();
+        let entry = self
+            .unstable
+            .entry((evidence.instance, evidence.group))
+            .or_insert_with(|| Unstable::new(evidence.scn));
+        entry.missing.get_or_insert(others);
+    }
+
+    /// A transaction of this instance is asked about. `status` looks into the driver's table; it is called after the
+    /// clock is lifted, which is what makes "active" final for the asker.
+    pub fn asked(
+        &mut self,
+        from: InstanceId,
+        txn: TxnId,
+        snapshot: Scn,
+        status: impl Fn(TxnId) -> Status,
+        out: &mut Vec<Effect>,
+    ) {
+        if !self.planted.breaks(Mutation::Lift) {
+            self.lift(snapshot);
+        }
+        let verdict = match status(txn) {
+            Status::None => Verdict::ActiveTo(snapshot),
+            Status::Committed(scn) => Verdict::Committed(scn),
+            Status::Pending => {
+                self.parked_questions.insert((from, txn, snapshot));
+                return;
+            }
+        };
+        if from == self.me {
+            out.push(Effect::Learned { txn, verdict });
+        } else {
+            self.send(from, Message::Answer { txn, verdict }, out);
+        }
+    }
+
+    /// The front of any message of any protocol: to be called before its content is looked at.
+    pub fn received(&mut self, from: InstanceId, header: &Header, out: &mut Vec<Effect>) {
+        self.lift(header.clock);
+        for &evidence in &header.evidence {
+            self.hear(evidence);
+        }
+        let before = self.unstable.len();
+        self.unstable.retain(|&(instance, group), _| {
+            instance != from || group > header.newest || header.lists(instance, group)
+        });
+        if self.unstable.len() < before {
+            self.release(out);
+        }
+    }
+
+    /// Messages to `peer` may have been lost with the connection: says again what it may have missed.
+    pub fn reconnected(&mut self, peer: InstanceId, out: &mut Vec<Effect>) {
+        let again: Vec<Evidence> = self
+            .unstable
+            .iter()
+            .filter(|(_, u)| u.missing.as_ref().is_some_and(|m| m.contains(&peer)))
+            .map(|(&(instance, group), u)| Evidence {
+                instance,
+                group,
+                scn: u.scn,
+            })
+            .collect();
+        for evidence in again {
+            self.send(peer, Message::Announce(evidence), out);
+        }
+        for u in self.unstable.values_mut() {
+            u.asked = false;
+        }
+        self.release(out);
+    }
+
+    pub fn message(
+        &mut self,
+        from: InstanceId,
+        message: Message,
+        status: impl Fn(TxnId) -> Status,
+        out: &mut Vec<Effect>,
+    ) {
+        match message {
+            Message::Announce(evidence) => {
+                self.lift(evidence.scn);
+                self.hear(evidence);
+                let Evidence {
+                    instance, group, ..
+                } = evidence;
+                self.send(from, Message::Acknowledge { instance, group }, out);
+            }
+            Message::Acknowledge { instance, group } => {
+                if let Some(missing) = self
+                    .unstable
+                    .get_mut(&(instance, group))
+                    .and_then(|u| u.missing.as_mut())
+                {
+                    missing.remove(&from);
+                }
+                self.settle((instance, group), out);
+            }
+            Message::StableWanted { instance, group } => {
+                match self.unstable.get_mut(&(instance, group)) {
+                    Some(u) => {
+                        u.tell.insert(from);
+                    }
+                    None => self.send(from, Message::Stable { instance, group }, out),
+                }
+            }
+            Message::Stable { instance, group } => {
+                self.unstable.remove(&(instance, group));
+                self.release(out);
+            }
+            Message::Ask { txn, snapshot } => self.asked(from, txn, snapshot, status, out),
+            Message::Answer { txn, verdict } => out.push(Effect::Learned { txn, verdict }),
+        }
+    }
+
+    /// A reply is ready. It leaves at once if all that it shows is stable, which is always so on a lone instance.
+    pub fn gate(&mut self, reply: ReplyId, shown: Shown, out: &mut Vec<Effect>) {
+        self.parked_replies.insert((reply, shown));
+        self.release(out);
+    }
+
+    /// Members changed. The dead acknowledge nothing any more; each of their threads has an heir, who announces what
+    /// [`decide`] makes of its last group. Joiners were given everybody's [`Report`] before this call.
+    pub fn members_changed(
+        &mut self,
+        members: impl IntoIterator<Item = InstanceId>,
+        heirs: impl IntoIterator<Item = (InstanceId, InstanceId)>,
+        out: &mut Vec<Effect>,
+    ) {
+        self.members = members.into_iter().collect();
+        self.heirs.extend(heirs);
+        self.parked_questions
+            .retain(|(from, ..)| self.members.contains(from));
+        let keys: Vec<_> = self.unstable.keys().copied().collect();
+        for key in keys {
+            let u = self.unstable.get_mut(&key).expect("just listed");
+            if let Some(missing) = &mut u.missing {
+                missing.retain(|i| self.members.contains(i));
+            }
+            self.settle(key, out);
+        }
+        for peer in self.members.clone() {
+            self.reconnected(peer, out); // messages of the old epoch are dropped
+        }
+    }
+
+    /// What this instance contributes to the recovery of dead threads, and tells a joiner.
+    pub fn report(&self) -> Report {
+        Report {
+            clock: self.clock,
+            evidence: self.newest.values().copied().collect(),
+        }
+    }
+
+    /// Raises the clock. The driver refuses implausible jumps before they come here.
+    pub fn lift(&mut self, to: Scn) {
+        self.clock = self.clock.max(to);
+    }
+
+    fn hear(&mut self, evidence: Evidence) {
+        if self
+            .newest
+            .get(&evidence.instance)
+            .is_some_and(|n| n.group >= evidence.group)
+        {
+            return; // heard before, and perhaps stable since
+        }
+        self.note(evidence);
+        self.unstable.insert(
+            (evidence.instance, evidence.group),
+            Unstable::new(evidence.scn),
+        );
+    }
+
+    fn note(&mut self, evidence: Evidence) {
+        let newest = self.newest.entry(evidence.instance).or_insert(evidence);
+        if newest.group < evidence.group {
+            *newest = evidence;
+        }
+    }
+
+    /// If everybody has acknowledged: the group is stable.
+    fn settle(&mut self, key: (InstanceId, GroupNo), out: &mut Vec<Effect>) {
+        let all = self
+            .unstable
+            .get(&key)
+            .and_then(|u| u.missing.as_ref())
+            .is_some_and(|m| m.is_empty());
+        if !all {
+            return;
+        }
+        let (instance, group) = key;
+        let settled = self.unstable.remove(&key).expect("looked at above");
+        let tell = if instance == self.me {
+            settled.tell // the others see it from the next header
+        } else {
+            self.others()
+        };
+        for to in tell {
+            self.send(to, Message::Stable { instance, group }, out);
+        }
+        self.release(out);
+    }
+
+    /// Lets go of the replies that rest on stable groups only, and asks after the groups that the others wait for.
+    fn release(&mut self, out: &mut Vec<Effect>) {
+        let mut wanted = BTreeSet::new();
+        for (reply, shown) in std::mem::take(&mut self.parked_replies) {
+            let blockers: Vec<_> = self.blockers(shown).collect();
+            if blockers.is_empty() {
+                out.push(Effect::Release(reply));
+            } else {
+                wanted.extend(blockers);
+                self.parked_replies.insert((reply, shown));
+            }
+        }
+        for (instance, group) in wanted {
+            self.want_stable(instance, group, out);
+        }
+    }
+
+    fn blockers(&self, shown: Shown) -> impl Iterator<Item = (InstanceId, GroupNo)> + '_ {
+        let open = match shown {
+            Shown::Commit(..) => self.planted.breaks(Mutation::AcknowledgedBroadcast),
+            Shown::UpTo(_) => self.planted.breaks(Mutation::Gate),
+        };
+        self.unstable
+            .iter()
+            .filter(move |(key, u)| {
+                !open
+                    && match shown {
+                        Shown::Commit(instance, group) => **key == (instance, group),
+                        Shown::UpTo(scn) => u.scn <= scn,
+                    }
+            })
+            .map(|(&key, _)| key)
+    }
+
+    fn want_stable(&mut self, instance: InstanceId, group: GroupNo, out: &mut Vec<Effect>) {
+        let announcer = if self.members.contains(&instance) {
+            instance
+        } else {
+            match self.heirs.get(&instance) {
+                Some(&heir) => heir,
+                None => return, // not taken over yet; asked again by members_changed
+            }
+        };
+        let u = self
+            .unstable
+            .get_mut(&(instance, group))
+            .expect("a blocker is unstable");
+        if announcer == self.me || std::mem::replace(&mut u.asked, true) {
+            return;
+        }
+        self.send(announcer, Message::StableWanted { instance, group }, out);
+    }
+
+    fn others(&self) -> BTreeSet<InstanceId> {
+        let mut others = self.members.clone();
+        others.remove(&self.me);
+        others
+    }
+
+    fn send(&self, to: InstanceId, message: Message, out: &mut Vec<Effect>) {
+        out.push(Effect::Send {
+            to,
+            header: self.header(),
+            message,
+        });
+    }
+}
+
+impl Header {
+    fn lists(&self, instance: InstanceId, group: GroupNo) -> bool {
+        self.evidence
+            .iter()
+            .any(|e| (e.instance, e.group) == (instance, group))
+    }
+}
+
+impl Unstable {
+    fn new(scn: Scn) -> Self {
+        Unstable {
+            scn,
+            missing: None,
+            tell: BTreeSet::new(),
+            asked: false,
+        }
+    }
+}
