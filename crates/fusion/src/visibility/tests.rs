@@ -280,7 +280,12 @@ fn c04_two_deaths_and_a_commit_that_rests_on_the_other_last_group() {
             assert!(world.actions().contains(&action), "{action:?}");
             step(&mut world, &action);
         };
-        for action in [Action::Flush(0), Action::Mark(0), Action::Publish(0)] {
+        for action in [
+            Action::Log(0),
+            Action::Flush(0),
+            Action::Mark(0),
+            Action::Publish(0),
+        ] {
             go(action);
         }
         go(Action::Snapshot(1));
@@ -290,7 +295,12 @@ fn c04_two_deaths_and_a_commit_that_rests_on_the_other_last_group() {
             assert!(world.actions().contains(&action), "{action:?}");
             step(&mut world, &action);
         };
-        for action in [Action::Flush(1), Action::Mark(1), Action::Publish(1)] {
+        for action in [
+            Action::Log(1),
+            Action::Flush(1),
+            Action::Mark(1),
+            Action::Publish(1),
+        ] {
             go(action);
         }
         for action in [

@@ -52,6 +52,9 @@ pub(super) struct Letter {
 /// A redo thread as far as it is durable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Thread {
+    /// SCN of the commit record, from the moment it is in the log buffer.
+    logged: Option<Scn>,
+    /// The commit record is durable.
     commit: bool,
     /// e(1), once a later header carries it.
     scn: Option<Scn>,
@@ -99,6 +102,7 @@ pub(super) struct World {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Action {
+    Log(usize),
     Flush(usize),
     Mark(usize),
     Publish(usize),
@@ -207,7 +211,10 @@ impl World {
         };
         let thread = &self.threads[owner];
         let rests_on_known = t == 0 || node.known[0].is_some();
-        if !thread.commit && rests_on_known {
+        if thread.logged.is_none() && rests_on_known {
+            all.push(Action::Log(t));
+        }
+        if thread.logged.is_some() && !thread.commit {
             all.push(Action::Flush(t));
         }
         if node.drawing.is_some() {
@@ -268,6 +275,13 @@ impl World {
 
     pub(super) fn apply(&mut self, action: &Action) {
         match *action {
+            Action::Log(t) => {
+                let owner = self.config.owners[t];
+                let node = self.nodes[owner].as_mut().expect("enabled");
+                let record = Scn(node.machine.clock().0 + 1);
+                node.machine.lift(record);
+                self.threads[owner].logged = Some(record);
+            }
             Action::Flush(t) => self.flush(t),
             Action::Mark(n) => self.with(n, |node, out| {
                 let group = node.drawing.take().expect("enabled");
@@ -317,11 +331,9 @@ impl World {
     fn flush(&mut self, t: usize) {
         let owner = self.config.owners[t];
         let node = self.nodes[owner].as_mut().expect("enabled");
-        let record = Scn(node.machine.clock().0 + 1);
-        node.machine.lift(record);
         let thread = &mut self.threads[owner];
         thread.commit = true;
-        thread.highest = record;
+        thread.highest = thread.logged.expect("enabled");
         thread.evidence.extend(node.machine.header().evidence);
         self.with(owner, |node, out| node.machine.group_durable(GROUP, out));
     }
