@@ -8,6 +8,7 @@ Every figure is measured on both in turn (A B A B ...), `--rounds` times; the ta
 above 1 means that Braid is faster. Needs pgbench, psql and PostgreSQL's server binaries (Debian: postgresql, postgresql-contrib).
 """
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -103,6 +104,13 @@ class Braid(Server):
         wait_port(self.port, self.process, 300)
         while subprocess.run(["psql", "-X", "-q", "-d", self.url(), "-c", "select 1"], capture_output=True).returncode:
             time.sleep(0.02)
+
+    def resident(self):
+        """Resident memory of the instance: what it holds of its own, and its share of the binary's pages."""
+        status = json.loads(sh([str(self.binary), "status", "--data", str(self.dir), "--json"]))
+        pid = (status["instances"] if isinstance(status, dict) else status)[0]["pid"]
+        lines = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return ", ".join(" ".join(m) for m in re.findall(r"(VmRSS|RssAnon|RssFile):\s+(\d+ kB)", lines))
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
@@ -213,8 +221,7 @@ class Bench:
 
         self.compare("start on an existing database, s", "< 1 s", restart, False)
         braid = next(s for s in self.servers if s.name == "Braid")
-        status = pathlib.Path(f"/proc/{braid.process.pid}/status").read_text()
-        print("memory of `braid up` at rest:", re.search(r"VmRSS:\s+(\d+ kB)", status).group(1))
+        print("memory of the instance at rest, just started:", braid.resident())
 
 
 def main():

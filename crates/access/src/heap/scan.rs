@@ -4,7 +4,7 @@ use super::Heap;
 use super::read::Version;
 use crate::Result;
 use block::heap;
-use block::{Dba, RowId};
+use block::{Dba, RowId, Scn, Stamp};
 use txn::{Snapshot, Verdict};
 use wait::{Stat, stat};
 
@@ -26,6 +26,8 @@ impl Heap {
             {
                 return Ok(());
             }
+            // A stamp and whether it is visible; at first one that is: committed before all time.
+            let mut known = (Stamp::committed(Scn::ZERO), true);
             for slot in 0..heap::slots(&block) {
                 let Some(row) = heap::row(&block, slot)? else {
                     continue;
@@ -34,7 +36,12 @@ impl Heap {
                     continue;
                 }
                 rows += 1;
-                let visible = matches!(self.txns.verdict(row.head.stamp, snap), Verdict::Visible);
+                // Neighbours mostly come from one transaction, and a verdict stands.
+                if known.0 != row.head.stamp {
+                    let verdict = self.txns.verdict(row.head.stamp, snap);
+                    known = (row.head.stamp, matches!(verdict, Verdict::Visible));
+                }
+                let visible = known.1;
                 if visible && row.head.is_deleted() {
                     continue;
                 }

@@ -74,6 +74,10 @@ pub fn run(session: &mut SqlSession, spec: &CopySpec, sink: &mut dyn RowSink) ->
         ));
     };
     let mut writer = Writer {
+        plain: columns
+            .iter()
+            .map(|c| is_plain(c.ty, &spec.options))
+            .collect(),
         types: columns.iter().map(|c| c.ty).collect(),
         options: &spec.options,
         io: session.io_settings(),
@@ -92,9 +96,32 @@ pub fn run(session: &mut SqlSession, spec: &CopySpec, sink: &mut dyn RowSink) ->
     Ok(writer.rows)
 }
 
+/// Whether no value of the type has anything in its text that must be escaped or quoted: numbers, with the usual delimiters.
+fn is_plain(ty: SqlType, options: &CopyOptions) -> bool {
+    let number = matches!(
+        ty,
+        SqlType::Int2
+            | SqlType::Int4
+            | SqlType::Int8
+            | SqlType::Oid
+            | SqlType::Float4
+            | SqlType::Float8
+            | SqlType::Numeric
+    );
+    let usual = match options.format {
+        CopyFormat::Text => options.delimiter == b'\t',
+        CopyFormat::Csv => {
+            options.delimiter == b',' && options.quote == b'"' && options.null.is_empty()
+        }
+    };
+    number && usual
+}
+
 /// A sink that makes lines of rows.
 struct Writer<'w> {
     types: Vec<SqlType>,
+    /// Columns whose text is sent as it is.
+    plain: Vec<bool>,
     options: &'w CopyOptions,
     io: IoSettings,
     buffer: Vec<u8>,
@@ -188,6 +215,10 @@ impl RowSink for Writer<'_> {
             self.separate(i);
             if value.is_null() {
                 self.buffer.extend_from_slice(self.options.null.as_bytes());
+                continue;
+            }
+            if self.plain[i] {
+                pgtype::text_out(self.types[i], *value, &self.io, &mut self.buffer);
                 continue;
             }
             self.field.clear();

@@ -170,9 +170,12 @@ fn is_zero(text: &str) -> bool {
 
 /// Shortest text that reads back as the same number, in PostgreSQL's choice of digits and notation.
 pub fn write_float8(out: &mut Vec<u8>, value: f64) {
-    if write_special_float(out, value) {
-        return;
+    if !write_special_float(out, value) && !write_short_decimal(out, value) {
+        write_shortest(out, value);
     }
+}
+
+fn write_shortest(out: &mut Vec<u8>, value: f64) {
     let mut text = Scientific::new(format_args!("{value:e}"));
     if text.is_tie(value) {
         let even = Scientific::new(format_args!("{value:.*e}", text.digits() - 1));
@@ -185,6 +188,46 @@ pub fn write_float8(out: &mut Vec<u8>, value: f64) {
         text = text.without_middle(value, gap, |text| text.parse() == Ok(value));
     }
     text.write(out, 15);
+}
+
+/// Writes a number that is a decimal of few digits, as most are; false if it is not, or not seen to be.
+///
+/// Of all decimals of up to fifteen digits at most one reads back as a given number, so if one does, it is the shortest. `whole` and the
+/// power of ten are exact, so their quotient is the number that the decimal reads back as.
+fn write_short_decimal(out: &mut Vec<u8>, value: f64) -> bool {
+    const POWERS: [f64; 7] = [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6];
+    const FIFTEEN_DIGITS: f64 = 1e15;
+    let magnitude = value.abs();
+    if value.to_bits() == 0 {
+        out.push(b'0');
+        return true;
+    }
+    // Below, PostgreSQL writes an exponent; the sign of a zero is not in its digits.
+    if magnitude < 1e-4 {
+        return false;
+    }
+    for (decimals, power) in POWERS.iter().enumerate() {
+        let whole = (magnitude * power).round();
+        if whole >= FIFTEEN_DIGITS {
+            return false;
+        }
+        if whole / power != magnitude {
+            continue;
+        }
+        if value < 0.0 {
+            out.push(b'-');
+        }
+        let (whole, power) = (whole as i64, *power as i64);
+        write_integer(out, whole / power);
+        if decimals > 0 {
+            // A one before the fraction keeps its leading zeros; the point takes its place.
+            let point = out.len();
+            write_integer(out, power + whole % power);
+            out[point] = b'.';
+        }
+        return true;
+    }
+    false
 }
 
 /// As [`write_float8`], for the shorter type.
@@ -492,6 +535,19 @@ mod tests {
         let mut out = Vec::new();
         write_float8(&mut out, value);
         String::from_utf8(out).unwrap()
+    }
+
+    proptest::proptest! {
+        /// The quick way, where it is taken, writes what the general one does.
+        #[test]
+        fn short_decimals_are_the_shortest(whole in -(1i64 << 51)..1i64 << 51, shift in 0u32..52, decimals in 0i32..9) {
+            let value = (whole >> shift) as f64 / 10f64.powi(decimals);
+            let (mut quick, mut general) = (Vec::new(), Vec::new());
+            if write_short_decimal(&mut quick, value) {
+                write_shortest(&mut general, value);
+                proptest::prop_assert_eq!(String::from_utf8(quick), String::from_utf8(general));
+            }
+        }
     }
 
     #[test]
