@@ -50,8 +50,7 @@ impl Cache {
     /// The order is what recovery and checkpoints rest on: the frames are marked dirty at the log's present end, the record is
     /// appended at or after it, the vectors are applied, and the blocks get the record's SCN; all under the exclusive latches that the guards hold.
     ///
-    /// # Panics
-    /// If a vector cannot be applied: the caller has built a change that its block does not admit, and the record is in the log already.
+    /// Ends the process if a vector cannot be applied: the caller has built a change that its block does not admit, and the record is in the log already.
     pub fn change(
         &self,
         header: RecordHeader,
@@ -71,6 +70,7 @@ impl Cache {
     ) -> Appended {
         self.prepare(changes);
         self.prepare(more);
+        let all_or_nothing = AllOrNothing;
         let appended = SCRATCH.with_borrow_mut(|record| {
             record.clear();
             let mut w = RecordWriter::new(record, header.txn, header.undo_head);
@@ -84,6 +84,7 @@ impl Cache {
         stat::add(Stat::DbBlockChanges, (changes.len() + more.len()) as u64);
         self.finish(changes, appended);
         self.finish(more, appended);
+        std::mem::forget(all_or_nothing);
         appended
     }
 
@@ -123,6 +124,17 @@ impl Cache {
             stat::add(Stat::RedoEntries, 1);
             self.redo.append(record, under_latch)
         })
+    }
+}
+
+/// Alive from before a record is appended until its changes are in their blocks. A panic in between leaves blocks that lack what the log has, under latches that
+/// unwinding lets go: the next change of such a block, or its way to the disk, would make it damage for good. The process ends before anybody sees it.
+struct AllOrNothing;
+
+impl Drop for AllOrNothing {
+    fn drop(&mut self) {
+        eprintln!("braid: a change is in the log and not in its blocks; the instance ends");
+        std::process::abort();
     }
 }
 

@@ -26,9 +26,7 @@ const FULL_RETRY: Duration = Duration::from_millis(1000);
 pub trait CheckpointClient: Send + Sync {
     /// Persists what is not in blocks (transaction status), logs the list of active transactions, and returns the position of that record:
     /// the checkpoint will not pass it.
-    fn before_checkpoint(
-        &self,
-    ) -> std::result::Result<LogPos, Box<dyn std::error::Error + Send + Sync>>;
+    fn before_checkpoint(&self) -> Result<LogPos>;
 }
 
 pub struct WriterConfig {
@@ -62,7 +60,13 @@ struct State {
     /// The thread has ended; nobody will clean frames any more.
     ended: bool,
     /// Why the last checkpoint failed, for those who asked for it.
-    failure: Option<String>,
+    failure: Option<Failure>,
+}
+
+#[derive(Clone)]
+struct Failure {
+    what: String,
+    full: bool,
 }
 
 impl Shared {
@@ -146,7 +150,7 @@ impl Cache {
             self.writer.written.wait(&mut state);
         }
         match state.failure.clone() {
-            Some(what) => Err(Error::Checkpoint(what)),
+            Some(Failure { what, full }) => Err(Error::Checkpoint { what, full }),
             None => Ok(()),
         }
     }
@@ -247,14 +251,14 @@ impl Work {
             }
             let failure = result.err();
             if let Some(e) = &failure {
-                if !is_full(e) {
+                if !e.is_full() {
                     (self.config.fatal)(&format!("dbw0: {e}"));
-                    self.finish(asked.checkpoint, Some(e.to_string()));
+                    self.finish(asked.checkpoint, failure.as_ref());
                     break;
                 }
                 (self.config.notice)(&format!("dbw0 will try again: {e}"));
             }
-            self.finish(asked.checkpoint, failure.as_ref().map(ToString::to_string));
+            self.finish(asked.checkpoint, failure.as_ref());
             if failure.is_some() {
                 self.pause(FULL_RETRY);
             }
@@ -300,11 +304,14 @@ impl Work {
         );
     }
 
-    fn finish(&self, checkpoint: Option<u64>, failure: Option<String>) {
+    fn finish(&self, checkpoint: Option<u64>, failure: Option<&Error>) {
         let mut state = self.cache.writer.state.lock();
         if let Some(n) = checkpoint {
             state.checkpoints_done = n;
-            state.failure = failure;
+            state.failure = failure.map(|e| Failure {
+                what: e.to_string(),
+                full: e.is_full(),
+            });
         }
         self.cache.writer.written.notify_all();
     }
@@ -413,10 +420,7 @@ impl Work {
 
     /// Moves the checkpoint to the oldest position that is still needed.
     fn move_position(&self) -> Result<()> {
-        let active = self
-            .client
-            .before_checkpoint()
-            .map_err(|e| Error::Checkpoint(e.to_string()))?;
+        let active = self.client.before_checkpoint()?;
         // The end first, the frames after: see the crate's invariants.
         let end = self.cache.redo.end();
         let oldest = self
@@ -449,8 +453,4 @@ impl Work {
         self.cache.redo.set_checkpoint(point);
         Ok(())
     }
-}
-
-fn is_full(e: &Error) -> bool {
-    matches!(e, Error::Storage(e) if e.is_full())
 }

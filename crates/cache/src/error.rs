@@ -16,8 +16,20 @@ pub enum Error {
         name: &'static str,
         source: std::io::Error,
     },
-    #[error("checkpoint: {0}")]
-    Checkpoint(String),
+    /// `full`: for want of space; it will be tried again.
+    #[error("checkpoint: {what}")]
+    Checkpoint { what: String, full: bool },
     #[error("the instance is stopping")]
     Stopping,
+}
+
+impl Error {
+    /// No room on the device: nothing was lost, and the request can be made again once there is room.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Error::Storage(e) => e.is_full(),
+            Error::Checkpoint { full, .. } => *full,
+            _ => false,
+        }
+    }
 }

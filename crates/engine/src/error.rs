@@ -88,7 +88,8 @@ impl Error {
                 access::Error::SequenceBounds { .. } => "22003",
                 _ => "XX001",
             },
-            Error::Storage(e) | Error::Cache(cache::Error::Storage(e)) if e.is_full() => "53100",
+            Error::Storage(e) if e.is_full() => "53100",
+            Error::Cache(e) if e.is_full() => "53100",
             Error::Storage(storage::Error::InUse { .. }) => "55006",
             Error::Storage(storage::Error::Block { .. })
             | Error::Cache(cache::Error::Storage(storage::Error::Block { .. }))

@@ -24,7 +24,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use storage::{
-    ControlFile, DataFiles, DirectoryLock, DoubleWrite, FileKind, OsStorage, Storage, ThreadState,
+    ControlFile, DataFiles, DirectoryLock, DoubleWrite, FailStop, FileKind, OsStorage, Storage,
+    ThreadState,
 };
 use txn::{TxnConfig, TxnManager};
 
@@ -100,7 +101,7 @@ fn stop_at_once(why: &str) -> ! {
 }
 
 /// Ends the instance at once, whatever it is doing: called with the reason when a promise of the hardware is broken.
-pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
+pub use storage::Fatal;
 
 /// What an instance stands on.
 pub struct Host {
@@ -141,9 +142,7 @@ struct Gate {
 }
 
 impl CheckpointClient for Gate {
-    fn before_checkpoint(
-        &self,
-    ) -> std::result::Result<LogPos, Box<dyn std::error::Error + Send + Sync>> {
+    fn before_checkpoint(&self) -> cache::Result<LogPos> {
         match self.txns.get() {
             Some(txns) if self.open.load(Ordering::Acquire) => txns.before_checkpoint(),
             _ => Ok(self.start),
@@ -192,6 +191,7 @@ impl Engine {
             fatal,
             lock,
         } = host;
+        let storage: Arc<dyn Storage> = Arc::new(FailStop::new(storage, fatal.clone()));
         let instance = InstanceId(config.instance);
         let thread = ThreadId(config.instance);
         let control = Arc::new(ControlFile::open(&*storage)?);

@@ -73,10 +73,11 @@ impl LogWriter {
 
     fn join(&mut self) {
         self.redo.lgwr.stop();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            // Its panic has been reported by the panic hook; commits go on without lgwr.
+        if let Some(thread) = self.thread.take() {
+            assert!(
+                thread.join().is_ok(),
+                "invariant: a panic in lgwr ends the process"
+            );
         }
     }
 }

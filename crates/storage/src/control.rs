@@ -2,11 +2,15 @@
 //!
 //! ```text
 //! slot 0 at byte 0, slot 1 at byte 32768; each:
-//! magic u64 | format version u32 | payload length u32 | sequence u64 | CRC32C of sequence and payload u32 | payload ...
+//! magic u64 | format version u32 | payload length u32 | sequence u64 | CRC32C of version, sequence and payload u32 | payload ...
 //! ```
 //!
-//! **Invariants.** An update goes to the slot that does not hold the newest state, so one whole state survives a crash at any moment. The newest whole slot is
-//! the state. An unknown format version is refused, not guessed at.
+//! **Invariants.**
+//! - An update goes to one slot, durably, and then to the other, with a sequence of its own each time. So one whole state survives a crash at any moment, and between
+//!   updates both slots hold the same: damage to one of them loses nothing. (With one slot an update, a decayed newest slot would bring back the
+//!   state before: numbers would be given out twice, and recovery would start in log that has been overwritten.)
+//! - A slot whose writing failed may be torn; the next update goes there first, while the other is whole.
+//! - The newest whole slot is the state. An unknown format version is refused, not guessed at.
 
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
 use block::{FileId, LogPos, ThreadId};
@@ -15,7 +19,7 @@ use std::sync::Arc;
 use wait::Event;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDCF1");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const SLOT: usize = 8 * SECTOR;
 const HEADER: usize = 28;
 const NAME: &str = "control";
@@ -179,7 +183,10 @@ pub struct ControlFile {
 
 struct State {
     control: Control,
+    /// Newest ever written, or tried.
     sequence: u64,
+    /// The slot that is written first: the one that is torn, if one is.
+    first: u64,
 }
 
 impl ControlFile {
@@ -195,6 +202,7 @@ impl ControlFile {
             state: Mutex::new(State {
                 control: Control::default(),
                 sequence: 0,
+                first: 0,
             }),
         };
         c.update(|to| *to = control)?;
@@ -203,15 +211,26 @@ impl ControlFile {
 
     pub fn open(storage: &dyn Storage) -> Result<ControlFile> {
         let file = storage.open(NAME, FileKind::Control)?;
-        let newest = [0, 1]
+        let slots = [0, 1]
             .into_iter()
             .map(|slot| read_slot(&*file, slot))
             .collect::<Result<Vec<_>>>()?;
-        let state = newest
+        // If one is torn it is rewritten first; if both are whole, the older.
+        let sequences: Vec<_> = slots
+            .iter()
+            .map(|s| s.as_ref().map_or(0, |(_, sequence)| *sequence))
+            .collect();
+        let first = u64::from(sequences[1] < sequences[0]);
+        let (control, sequence) = slots
             .into_iter()
             .flatten()
-            .max_by_key(|s| s.sequence)
+            .max_by_key(|(_, sequence)| *sequence)
             .ok_or_else(|| Error::Control(format!("{}: neither copy is whole", file.path())))?;
+        let state = State {
+            control,
+            sequence,
+            first,
+        };
         Ok(ControlFile {
             file,
             state: Mutex::new(state),
@@ -222,7 +241,7 @@ impl ControlFile {
         self.state.lock().control.clone()
     }
 
-    /// Changes the state; durable when it returns. After an error the state in memory is the old one.
+    /// Changes the state; durable when it returns. After an error the state in memory is the old one, and that in the file may be either.
     pub fn update(&self, change: impl FnOnce(&mut Control)) -> Result<()> {
         let mut state = self.state.lock();
         let mut control = state.control.clone();
@@ -230,15 +249,22 @@ impl ControlFile {
         if state.sequence > 0 && control == state.control {
             return Ok(());
         }
-        let sequence = state.sequence + 1;
-        wait::during(Event::ControlFileWrite, [1, 0, 0], || {
-            self.write(&control, sequence)
-        })?;
-        *state = State { control, sequence };
+        for slot in [state.first, 1 - state.first] {
+            // A number that was tried is not used again: what stands there with it may be whole.
+            state.sequence += 1;
+            state.first = slot;
+            let sequence = state.sequence;
+            wait::during(Event::ControlFileWrite, [1, 0, 0], || {
+                self.write(&control, slot, sequence)
+            })?;
+        }
+        // Both are whole; the older goes first next time.
+        state.first = 1 - state.first;
+        state.control = control;
         Ok(())
     }
 
-    fn write(&self, control: &Control, sequence: u64) -> Result<()> {
+    fn write(&self, control: &Control, slot: u64, sequence: u64) -> Result<()> {
         let payload = control.encode();
         if HEADER + payload.len() > SLOT {
             return Err(Error::Control(format!(
@@ -252,19 +278,21 @@ impl ControlFile {
         buf[8..12].copy_from_slice(&VERSION.to_le_bytes());
         buf[12..16].copy_from_slice(&(payload.len() as u32).to_le_bytes());
         buf[16..24].copy_from_slice(&sequence.to_le_bytes());
-        buf[24..28].copy_from_slice(&checksum(sequence, &payload).to_le_bytes());
+        buf[24..28].copy_from_slice(&checksum(VERSION, sequence, &payload).to_le_bytes());
         buf[HEADER..HEADER + payload.len()].copy_from_slice(&payload);
-        self.file.write_at((sequence % 2) * SLOT as u64, &buf)?;
+        self.file.write_at(slot * SLOT as u64, &buf)?;
         self.file.sync()
     }
 }
 
-fn checksum(sequence: u64, payload: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&sequence.to_le_bytes()), payload)
+/// The version is covered: a decayed slot must not pass for one that a newer program wrote.
+fn checksum(version: u32, sequence: u64, payload: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&version.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c_append(crc, &sequence.to_le_bytes()), payload)
 }
 
 /// The state in a slot; `None` if it is torn or was never written, an error if a newer program wrote it.
-fn read_slot(file: &dyn File, slot: u64) -> Result<Option<State>> {
+fn read_slot(file: &dyn File, slot: u64) -> Result<Option<(Control, u64)>> {
     let mut buf = AlignedBuf::zeroed(SLOT);
     wait::during(Event::ControlFileRead, [0; 3], || {
         file.read_at(slot * SLOT as u64, &mut buf)
@@ -277,7 +305,7 @@ fn read_slot(file: &dyn File, slot: u64) -> Result<Option<State>> {
     let Some(payload) = buf.get(HEADER..HEADER + len) else {
         return Ok(None);
     };
-    if crc != checksum(sequence, payload) {
+    if crc != checksum(version, sequence, payload) {
         return Ok(None);
     }
     if version != VERSION {
@@ -286,7 +314,7 @@ fn read_slot(file: &dyn File, slot: u64) -> Result<Option<State>> {
         )));
     }
     match Control::decode(payload) {
-        Some(control) => Ok(Some(State { control, sequence })),
+        Some(control) => Ok(Some((control, sequence))),
         None => Err(Error::Control(
             "the checksum is right but the contents are not understood".to_string(),
         )),
@@ -335,38 +363,81 @@ mod tests {
         for seed in 0..200 {
             let s = SimStorage::new();
             let c = ControlFile::create(&s, sample()).unwrap();
-            let updates = seed % 5;
+            let writes = seed % 9;
             s.set_faults(Faults {
-                crash_at_write: Some(s.writes() + updates + 1),
+                crash_at_write: Some(s.writes() + writes + 1),
                 ..Faults::default()
             });
             let mut done = 0;
             while c.update(|c| c.scn_ceiling += 1).is_ok() {
                 done += 1;
             }
-            assert_eq!(done, updates);
-            let found = ControlFile::open(&s.after_crash(seed))
-                .unwrap()
-                .get()
-                .scn_ceiling
-                - sample().scn_ceiling;
+            assert_eq!(done, writes / 2, "two writes an update");
+            let s = s.after_crash(seed);
+            let ceiling = |c: &ControlFile| c.get().scn_ceiling - sample().scn_ceiling;
+            let c = ControlFile::open(&s).unwrap();
+            let found = ceiling(&c);
             assert!(
                 found == done || found == done + 1,
                 "seed {seed}: {found} after {done}"
             );
+            // A second crash, in the first update of the second life: the torn slot is the one that is written.
+            s.set_faults(Faults {
+                crash_at_write: Some(1),
+                ..Faults::default()
+            });
+            c.update(|c| c.scn_ceiling += 1).unwrap_err();
+            let again = ceiling(&ControlFile::open(&s.after_crash(seed + 1)).unwrap());
+            assert!(
+                again == found || again == found + 1,
+                "seed {seed}: {again} after {found}"
+            );
         }
     }
 
+    /// Damage to the newest slot used to bring back the state before the last update.
     #[test]
-    fn damage_falls_back_to_the_other_copy_and_never_panics() {
+    fn damage_to_either_copy_loses_nothing_and_never_panics() {
         let s = SimStorage::new();
         let c = ControlFile::create(&s, sample()).unwrap();
         c.update(|c| c.scn_ceiling = 5).unwrap();
-        for byte in 0..200 {
+        for byte in (0..200).flat_map(|b| [b, SLOT + b]) {
             let damaged = s.after_crash(0);
             damaged.flip_bit(NAME, byte, 2);
-            if let Ok(c) = ControlFile::open(&damaged) {
-                assert!([5, 1 << 30].contains(&c.get().scn_ceiling));
+            let c = ControlFile::open(&damaged).unwrap();
+            assert_eq!(c.get().scn_ceiling, 5, "byte {byte}");
+        }
+        let damaged = s.after_crash(0);
+        damaged.flip_bit(NAME, 30, 2);
+        damaged.flip_bit(NAME, SLOT + 30, 2);
+        assert!(matches!(
+            ControlFile::open(&damaged),
+            Err(Error::Control(_))
+        ));
+    }
+
+    /// A write that failed may have torn its slot: the other one, which is whole, must not be the next that is written.
+    #[test]
+    fn an_update_after_a_failed_one_spares_the_whole_copy() {
+        for seed in 0..40 {
+            for failed in 1..=2 {
+                let s = SimStorage::new();
+                let c = ControlFile::create(&s, sample()).unwrap();
+                s.set_faults(Faults {
+                    fail_from_sync: Some(s.syncs() + failed),
+                    fail_syncs: 1,
+                    ..Faults::default()
+                });
+                c.update(|c| c.scn_ceiling = 5).unwrap_err();
+                s.set_faults(Faults {
+                    crash_at_write: Some(s.writes() + 1),
+                    ..Faults::default()
+                });
+                c.update(|c| c.scn_ceiling = 6).unwrap_err();
+                let found = ControlFile::open(&s.after_crash(seed))
+                    .unwrap_or_else(|e| panic!("seed {seed}, failed {failed}: {e}"))
+                    .get();
+                assert!([1 << 30, 5, 6].contains(&found.scn_ceiling), "seed {seed}");
             }
         }
     }

@@ -11,6 +11,13 @@ pub enum Error {
         offset: u64,
         source: std::sync::Arc<std::io::Error>,
     },
+    /// Nothing is known about what was written to the file since it was last synced, and asking again would not tell: the kernel reports such a failure once and
+    /// may have dropped the data. The instance must end ([`crate::FailStop`]).
+    #[error("cannot make what was written to {path} durable: {source}")]
+    Sync {
+        path: String,
+        source: std::sync::Arc<std::io::Error>,
+    },
     #[error("{path} is cut short: {wanted} bytes wanted at byte {offset}, the file ends before")]
     Short {
         path: String,
@@ -42,7 +49,9 @@ impl Error {
     pub(crate) fn io(what: &'static str, path: &str, offset: u64, e: std::io::Error) -> Error {
         if matches!(
             e.kind(),
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded
+            std::io::ErrorKind::StorageFull
+                | std::io::ErrorKind::QuotaExceeded
+                | std::io::ErrorKind::FileTooLarge
         ) {
             return Error::Full {
                 path: path.to_string(),
@@ -56,6 +65,16 @@ impl Error {
             offset,
             source: std::sync::Arc::new(e),
         }
+    }
+    /// A sync that failed, for whatever reason: "no space left" at that point means that data is lost, not that it can be written later.
+    pub(crate) fn sync(path: &str, e: std::io::Error) -> Error {
+        Error::Sync {
+            path: path.to_string(),
+            source: std::sync::Arc::new(e),
+        }
+    }
+    pub fn is_sync_failure(&self) -> bool {
+        matches!(self, Error::Sync { .. })
     }
     /// No room on the device or within the quota: nothing was lost, and the request can be made again once there is room.
     pub fn is_full(&self) -> bool {

@@ -6,13 +6,14 @@
 //! **Invariants.**
 //! - Offsets, lengths and buffers of [`File`] are multiples of [`SECTOR`]. Direct I/O needs it; the simulation asserts it.
 //! - What was written is durable after [`File::sync`] returned; before it, any part may be lost or torn.
-//! - After a failed sync nothing is known about what was written before it. The instance must stop (the kernel may have dropped the dirty pages).
+//! - After a failed sync nothing is known about what was written before it. The instance ends ([`FailStop`]).
 
 mod aligned;
 mod control;
 mod datafiles;
 mod doublewrite;
 mod error;
+mod failstop;
 mod file;
 mod os;
 mod sim;
@@ -22,6 +23,7 @@ pub use control::{Control, ControlFile, DataFileInfo, ThreadInfo, ThreadState};
 pub use datafiles::DataFiles;
 pub use doublewrite::{DoubleWrite, Restored};
 pub use error::{Error, Result};
+pub use failstop::{FailStop, Fatal};
 pub use file::{File, FileKind, Storage};
 pub use os::{DirectoryLock, OsStorage};
 pub use sim::{Faults, SimStorage};

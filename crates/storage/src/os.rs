@@ -5,6 +5,7 @@
 
 use crate::{Error, File, FileKind, Result, SECTOR, Storage};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
+use rustix::io::retry_on_intr;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,8 +25,7 @@ pub struct OsStorage {
 impl OsStorage {
     /// `root` is created if it does not exist.
     pub fn new(root: &Path) -> Result<OsStorage> {
-        fs::create_dir_all(root)
-            .map_err(|e| Error::io("create directory", &root.display().to_string(), 0, e))?;
+        create_directories(root)?;
         Ok(OsStorage {
             root: root.to_path_buf(),
             direct: AtomicBool::new(true),
@@ -65,27 +65,50 @@ impl OsStorage {
         Ok(Arc::new(OsFile {
             path: shown,
             file: fd.into(),
+            write_through: kind != FileKind::Data,
         }))
     }
+}
 
-    /// Makes names in the directory of `path` durable.
-    fn sync_directory(path: &Path) -> Result<()> {
-        let dir = path.parent().unwrap_or(Path::new("."));
-        fs::File::open(dir)
-            .and_then(|d| d.sync_all())
-            .map_err(|e| Error::io("sync directory", &dir.display().to_string(), 0, e))
+/// Makes the names in a directory durable.
+fn sync_directory(dir: &Path) -> Result<()> {
+    let shown = dir.display().to_string();
+    let open = fs::File::open(dir).map_err(|e| Error::io("open directory", &shown, 0, e))?;
+    open.sync_all().map_err(|e| Error::sync(&shown, e))
+}
+
+/// The directory that `path` is in.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if dir != Path::new("") => dir,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes a directory and those above it that do not exist, each with its name durable: a file is no safer than the way to it.
+fn create_directories(dir: &Path) -> Result<()> {
+    match fs::create_dir(dir) {
+        Ok(()) => sync_directory(parent(dir)),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound && parent(dir) != dir => {
+            create_directories(parent(dir))?;
+            create_directories(dir)
+        }
+        Err(e) => Err(Error::io(
+            "create directory",
+            &dir.display().to_string(),
+            0,
+            e,
+        )),
     }
 }
 
 impl Storage for OsStorage {
     fn create(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>> {
         let path = self.root.join(name);
-        if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir)
-                .map_err(|e| Error::io("create directory", &dir.display().to_string(), 0, e))?;
-        }
+        create_directories(parent(&path))?;
         let file = self.open_with(name, kind, true)?;
-        Self::sync_directory(&path)?;
+        sync_directory(parent(&path))?;
         Ok(file)
     }
 
@@ -103,7 +126,7 @@ impl Storage for OsStorage {
         let path = self.root.join(name);
         fs::remove_file(&path)
             .map_err(|e| Error::io("remove", &path.display().to_string(), 0, e))?;
-        Self::sync_directory(&path)
+        sync_directory(parent(&path))
     }
 
     fn describe(&self) -> String {
@@ -114,6 +137,8 @@ impl Storage for OsStorage {
 struct OsFile {
     path: String,
     file: fs::File,
+    /// Opened so that each write is durable when it returns: a write that fails may be one whose sync has failed.
+    write_through: bool,
 }
 
 impl OsFile {
@@ -132,10 +157,27 @@ impl OsFile {
         }
         Ok(())
     }
+
+    /// A file is not left longer by half of what was asked for: the space goes back to others.
+    fn write_zeros_or_nothing(
+        &self,
+        from: u64,
+        to: u64,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<()> {
+        self.write_zeros(from, to, progress).inspect_err(|_| {
+            let _ = self.file.set_len(from);
+        })
+    }
+}
+
+/// Whole sectors, so that what is left to do after a short transfer is aligned as well.
+fn whole(done: usize) -> usize {
+    done - done % SECTOR
 }
 
 fn assert_aligned(offset: u64, buf: &[u8]) {
-    debug_assert!(
+    assert!(
         offset.is_multiple_of(SECTOR as u64)
             && buf.len().is_multiple_of(SECTOR)
             && (buf.as_ptr() as usize).is_multiple_of(SECTOR),
@@ -150,27 +192,52 @@ impl File for OsFile {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         assert_aligned(offset, buf);
-        self.file
-            .read_exact_at(buf, offset)
-            .map_err(|e| match e.kind() {
-                io::ErrorKind::UnexpectedEof => Error::Short {
-                    path: self.path.clone(),
-                    offset,
-                    wanted: buf.len(),
-                },
-                _ => self.err("read", offset, e),
-            })
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let n = retry_on_intr(|| rustix::io::pread(&self.file, &mut buf[done..], at))
+                .map_err(|e| self.err("read", at, e.into()))?;
+            // The last sector of the file may be there in part: that is short, too.
+            match whole(n) {
+                0 => {
+                    return Err(Error::Short {
+                        path: self.path.clone(),
+                        offset,
+                        wanted: buf.len(),
+                    });
+                }
+                n => done += n,
+            }
+        }
+        Ok(())
     }
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         assert_aligned(offset, buf);
-        self.file
-            .write_all_at(buf, offset)
-            .map_err(|e| self.err("write", offset, e))
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let n = retry_on_intr(|| rustix::io::pwrite(&self.file, &buf[done..], at)).map_err(
+                |e| match self.err("write", at, e.into()) {
+                    Error::Io { source, .. } if self.write_through => Error::Sync {
+                        path: self.path.clone(),
+                        source,
+                    },
+                    e => e,
+                },
+            )?;
+            match whole(n) {
+                // Less than a sector: the device is at its end, and the next try would say so.
+                0 => return Err(self.err("write", at, io::ErrorKind::WriteZero.into())),
+                n => done += n,
+            }
+        }
+        Ok(())
     }
 
     fn sync(&self) -> Result<()> {
-        rustix::fs::fdatasync(&self.file).map_err(|e| self.err("sync", 0, e.into()))
+        retry_on_intr(|| rustix::fs::fdatasync(&self.file))
+            .map_err(|e| Error::sync(&self.path, e.into()))
     }
 
     fn len(&self) -> Result<u64> {
@@ -186,9 +253,11 @@ impl File for OsFile {
         if len <= old {
             return Ok(());
         }
-        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), old, len - old) {
+        let grow = || rustix::fs::fallocate(&self.file, FallocateFlags::empty(), old, len - old);
+        use rustix::io::Errno;
+        match retry_on_intr(grow) {
             Ok(()) => {}
-            Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => {
+            Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
                 // Some filesystems keep what they got; give it back so that others may have it.
                 let _ = self.file.set_len(old);
                 return Err(Error::Full {
@@ -197,22 +266,19 @@ impl File for OsFile {
                     wanted: len - old,
                 });
             }
-            Err(rustix::io::Errno::OPNOTSUPP) => self.write_zeros(old, len, progress)?,
+            Err(Errno::OPNOTSUPP) => self.write_zeros_or_nothing(old, len, progress)?,
             Err(e) => return Err(self.err("allocate", old, e.into())),
         }
         if zeroes {
-            self.write_zeros(old, len, progress)?;
+            self.write_zeros_or_nothing(old, len, progress)?;
         }
-        self.file.sync_all().map_err(|e| self.err("sync", 0, e))
+        retry_on_intr(|| rustix::fs::fsync(&self.file))
+            .map_err(|e| Error::sync(&self.path, e.into()))
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<()> {
-        match rustix::fs::fallocate(
-            &self.file,
-            FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-            offset,
-            len,
-        ) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match retry_on_intr(|| rustix::fs::fallocate(&self.file, flags, offset, len)) {
             // Where holes cannot be made the space stays taken, nothing else.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(e) => Err(self.err("punch a hole into", offset, e.into())),

@@ -16,6 +16,15 @@ pub struct Faults {
     /// This write and the `fail_writes` - 1 after it fail with an I/O error and do nothing.
     pub fail_from_write: Option<u64>,
     pub fail_writes: u64,
+    /// This read and the `fail_reads` - 1 after it fail with an I/O error. Counted over all files, from 1.
+    pub fail_from_read: Option<u64>,
+    pub fail_reads: u64,
+    /// This sync and the `fail_syncs` - 1 after it fail: of what was written before any part is lost for good, whatever later syncs say. Counted over all files, from 1;
+    /// writes that are durable when they return count as well.
+    pub fail_from_sync: Option<u64>,
+    pub fail_syncs: u64,
+    /// From this write on no file grows.
+    pub full_from_write: Option<u64>,
     /// Bytes that all files together may have.
     pub capacity: Option<u64>,
 }
@@ -27,6 +36,8 @@ struct Machine {
     files: BTreeMap<String, FileState>,
     faults: Faults,
     writes: u64,
+    reads: u64,
+    syncs: u64,
     crashed: bool,
 }
 
@@ -36,13 +47,38 @@ struct FileState {
     durable: Vec<u8>,
     /// Writes since the last sync, in order.
     pending: Vec<(usize, Vec<u8>)>,
+    /// From the first failed sync on, in order: what it may have lost, and what later syncs made durable over that.
+    since_failure: Vec<Settled>,
+}
+
+/// A write that a sync has dealt with after one had failed.
+#[derive(Clone)]
+struct Settled {
+    at: usize,
+    data: Vec<u8>,
+    durable: bool,
 }
 
 impl FileState {
     fn sync(&mut self) {
         for (at, data) in self.pending.drain(..) {
-            self.durable[at..at + data.len()].copy_from_slice(&data);
+            match self.since_failure.is_empty() {
+                true => self.durable[at..at + data.len()].copy_from_slice(&data),
+                false => self.since_failure.push(Settled {
+                    at,
+                    data,
+                    durable: true,
+                }),
+            }
         }
+    }
+    fn sync_fails(&mut self) {
+        let lost = self.pending.drain(..).map(|(at, data)| Settled {
+            at,
+            data,
+            durable: false,
+        });
+        self.since_failure.extend(lost);
     }
 }
 
@@ -64,6 +100,35 @@ impl SimStorage {
     /// Writes made so far.
     pub fn writes(&self) -> u64 {
         self.machine.lock().writes
+    }
+
+    /// Reads made so far.
+    pub fn reads(&self) -> u64 {
+        self.machine.lock().reads
+    }
+
+    /// Syncs made so far, those of writes that are durable when they return included.
+    pub fn syncs(&self) -> u64 {
+        self.machine.lock().syncs
+    }
+
+    /// Bytes that all files have together.
+    pub fn used(&self) -> u64 {
+        self.machine.lock().used()
+    }
+
+    /// Bytes of one file as they are now; tests plant damage in them with [`SimStorage::overwrite`].
+    pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
+        Some(self.machine.lock().files.get(name)?.current.clone())
+    }
+
+    /// Puts bytes into a file, durably, without anybody's knowledge.
+    pub fn overwrite(&self, name: &str, at: usize, bytes: &[u8]) {
+        let mut machine = self.machine.lock();
+        if let Some(f) = machine.files.get_mut(name) {
+            f.current[at..at + bytes.len()].copy_from_slice(bytes);
+            f.durable[at..at + bytes.len()].copy_from_slice(bytes);
+        }
     }
 
     /// Whether the crash asked for has happened: every call fails from then on.
@@ -108,23 +173,38 @@ impl SimStorage {
 /// Every pending write may leave each of its pieces behind or not; whole writes survive or vanish more often than they tear.
 fn survive(f: &FileState, rng: &mut Rng) -> FileState {
     let mut durable = f.durable.clone();
-    for (at, data) in &f.pending {
-        let fate = rng.next() % 4;
-        for (i, piece) in data.chunks(PIECE).enumerate() {
-            let kept = match fate {
-                0 => false,
-                1 => true,
-                _ => rng.next().is_multiple_of(2),
-            };
-            if kept {
-                durable[at + i * PIECE..at + i * PIECE + piece.len()].copy_from_slice(piece);
-            }
+    for Settled {
+        at,
+        data,
+        durable: whole,
+    } in &f.since_failure
+    {
+        match whole {
+            true => durable[*at..*at + data.len()].copy_from_slice(data),
+            false => leave(&mut durable, *at, data, rng),
         }
+    }
+    for (at, data) in &f.pending {
+        leave(&mut durable, *at, data, rng);
     }
     FileState {
         current: durable.clone(),
         durable,
-        pending: Vec::new(),
+        ..FileState::default()
+    }
+}
+
+fn leave(durable: &mut [u8], at: usize, data: &[u8], rng: &mut Rng) {
+    let fate = rng.next() % 4;
+    for (i, piece) in data.chunks(PIECE).enumerate() {
+        let kept = match fate {
+            0 => false,
+            1 => true,
+            _ => rng.next().is_multiple_of(2),
+        };
+        if kept {
+            durable[at + i * PIECE..at + i * PIECE + piece.len()].copy_from_slice(piece);
+        }
     }
 }
 
@@ -145,6 +225,38 @@ impl Machine {
     fn used(&self) -> u64 {
         self.files.values().map(|f| f.current.len() as u64).sum()
     }
+    fn has_room(&self, wanted: u64) -> bool {
+        let full = self
+            .faults
+            .full_from_write
+            .is_some_and(|n| self.writes >= n);
+        let fits = self
+            .faults
+            .capacity
+            .is_none_or(|c| self.used() + wanted <= c);
+        wanted == 0 || (fits && !full)
+    }
+    fn sync(&mut self, name: &str) -> Result<()> {
+        self.check()?;
+        self.syncs += 1;
+        let fails = hits(
+            self.faults.fail_from_sync,
+            self.faults.fail_syncs,
+            self.syncs,
+        );
+        let f = self.get(name)?;
+        if fails {
+            f.sync_fails();
+            return Err(Error::sync(name, std::io::Error::other("injected")));
+        }
+        f.sync();
+        Ok(())
+    }
+}
+
+/// Whether call number `n` is one of the `count` that fail from `from` on.
+fn hits(from: Option<u64>, count: u64, n: u64) -> bool {
+    from.is_some_and(|from| (from..from.saturating_add(count)).contains(&n))
 }
 
 impl Storage for SimStorage {
@@ -241,6 +353,12 @@ impl File for SimFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         assert_aligned(offset, buf);
         let mut m = self.machine.lock();
+        m.check()?;
+        m.reads += 1;
+        if hits(m.faults.fail_from_read, m.faults.fail_reads, m.reads) {
+            let e = std::io::Error::other("injected");
+            return Err(Error::io("read", &self.name, offset, e));
+        }
         let f = m.get(&self.name)?;
         let at = offset as usize;
         match f.current.get(at..at + buf.len()) {
@@ -262,10 +380,7 @@ impl File for SimFile {
         m.check()?;
         m.writes += 1;
         let (n, faults) = (m.writes, m.faults);
-        if faults
-            .fail_from_write
-            .is_some_and(|from| (from..from + faults.fail_writes).contains(&n))
-        {
+        if hits(faults.fail_from_write, faults.fail_writes, n) {
             return Err(Error::io(
                 "write",
                 &self.name,
@@ -275,7 +390,7 @@ impl File for SimFile {
         }
         let end = offset as usize + buf.len();
         let grows = end.saturating_sub(m.get(&self.name)?.current.len()) as u64;
-        if faults.capacity.is_some_and(|c| m.used() + grows > c) {
+        if !m.has_room(grows) {
             return Err(Error::Full {
                 path: self.name.clone(),
                 offset,
@@ -297,8 +412,7 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> Result<()> {
-        self.machine.lock().get(&self.name)?.sync();
-        Ok(())
+        self.machine.lock().sync(&self.name)
     }
 
     fn len(&self) -> Result<u64> {
@@ -309,7 +423,7 @@ impl File for SimFile {
         let mut m = self.machine.lock();
         let old = m.get(&self.name)?.current.len() as u64;
         let wanted = len.saturating_sub(old);
-        if m.faults.capacity.is_some_and(|c| m.used() + wanted > c) {
+        if !m.has_room(wanted) {
             return Err(Error::Full {
                 path: self.name.clone(),
                 offset: old,

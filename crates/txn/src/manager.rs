@@ -419,9 +419,15 @@ impl TxnManager {
 }
 
 impl cache::CheckpointClient for TxnManager {
-    fn before_checkpoint(
-        &self,
-    ) -> std::result::Result<LogPos, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.checkpoint()?)
+    fn before_checkpoint(&self) -> cache::Result<LogPos> {
+        self.checkpoint().map_err(|e| match e {
+            Error::Storage(e) => e.into(),
+            Error::Redo(e) => e.into(),
+            Error::Cache(e) => e,
+            e => cache::Error::Checkpoint {
+                what: e.to_string(),
+                full: false,
+            },
+        })
     }
 }

@@ -11,6 +11,7 @@ use lock_api::{RawMutex as _, RawRwLock as _};
 use parking_lot::Mutex;
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -225,13 +226,21 @@ impl<T> Latch<T> {
     fn guard(&self) -> LatchGuard<'_, T> {
         let gets = &self.child.counts.gets;
         gets.store(gets.load(Relaxed) + 1, Relaxed); // written by the holder only
-        LatchGuard { latch: self }
+        LatchGuard {
+            latch: self,
+            _here: PhantomData,
+        }
     }
 }
 
+/// The latch held. Not `Send`: the thread that took it lets it go. Shared between threads only if the data may be.
 pub struct LatchGuard<'a, T> {
     latch: &'a Latch<T>,
+    _here: PhantomData<*const ()>,
 }
+
+// SAFETY: a shared guard gives out `&T` and nothing else.
+unsafe impl<T: Sync> Sync for LatchGuard<'_, T> {}
 
 impl<T> Deref for LatchGuard<'_, T> {
     type Target = T;
@@ -387,6 +396,39 @@ mod tests {
         name: "test latch",
         event: Event::LatchFree,
     };
+
+    /// Which of `Send` and `Sync` a type is: an inherent constant, if its bound holds, goes before the trait's.
+    struct IsSend<T>(PhantomData<T>);
+    struct IsSync<T>(PhantomData<T>);
+    trait Not {
+        const YES: bool = false;
+    }
+    impl<T> Not for IsSend<T> {}
+    impl<T> Not for IsSync<T> {}
+    impl<T: Send> IsSend<T> {
+        const YES: bool = true;
+    }
+    impl<T: Sync> IsSync<T> {
+        const YES: bool = true;
+    }
+
+    /// A guard used to be `Sync` whenever its data was `Send`: safe code shared that of a `Latch<Cell<u64>>` among threads, which lost each other's updates.
+    #[test]
+    fn guards_stay_with_their_thread_and_are_shared_only_if_the_data_may_be() {
+        use std::cell::Cell;
+        let send = [
+            IsSend::<u64>::YES,
+            IsSend::<LatchGuard<'static, u64>>::YES,
+            IsSend::<crate::session::SessionGuard>::YES,
+        ];
+        assert_eq!(send, [true, false, false]);
+        let sync = [
+            IsSync::<Latch<Cell<u64>>>::YES,
+            IsSync::<LatchGuard<'static, Cell<u64>>>::YES,
+            IsSync::<LatchGuard<'static, u64>>::YES,
+        ];
+        assert_eq!(sync, [true, false, true]);
+    }
 
     #[test]
     fn gets_and_sleeps_are_counted_per_child() {

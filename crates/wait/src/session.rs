@@ -5,6 +5,7 @@
 use crate::{Event, Stat, Waiter};
 use parking_lot::Mutex;
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
@@ -254,17 +255,33 @@ pub fn set_enabled(on: bool) {
 }
 
 /// **The** function through which everything waits: runs `f` and charges its time to `event` in this thread's session. `p` are the
-/// event's parameters. Does not nest: an inner wait is charged to the inner event and ends the outer one's display.
+/// event's parameters. Does not nest: an inner wait is charged to the inner event and ends the outer one's display. A wait that ends by a panic is
+/// charged like any other: a thread that goes on afterwards must not be shown waiting.
 #[inline]
 pub fn during<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> R) -> R {
     if !ENABLED.load(Relaxed) {
         return f();
     }
     let Some(session) = current() else { return f() };
-    let started = session.begin_wait(event, p);
-    let result = f();
-    session.end_wait(event, started);
-    result
+    let _charged = Charge {
+        started: session.begin_wait(event, p),
+        session: &session,
+        event,
+    };
+    f()
+}
+
+/// A wait under way; charged when it ends, however it ends.
+struct Charge<'a> {
+    session: &'a Session,
+    event: Event,
+    started: u64,
+}
+
+impl Drop for Charge<'_> {
+    fn drop(&mut self) {
+        self.session.end_wait(self.event, self.started);
+    }
 }
 
 /// Registers this thread as a session until the guard is dropped.
@@ -280,7 +297,10 @@ pub fn register(kind: Kind, name: &str) -> SessionGuard {
         session
     });
     CURRENT.with(|c| *c.borrow_mut() = Some(session.clone()));
-    SessionGuard { session }
+    SessionGuard {
+        session,
+        _here: PhantomData,
+    }
 }
 
 fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
@@ -305,9 +325,10 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
     }
 }
 
-/// Ends the session when dropped: its counters go to the instance's. Not to be sent to another thread.
+/// Ends the session when dropped: its counters go to the instance's. Not `Send`: it ends the session of the thread that drops it.
 pub struct SessionGuard {
     session: Arc<Session>,
+    _here: PhantomData<*const ()>,
 }
 
 impl SessionGuard {
@@ -430,6 +451,23 @@ mod tests {
         .join()
         .unwrap();
         assert_eq!(total(|c| c.waits(Event::PmonTimer)), before + 1);
+    }
+
+    /// A panic inside a wait left the session shown as waiting for ever, and the wait uncounted.
+    #[test]
+    fn a_wait_that_panics_is_over_and_counted() {
+        std::thread::spawn(|| {
+            let guard = register(Kind::User, "panics");
+            let ended = std::panic::catch_unwind(|| {
+                during(Event::PmonTimer, [0; 3], || panic!("while waiting"));
+            });
+            assert!(ended.is_err());
+            assert!(guard.session().waiting().is_none());
+            assert_eq!(guard.session().counters.waits(Event::PmonTimer), 1);
+            assert_eq!(guard.session().wait_seq(), 1);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -2,9 +2,13 @@
 
 use crate::session::{self, Kind};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 
 /// Starts a background thread named `name` (at most 15 bytes, or the kernel cuts it) that is a session of its own.
+///
+/// A panic in it ends the process. It has broken an invariant of the whole instance, perhaps with a record in the log whose change is in no block, and nobody may write
+/// from there on; what is in the log is recovered at the next start.
 pub fn spawn_named<F>(name: &str, f: F) -> io::Result<JoinHandle<()>>
 where
     F: FnOnce() + Send + 'static,
@@ -14,6 +18,10 @@ where
         .name(name.clone())
         .spawn(move || {
             let _session = session::register(Kind::Background, &name);
-            f();
+            if catch_unwind(AssertUnwindSafe(f)).is_err() {
+                // What broke has been said by the panic hook.
+                eprintln!("braid: background thread {name} has panicked; the instance ends");
+                std::process::abort();
+            }
         })
 }

@@ -72,7 +72,7 @@ pub struct Gate {
     redo: Arc<Redo>,
 }
 impl CheckpointClient for Gate {
-    fn before_checkpoint(&self) -> Tried<LogPos> {
+    fn before_checkpoint(&self) -> cache::Result<LogPos> {
         Ok(if self.open.load(Ordering::Acquire) {
             self.redo.end()
         } else {
