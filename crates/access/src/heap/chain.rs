@@ -107,7 +107,7 @@ impl Heap {
             };
             txn.log(slot, &undo, &mut [change]);
             drop(guard);
-            txn.hint_purge(self.object(), at.dba());
+            self.note_dead(txn, at.dba());
             at = next;
         }
         Ok(())

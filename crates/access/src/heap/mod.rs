@@ -9,6 +9,7 @@
 //! - No latch is held while a version is looked up in undo, a piece is read, or log, undo or data space is waited for.
 
 mod chain;
+mod free;
 mod prune;
 mod read;
 mod scan;
@@ -22,15 +23,16 @@ pub use verify::HeapReport;
 pub use write::WriteOutcome;
 
 use crate::space::Space;
-use crate::space::segment::Segment;
+use crate::space::segment::{self, Segment};
 use crate::{Error, Result};
 use block::heap::{self, MAX_INLINE_BODY, RowHead};
-use block::{Dba, ObjectId, Op, RowId};
+use block::ids::StampKind;
+use block::{Dba, ObjectId, Op, RowId, Stamp};
 use cache::{Cache, Change, RecordHeader, WriteGuard};
-use std::collections::HashMap;
+use free::{Fate, FreeBlocks};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
-use txn::{Transaction, TxnManager, Undo};
+use txn::{Transaction, TxnManager, TxnState, Undo};
 use wait::{Event, Latch, LatchClass};
 
 static FREE_BLOCKS: LatchClass = LatchClass {
@@ -40,14 +42,14 @@ static FREE_BLOCKS: LatchClass = LatchClass {
 
 /// Blocks under insertion at a time: sessions spread over them.
 const INSERT_POINTS: usize = 16;
-/// Blocks remembered as having room, at most; others are found again by the survey.
-const MAX_FREE_BLOCKS: usize = 65_536;
 /// A block with less free than this is not worth remembering.
 const WORTHWHILE_BYTES: usize = block::BLOCK_SIZE / 5;
-/// Remembered blocks of which one must have the room that is wanted, or a new one is taken.
-const TAKE_TRIES: usize = 16;
-/// Blocks looked through for room before another extent is added.
+/// Blocks looked through for room before another extent is added, at least; an eighth of what would be added, if that is more.
 const SURVEY_BLOCKS: u32 = 256;
+/// Blocks in which rows were deleted, of which one must give the room that is wanted, or a new one is taken.
+const RECLAIM_TRIES: usize = 32;
+/// An update that leaves so much of a row's allocation unused is worth a visit once it is committed.
+const WORTHWHILE_SLACK: usize = 512;
 
 /// What an undo record of the heap is about. Numbers are part of the format.
 pub(crate) const UNDO_INSERT: u16 = 100;
@@ -65,37 +67,6 @@ pub struct Heap {
     /// Addresses of blocks, zero for none.
     points: [AtomicU64; INSERT_POINTS],
     free: Latch<FreeBlocks>,
-}
-
-/// Blocks known to have room. In memory only: after a restart the survey finds them.
-#[derive(Default)]
-struct FreeBlocks {
-    list: Vec<Dba>,
-    /// Bytes each had when it was last looked at.
-    room: HashMap<Dba, u16>,
-    /// Where the survey goes on: number of a block among the used ones. It starts again when a block could not be remembered.
-    survey: u64,
-    survey_done: bool,
-}
-
-impl FreeBlocks {
-    fn push(&mut self, dba: Dba, room: usize) {
-        if self.list.len() == MAX_FREE_BLOCKS && !self.room.contains_key(&dba) {
-            (self.survey, self.survey_done) = (0, false);
-        } else if self.room.insert(dba, room as u16).is_none() {
-            self.list.push(dba);
-        }
-    }
-    /// One of the newest that has `room` bytes. The block is the caller's until it is pushed again, so none is tried twice with the same outcome.
-    fn take(&mut self, room: usize) -> Option<Dba> {
-        let newest = self.list.iter().rev().take(TAKE_TRIES);
-        let back = newest
-            .map(|dba| usize::from(self.room[dba]))
-            .position(|r| r >= room)?;
-        let dba = self.list.swap_remove(self.list.len() - 1 - back);
-        self.room.remove(&dba);
-        Some(dba)
-    }
 }
 
 impl Heap {
@@ -268,8 +239,11 @@ impl Heap {
         Ok(next)
     }
 
-    /// A block that was never used, formatted; or one with `wanted` bytes that the survey found.
+    /// A block that was never used, formatted; or one with `wanted` bytes, if deleted rows have left one or the survey finds one.
     fn fresh_block(&self, wanted: usize) -> Result<Dba> {
+        if let Some(dba) = self.reclaim(wanted)? {
+            return Ok(dba);
+        }
         if self.segment.is_exhausted(&self.space)? {
             self.survey()?;
             if let Some(dba) = self.free.lock().take(wanted) {
@@ -291,19 +265,51 @@ impl Heap {
         Ok(dba)
     }
 
+    /// A block with `wanted` bytes that rows deleted below the horizon have left. `smon` comes for such rows, too, but not at any time: in between a queue would grow
+    /// by all that goes through it.
+    fn reclaim(&self, wanted: usize) -> Result<Option<Dba>> {
+        if !self.free.lock().has_dead() {
+            return Ok(None);
+        }
+        self.txns.horizon();
+        for _ in 0..RECLAIM_TRIES {
+            let Some(dba) = self.free.lock().take_dead(|stamp| self.fate(stamp)) else {
+                return Ok(None);
+            };
+            let room = self.prune_block(dba)?;
+            if room >= wanted {
+                return Ok(Some(dba));
+            }
+            self.remember_room(dba, room);
+        }
+        Ok(None)
+    }
+
+    /// What has become of the deletions with this stamp, by the horizon last computed.
+    fn fate(&self, stamp: Stamp) -> Fate {
+        match stamp.kind() {
+            _ if self.txns.is_below_horizon(stamp) => Fate::Final,
+            StampKind::Txn(txn) if self.txns.state(txn) == TxnState::Aborted => Fate::Undone,
+            _ => Fate::Open,
+        }
+    }
+
+    /// The transaction has delete-marked a row in the block, or left much of one unused.
+    fn note_dead(&self, txn: &mut Transaction, dba: Dba) {
+        txn.hint_purge(self.object(), dba);
+        self.free.lock().push_dead(dba, txn.stamp());
+    }
+
     /// Looks through some of the used blocks for room, so that a heap does not grow while it has some: called before an extent is added.
     fn survey(&self) -> Result<()> {
         let runs = self.block_runs()?;
         let total: u64 = runs.iter().map(|r| u64::from(r.1)).sum();
-        let (from, done) = {
-            let free = self.free.lock();
-            (free.survey, free.survey_done)
-        };
-        if done {
+        let Some(from) = self.free.lock().survey_from(|stamp| self.fate(stamp)) else {
             return Ok(());
-        }
+        };
+        let at_once = SURVEY_BLOCKS.max(segment::extent_blocks(runs.len()) / 8);
         let mut skip = from;
-        let mut left = SURVEY_BLOCKS;
+        let mut left = at_once;
         for (first, n) in runs {
             let here = u64::from(n).saturating_sub(skip).min(u64::from(left)) as u32;
             let start = skip.min(u64::from(n)) as u32;
@@ -316,9 +322,9 @@ impl Heap {
                 left -= here;
             }
         }
-        let mut free = self.free.lock();
-        free.survey = from + u64::from(SURVEY_BLOCKS - left);
-        free.survey_done = free.survey >= total;
+        self.free
+            .lock()
+            .surveyed(from + u64::from(at_once - left), total);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use wait::{Stat, stat};
 impl Heap {
     /// Prunes a block and remembers it if it has room worth it. Called with no latch held; does nothing to a block that is not the heap's.
     pub fn prune(&self, dba: Dba) -> Result<()> {
+        self.free.lock().visited(dba, |stamp| self.fate(stamp));
         let room = self.prune_block(dba)?;
         self.remember_room(dba, room);
         Ok(())

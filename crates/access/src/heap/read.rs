@@ -92,26 +92,41 @@ impl Heap {
     }
 
     /// The newest version of a row as it is now, committed or not.
+    ///
+    /// Nothing keeps a version that is not committed: while its pieces are read its transaction may roll back, and others reuse their slots. The head changes before
+    /// any piece goes, so a head that is still the same afterwards vouches for what was read; otherwise both what was read and an error mean nothing.
     pub fn newest(&self, rid: RowId) -> Result<Newest> {
-        let version = {
-            let block = self.cache().read(rid.dba())?;
-            match heap::row(&block, rid.slot())? {
-                Some(row) if block.object() == self.object() && !row.head.is_piece() => Version {
-                    head: row.head,
-                    body: row.body.to_vec(),
-                },
-                _ => return Ok(Newest::Nothing),
+        let mut now = self.version_now(rid)?;
+        loop {
+            let Some(Version { head, body }) = now else {
+                return Ok(Newest::Nothing);
+            };
+            if !head.is_chained() || head.is_deleted() {
+                return Ok(Newest::Row { head, body });
             }
-        };
-        let mut body = version.body;
-        if version.head.is_chained() && !version.head.is_deleted() {
-            let chain = std::mem::take(&mut body);
-            self.read_pieces(rid, &chain, &mut body)?;
+            let mut whole = Vec::new();
+            let read = self.read_pieces(rid, &body, &mut whole);
+            now = self.version_now(rid)?;
+            if now
+                .as_ref()
+                .is_some_and(|v| v.head == head && v.body == body)
+            {
+                read?;
+                return Ok(Newest::Row { head, body: whole });
+            }
         }
-        Ok(Newest::Row {
-            head: version.head,
-            body,
-        })
+    }
+
+    fn version_now(&self, rid: RowId) -> Result<Option<Version>> {
+        let block = self.cache().read(rid.dba())?;
+        if block.object() != self.object() {
+            return Ok(None);
+        }
+        let row = heap::row(&block, rid.slot())?;
+        Ok(row.filter(|r| !r.head.is_piece()).map(|row| Version {
+            head: row.head,
+            body: row.body.to_vec(),
+        }))
     }
 
     /// Turns the version into the one that the snapshot sees, its bytes whole; false if it sees none. Called with no latch held.

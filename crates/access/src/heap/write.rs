@@ -1,7 +1,7 @@
 //! Changing rows: update, delete, lock.
 
 use super::read::encode_undo;
-use super::{Heap, UNDO_HEAD, UNDO_ROW, UNDO_UPDATE};
+use super::{Heap, UNDO_HEAD, UNDO_ROW, UNDO_UPDATE, WORTHWHILE_SLACK};
 use crate::Result;
 use block::heap::{self, Chain, MAX_INLINE_BODY, RowHead};
 use block::ids::StampKind;
@@ -149,12 +149,14 @@ impl Heap {
                 .transpose()?;
             let undo = encode_undo(rid, old, if keeps_body { &[] } else { body });
             self.log(txn, slot, &mut guard, rid, old, action, &undo)?;
+            let leaves_room = matches!(action, Action::Delete)
+                || heap::slack(&guard, rid.slot()) >= WORTHWHILE_SLACK;
             drop(guard);
             if let Some(chain) = old_chain {
                 self.delete_pieces(txn, rid, chain)?;
             }
-            if matches!(action, Action::Delete) {
-                txn.hint_purge(self.object(), rid.dba());
+            if leaves_room {
+                self.note_dead(txn, rid.dba());
             }
             return Ok(Some(WriteOutcome::Done));
         }

@@ -1,0 +1,212 @@
+//! Where a heap has room, as far as is known: blocks with free bytes, blocks whose rows were deleted, and how far the survey has come.
+//!
+//! In memory only: after a restart, and for what did not fit in here, the survey goes through the heap's blocks.
+//!
+//! **Invariants.**
+//! - A block with room is in the list of its class and nowhere else, so whoever asks for as many bytes as the heap has in one block gets them: no block with too little
+//!   room hides one with enough, or a heap of long rows would grow for ever.
+//! - Deletions that are forgotten for want of room are made up for by another survey, once they are below the horizon.
+
+use block::{BLOCK_SIZE, Dba, Stamp};
+use std::collections::{HashMap, VecDeque};
+
+/// Blocks remembered as having room, at most.
+const MAX_BLOCKS: usize = 65_536;
+/// Blocks remembered for deleted rows, at most.
+const MAX_DEAD: usize = 65_536;
+/// Deletions looked at, the oldest first, to find one that is final: those of a transaction that runs for long must not be in the way of the others.
+const DEAD_TRIES: usize = 16;
+/// Blocks whose room differs by less than this are of one class.
+const CLASS_BYTES: usize = 512;
+const CLASSES: usize = BLOCK_SIZE.div_ceil(CLASS_BYTES);
+
+/// What has become of a deletion.
+pub(super) enum Fate {
+    /// Below the horizon: the row can go.
+    Final,
+    Undone,
+    Open,
+}
+
+#[derive(Default)]
+pub(super) struct FreeBlocks {
+    classes: [Vec<Dba>; CLASSES],
+    /// Bytes each had when it was last looked at, and its place in the list of its class.
+    room: HashMap<Dba, (u16, u32)>,
+    /// Blocks with rows that a transaction has delete-marked, in about the order of the deletions.
+    dead: VecDeque<(Dba, Stamp)>,
+    /// The newest deletion that was not remembered.
+    forgotten: Option<Stamp>,
+    /// Where the survey goes on: number of a block among the used ones.
+    survey: u64,
+    survey_done: bool,
+}
+
+fn class(room: usize) -> usize {
+    (room / CLASS_BYTES).min(CLASSES - 1)
+}
+
+impl FreeBlocks {
+    pub fn push(&mut self, dba: Dba, room: usize) {
+        self.remove(dba);
+        if self.room.len() == MAX_BLOCKS {
+            (self.survey, self.survey_done) = (0, false);
+            return;
+        }
+        let list = &mut self.classes[class(room)];
+        self.room.insert(dba, (room as u16, list.len() as u32));
+        list.push(dba);
+    }
+
+    fn remove(&mut self, dba: Dba) {
+        let Some((room, at)) = self.room.remove(&dba) else {
+            return;
+        };
+        let list = &mut self.classes[class(usize::from(room))];
+        list.swap_remove(at as usize);
+        if let Some(moved) = list.get(at as usize)
+            && let Some((_, place)) = self.room.get_mut(moved)
+        {
+            *place = at;
+        }
+    }
+
+    /// One that has `room` bytes, of the fullest such. The block is the caller's until it is pushed again, so none is tried twice with the same outcome.
+    pub fn take(&mut self, room: usize) -> Option<Dba> {
+        // In the class of `room` itself some have less.
+        let own = self.classes[class(room)].iter().rev().take(DEAD_TRIES);
+        let fits = own
+            .copied()
+            .find(|dba| usize::from(self.room[dba].0) >= room);
+        let dba = fits.or_else(|| {
+            let above = self.classes.get(class(room) + 1..)?;
+            above.iter().find_map(|list| list.last().copied())
+        })?;
+        self.remove(dba);
+        Some(dba)
+    }
+
+    pub fn push_dead(&mut self, dba: Dba, stamp: Stamp) {
+        if self.dead.back() == Some(&(dba, stamp)) {
+            return;
+        }
+        match self.dead.len() < MAX_DEAD {
+            true => self.dead.push_back((dba, stamp)),
+            false => self.forgotten = Some(stamp),
+        }
+    }
+
+    /// The block is being looked at for what was deleted in it: the background comes in about the same order.
+    pub fn visited(&mut self, dba: Dba, fate: impl Fn(Stamp) -> Fate) {
+        while let Some((front, stamp)) = self.dead.front()
+            && *front == dba
+            && !matches!(fate(*stamp), Fate::Open)
+        {
+            self.dead.pop_front();
+        }
+    }
+
+    pub fn has_dead(&self) -> bool {
+        !self.dead.is_empty()
+    }
+
+    /// A block with a row that can go.
+    pub fn take_dead(&mut self, fate: impl Fn(Stamp) -> Fate) -> Option<Dba> {
+        let mut at = 0;
+        while at < DEAD_TRIES.min(self.dead.len()) {
+            match fate(self.dead[at].1) {
+                Fate::Final => return self.dead.remove(at).map(|(dba, _)| dba),
+                Fate::Undone => {
+                    self.dead.remove(at);
+                }
+                Fate::Open => at += 1,
+            }
+        }
+        None
+    }
+
+    /// Where the survey goes on; `None` if there is nothing that it could find.
+    pub fn survey_from(&mut self, fate: impl Fn(Stamp) -> Fate) -> Option<u64> {
+        if self.survey_done
+            && let Some(stamp) = self.forgotten
+            && !matches!(fate(stamp), Fate::Open)
+        {
+            self.forgotten = None;
+            (self.survey, self.survey_done) = (0, false);
+        }
+        (!self.survey_done).then_some(self.survey)
+    }
+
+    /// The survey has come to `at` of `total` blocks.
+    pub fn surveyed(&mut self, at: u64, total: u64) {
+        self.survey = at;
+        self.survey_done = at >= total;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::{FileId, InstanceId, TxnId};
+
+    fn dba(n: u32) -> Dba {
+        Dba::new(FileId::DATA, n)
+    }
+
+    /// Only the sixteen newest blocks were looked at: that many with little room hid all others, and the heap grew.
+    #[test]
+    fn blocks_with_little_room_do_not_hide_one_with_enough() {
+        let mut f = FreeBlocks::default();
+        f.push(dba(1), 4000);
+        for n in 2..1000 {
+            f.push(dba(n), 2000);
+        }
+        assert_eq!(f.take(3500), Some(dba(1)));
+        assert_eq!(f.take(3500), None);
+        let mut all = Vec::new();
+        while let Some(next) = f.take(1900) {
+            all.push(next);
+        }
+        all.sort();
+        assert_eq!(all, (2..1000).map(dba).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_block_is_known_once_with_its_newest_room() {
+        let mut f = FreeBlocks::default();
+        for room in [2000, 8000, 3000, 8100, 2100, 8000] {
+            for n in 1..50 {
+                f.push(dba(n), room);
+            }
+        }
+        f.push(dba(7), 3000);
+        assert_eq!(f.take(2500), Some(dba(7)), "the fullest that has enough");
+        assert_eq!(std::iter::from_fn(|| f.take(7900)).count(), 48);
+    }
+
+    #[test]
+    fn deletions_are_found_past_open_ones_and_made_up_for_when_forgotten() {
+        let mut f = FreeBlocks::default();
+        let stamp = |n| Stamp::txn(TxnId::new(InstanceId(1), n));
+        let fate = |s: Stamp| match s {
+            s if s == stamp(1) => Fate::Open,
+            s if s == stamp(2) => Fate::Undone,
+            _ => Fate::Final,
+        };
+        for (block, txn) in [(1, 1), (1, 1), (2, 2), (3, 3)] {
+            f.push_dead(dba(block), stamp(txn));
+        }
+        assert_eq!(f.dead.len(), 3);
+        assert_eq!(f.take_dead(fate), Some(dba(3)));
+        assert_eq!(f.take_dead(fate), None);
+        assert!(f.has_dead(), "the open one is kept");
+        f.surveyed(10, 10);
+        assert_eq!(f.survey_from(fate), None);
+        for n in 0..MAX_DEAD as u32 + 1 {
+            f.push_dead(dba(10 + n), stamp(3));
+        }
+        assert_eq!(f.survey_from(fate), Some(0));
+        f.surveyed(10, 10);
+        assert_eq!(f.survey_from(fate), None);
+    }
+}
