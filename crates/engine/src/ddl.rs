@@ -1,7 +1,7 @@
 //! Segments of tables, indexes and sequences: created in a transaction, dropped at its commit.
 
 use crate::{Error, IndexDef, Result, Session, TableDef};
-use block::index::push_row_id;
+use block::index::{push_row_id, split_key};
 use block::sequence::SequenceParams;
 use block::space::SegmentKind;
 use block::{Dba, ObjectId, Scn};
@@ -79,6 +79,7 @@ impl Session {
                     index: index.name.clone(),
                     table: table.object,
                     index_object: index.object,
+                    row: split_key(full).map(|(_, rid)| rid),
                 });
             }
             last = (checked > 0).then(|| &full[..checked]);

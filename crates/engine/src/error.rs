@@ -1,6 +1,6 @@
 //! Errors of the engine, each with the SQLSTATE a client sees.
 
-use block::ObjectId;
+use block::{ObjectId, RowId};
 
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -11,6 +11,8 @@ pub enum Error {
         index: String,
         table: ObjectId,
         index_object: ObjectId,
+        /// The row that was refused, if it is in the heap: its transaction can fetch it, to say which key it was.
+        row: Option<RowId>,
     },
     #[error("could not serialize access due to concurrent {0}")]
     Serialization(&'static str),

@@ -7,6 +7,7 @@
 
 mod background;
 mod bootstrap;
+mod bulk;
 mod config;
 mod ddl;
 mod error;
@@ -19,6 +20,7 @@ mod undo;
 mod verify;
 mod write;
 
+pub use bulk::Bulk;
 pub use config::Config;
 pub use ddl::SequenceDef;
 pub use error::{Error, Result};

@@ -8,8 +8,7 @@ use crate::table::{RowKey, decode};
 use crate::{Error, IndexDef, Result, Session, TableDef};
 use access::btree::{Conflicts, IndexOutcome};
 use access::heap::{self, Heap, Newest};
-use block::index::{push_row_id, split_key};
-use block::value::{Datum, DatumRef};
+use block::value::DatumRef;
 use block::{RowId, TxnId, ids::StampKind};
 use std::sync::Arc;
 use txn::{Isolation, Snapshot, TxnState};
@@ -56,77 +55,7 @@ impl Session {
         Ok(rid)
     }
 
-    /// Inserts many rows: rows by the block, then the entries of each index in key order.
-    pub fn insert_bulk(&mut self, table: &TableDef, rows: &[Vec<Datum>]) -> Result<()> {
-        let heap = self.engine.heap(table.object, table.header);
-        let mut bodies: Vec<Vec<u8>> = Vec::with_capacity(rows.len());
-        let mut refs: Vec<DatumRef<'_>> = Vec::new();
-        for row in rows {
-            refs.clear();
-            refs.extend(row.iter().map(Datum::borrow));
-            let mut body = Vec::with_capacity(64);
-            block::row::encode(&refs, &mut body);
-            bodies.push(body);
-        }
-        let mut rids = Vec::with_capacity(rows.len());
-        heap.insert_many(&mut self.txn, &bodies, &mut rids)?;
-        for index in &table.indexes {
-            let mut keys = Vec::with_capacity(rows.len());
-            let mut checked = index.unique;
-            for (row, rid) in rows.iter().zip(&rids) {
-                refs.clear();
-                refs.extend(row.iter().map(Datum::borrow));
-                let RowKey {
-                    mut bytes,
-                    has_null,
-                } = index.key_of(&table.columns, &refs);
-                checked &= !has_null;
-                push_row_id(&mut bytes, *rid);
-                keys.push(bytes);
-            }
-            keys.sort_unstable();
-            if index.unique && !checked {
-                // NULLs among them: one by one, because only some of the keys are checked.
-                for (row, rid) in rows.iter().zip(&rids) {
-                    let refs: Vec<_> = row.iter().map(Datum::borrow).collect();
-                    let key = index.key_of(&table.columns, &refs);
-                    self.insert_entry(table, &heap, index, &key, *rid)?;
-                }
-            } else {
-                self.insert_entries(table, &heap, index, &keys)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Inserts entries by their whole keys, which rise.
-    fn insert_entries(
-        &mut self,
-        table: &TableDef,
-        heap: &Heap,
-        index: &IndexDef,
-        keys: &[Vec<u8>],
-    ) -> Result<()> {
-        let tree = self.engine.tree(index.object, index.header);
-        let mut done = 0;
-        while done < keys.len() {
-            let (n, conflicts) = tree.insert_many(&mut self.txn, &keys[done..], index.unique)?;
-            done += n;
-            if conflicts.is_some() {
-                let (columns, rid) = split_key(&keys[done])
-                    .ok_or_else(|| Error::Corrupt("a key has no row id".to_string()))?;
-                let key = RowKey {
-                    bytes: columns.to_vec(),
-                    has_null: false,
-                };
-                self.insert_entry(table, heap, index, &key, rid)?;
-                done += 1;
-            }
-        }
-        Ok(())
-    }
-
-    fn insert_entry(
+    pub(crate) fn insert_entry(
         &mut self,
         table: &TableDef,
         heap: &Heap,
@@ -152,6 +81,7 @@ impl Session {
                         index: index.name.clone(),
                         table: table.object,
                         index_object: index.object,
+                        row: Some(rid),
                     });
                 }
                 Verdict::WaitFor(holder, row) => {

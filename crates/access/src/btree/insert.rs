@@ -10,6 +10,23 @@ use super::undo::{MAX_UNDO, encode_undo, undo_len};
 use super::{Conflict, Conflicts, Fate, IndexOutcome, Step, Store, Tree, UndoKind};
 use crate::{Error, Result};
 
+/// Keys that undo space is prepared for when nobody knows how many go into one leaf.
+const FEW_KEYS: usize = 8;
+
+/// As many keys from the head of `keys` as their undo fits one record, `at_most` of them, and the bytes of that undo. Undo space is prepared before the
+/// leaf is seen, and what is prepared and not used up is lost at the end of an undo block: hence no more than is likely to be used.
+fn head_of<K: AsRef<[u8]>>(keys: &[K], at_most: usize) -> (&[K], usize) {
+    let (mut count, mut bytes) = (0, undo_len(0));
+    for key in keys.iter().take(at_most).map(AsRef::as_ref) {
+        let with_it = bytes + key.len() + 2;
+        if with_it > MAX_UNDO || key.len() > MAX_KEY || key.len() < ROW_ID_LEN {
+            break;
+        }
+        (count, bytes) = (count + 1, with_it);
+    }
+    (&keys[..count], bytes)
+}
+
 /// How a change of one entry went, under the leaf's latch.
 enum Put {
     Done(IndexOutcome),
@@ -221,29 +238,22 @@ impl<S: Store> Tree<S> {
         unique: bool,
     ) -> Result<(usize, Option<Conflicts>)> {
         let mut done = 0;
+        let mut expected = FEW_KEYS;
         let (mut many, mut undo) = (InsertMany::default(), Vec::new());
         while let Some(first) = keys.get(done).map(AsRef::as_ref) {
             self.check_len(first)?;
             let (columns, rid) =
                 split_key(first).ok_or_else(|| self.corrupt("a key has no row id"))?;
-            let mut undo_bytes = undo_len(0);
-            let fits = |key: &&[u8]| {
-                undo_bytes += key.len() + 2;
-                undo_bytes <= MAX_UNDO && key.len() <= MAX_KEY
-            };
-            let batch: Vec<&[u8]> = keys[done..]
-                .iter()
-                .map(AsRef::as_ref)
-                .take_while(fits)
-                .collect();
-            let slot = self.store.prepare(txn, MAX_UNDO.min(undo_bytes))?;
+            let (batch, undo_bytes) = head_of(&keys[done..], expected);
+            let slot = self.store.prepare(txn, undo_bytes)?;
             let mut leaf = self.write_leaf(first)?;
             many.clear();
             undo.clear();
             undo.extend_from_slice(&encode_undo(self.header, Stamp(0), &[]));
             if let Some(v) = self.view(&leaf, 0) {
-                self.share_of_leaf(&v, &batch, unique, &mut many, &mut undo);
+                self.share_of_leaf(&v, batch, unique, &mut many, &mut undo);
             }
+            expected = (2 * many.count).max(FEW_KEYS);
             if many.count > 0 {
                 let step = Step {
                     guard: &mut leaf,
@@ -269,16 +279,16 @@ impl<S: Store> Tree<S> {
     }
 
     /// Gathers the entries at the head of `batch` that can go into leaf `v` without further ado.
-    fn share_of_leaf(
+    fn share_of_leaf<K: AsRef<[u8]>>(
         &self,
         v: &IndexBlock<'_>,
-        batch: &[&[u8]],
+        batch: &[K],
         unique: bool,
         many: &mut InsertMany,
         undo: &mut Vec<u8>,
     ) {
         let mut last: &[u8] = &[];
-        for key in batch {
+        for key in batch.iter().map(AsRef::as_ref) {
             let columns = &key[..key.len() - ROW_ID_LEN];
             let (at, equal) = v.search(key);
             if equal || v.side(key) != Side::Here {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
+use engine::Bulk;
 
 use super::lines::{Fields, Lines};
 use crate::api::Tag;
 use crate::bind::{ParamTypes, names};
 use crate::dict::Table;
 use crate::error::{Error, Result};
-use crate::exec::dml::{BATCH_ROWS, check_row, insert_batch};
+use crate::exec::dml::{check_row, finish_bulk, insert_bulk};
 use crate::expr::{Env, Expr};
 use crate::parse::utility::TableLock;
 use crate::parse::{CopyOptions, CopySpec, CopyWhat};
@@ -17,6 +18,9 @@ use crate::pgtype;
 use crate::plan::{Planner, RowRules};
 use crate::session::{Core, SqlSession};
 use crate::types::SqlType;
+
+/// How often a cancel request is looked for.
+const CANCEL_CHECK_ROWS: u64 = 1000;
 
 /// A COPY FROM STDIN under way.
 pub struct CopyIn {
@@ -29,7 +33,8 @@ pub struct CopyIn {
     rules: RowRules,
     lines: Lines,
     fields: Fields,
-    batch: Vec<Vec<Datum>>,
+    row: Vec<Datum>,
+    bulk: Bulk,
     line_number: u64,
     rows: u64,
     /// The end marker of the old protocol was read: what follows is ignored.
@@ -86,7 +91,8 @@ impl CopyIn {
             defaults,
             rules,
             fields: Fields::default(),
-            batch: Vec::with_capacity(BATCH_ROWS),
+            row: Vec::new(),
+            bulk: Bulk::new(table.engine()),
             line_number: 0,
             rows: 0,
             ended: false,
@@ -112,39 +118,38 @@ impl CopyIn {
             self.ended = true;
             return Ok(());
         }
-        let row = read_row(
+        let mut row = std::mem::take(&mut self.row);
+        read_row(
             &mut self.fields,
             line,
             &self.options,
             &self.targets,
             &self.table,
             core,
+            &mut row,
         )
-        .and_then(|row| self.complete(core, row))
+        .and_then(|()| self.insert(core, &mut row))
         .map_err(|e| {
             e.detail_if_none(format!(
                 "COPY {}, line {}",
                 self.table.name, self.line_number
             ))
         })?;
-        self.batch.push(row);
+        self.row = row;
         self.rows += 1;
-        if self.batch.len() >= BATCH_ROWS {
+        if self.rows.is_multiple_of(CANCEL_CHECK_ROWS) {
             wait::check_cancel().map_err(|_| crate::session::cancelled())?;
-            insert_batch(&self.table, core, &mut self.batch)?;
         }
         Ok(())
     }
 
-    fn complete(&self, core: &mut Core, mut row: Vec<Datum>) -> Result<Vec<Datum>> {
+    fn insert(&mut self, core: &mut Core, row: &mut [Datum]) -> Result<()> {
         for (at, e) in &self.defaults {
             row[*at] = e.eval(&Env::EMPTY, core)?.into_datum();
         }
-        if !self.rules.not_null.is_empty() || !self.rules.checks.is_empty() {
-            let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
-            check_row(&self.table, &self.rules, core, &refs)?;
-        }
-        Ok(row)
+        let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+        check_row(&self.table, &self.rules, core, &refs)?;
+        insert_bulk(&self.table, core, &mut self.bulk, &refs)
     }
 
     fn finish(&mut self, core: &mut Core) -> Result<u64> {
@@ -154,11 +159,12 @@ impl CopyIn {
         if let Some(line) = self.lines.rest() {
             self.line(core, line)?;
         }
-        insert_batch(&self.table, core, &mut self.batch)?;
+        finish_bulk(&self.table, core, &mut self.bulk)?;
         Ok(self.rows)
     }
 }
 
+/// Reads a line into `row`, NULL where it says nothing.
 fn read_row(
     fields: &mut Fields,
     line: &[u8],
@@ -166,7 +172,8 @@ fn read_row(
     targets: &[(usize, SqlType, i32)],
     table: &Table,
     core: &Core,
-) -> Result<Vec<Datum>> {
+    row: &mut Vec<Datum>,
+) -> Result<()> {
     fields.split(line, options)?;
     if fields.ranges.len() > targets.len() {
         return Err(Error::new("22P04", "extra data after last expected column"));
@@ -178,7 +185,8 @@ fn read_row(
             format!("missing data for column \"{}\"", table.columns[at].name),
         ));
     }
-    let mut row = vec![Datum::Null; table.columns.len()];
+    row.clear();
+    row.resize(table.columns.len(), Datum::Null);
     for (range, (at, ty, typmod)) in fields.ranges.iter().zip(targets) {
         let Some((from, to)) = *range else { continue };
         let text = pgtype::utf8(&fields.text[from..to])?;
@@ -189,7 +197,7 @@ fn read_row(
             value
         };
     }
-    Ok(row)
+    Ok(())
 }
 
 impl SqlSession {

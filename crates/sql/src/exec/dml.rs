@@ -6,7 +6,7 @@
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
-use engine::{LockOutcome, LockWait, Snapshot, WriteOutcome};
+use engine::{Bulk, LockOutcome, LockWait, Snapshot, WriteOutcome};
 
 use super::drive::{Flow, holds, lock};
 use super::row::{decode, recycle};
@@ -19,9 +19,6 @@ use crate::expr::{Env, Expr, Val};
 use crate::pgtype;
 use crate::plan::{DeletePlan, InsertPlan, InsertSource, RowRules, TableAccess, UpdatePlan};
 use crate::session::Core;
-
-/// Rows given to the engine at once by INSERT ... SELECT and COPY.
-pub const BATCH_ROWS: usize = 1000;
 
 pub fn insert(
     plan: &InsertPlan,
@@ -44,13 +41,13 @@ pub fn insert(
                 plan,
                 row,
                 params,
-                batch: Vec::new(),
+                bulk: Bulk::new(plan.table.engine()),
                 count: 0,
             };
             run.feed(select, core, params, &mut |core, values| {
                 feed.take(core, values, sink)
             })?;
-            feed.flush(core)?;
+            finish_bulk(&plan.table, core, &mut feed.bulk)?;
             Ok(feed.count)
         }
     }
@@ -80,7 +77,7 @@ struct Feed<'f> {
     plan: &'f InsertPlan,
     row: &'f [Expr],
     params: &'f [Datum],
-    batch: Vec<Vec<Datum>>,
+    bulk: Bulk,
     count: u64,
 }
 
@@ -103,31 +100,31 @@ impl Feed<'_> {
         let row = self
             .row
             .iter()
-            .map(|e| Ok(e.eval(&env, core)?.into_datum()))
+            .map(|e| e.eval(&env, core))
             .collect::<Result<Vec<_>>>()?;
-        let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+        let refs: Vec<DatumRef<'_>> = row.iter().map(Val::get).collect();
         check_row(&self.plan.table, &self.plan.rules, core, &refs)?;
-        self.batch.push(row);
-        if self.batch.len() >= BATCH_ROWS {
-            self.flush(core)?;
-        }
+        insert_bulk(&self.plan.table, core, &mut self.bulk, &refs)?;
         Ok(Flow::More)
-    }
-
-    fn flush(&mut self, core: &mut Core) -> Result<()> {
-        insert_batch(&self.plan.table, core, &mut self.batch)
     }
 }
 
-/// Hands checked rows to the engine in one go.
-pub fn insert_batch(table: &Table, core: &mut Core, batch: &mut Vec<Vec<Datum>>) -> Result<()> {
-    if !batch.is_empty() {
-        core.engine
-            .insert_bulk(table.engine(), batch)
-            .map_err(|e| bulk_error(e, table, batch, core))?;
-        batch.clear();
-    }
-    Ok(())
+/// Gives the engine a checked row; [`finish_bulk`] must follow.
+pub fn insert_bulk(
+    table: &Table,
+    core: &mut Core,
+    bulk: &mut Bulk,
+    row: &[DatumRef<'_>],
+) -> Result<()> {
+    core.engine
+        .insert_bulk(table.engine(), bulk, row)
+        .map_err(|e| bulk_error(e, table, core))
+}
+
+pub fn finish_bulk(table: &Table, core: &mut Core, bulk: &mut Bulk) -> Result<()> {
+    core.engine
+        .finish_bulk(table.engine(), bulk)
+        .map_err(|e| bulk_error(e, table, core))
 }
 
 pub fn update(
@@ -384,18 +381,20 @@ pub fn write_error(e: engine::Error, table: &Table, row: &[DatumRef<'_>], core: 
     ))
 }
 
-/// In a batch the row is not known; if the batch itself repeats no key, the detail is left out.
-fn bulk_error(e: engine::Error, table: &Table, batch: &[Vec<Datum>], core: &Core) -> Error {
-    match batch {
-        [only] => write_error(
-            e,
-            table,
-            &only.iter().map(Datum::borrow).collect::<Vec<_>>(),
-            core,
-        ),
-        _ => match e {
-            engine::Error::UniqueViolation { .. } => Error::from(e).table(&table.name),
-            other => other.into(),
+/// The row that a bulk insert was refused for is in the table by then.
+fn bulk_error(e: engine::Error, table: &Table, core: &mut Core) -> Error {
+    let engine::Error::UniqueViolation { row: Some(rid), .. } = e else {
+        return e.into();
+    };
+    let mut stored = Vec::new();
+    let columns = &table.engine().columns;
+    let mut row = Vec::with_capacity(columns.len());
+    match core.engine.fetch_current(table.engine(), rid, &mut stored) {
+        Ok(true) => match decode(&stored, columns, columns.len(), &mut row) {
+            Ok(()) => write_error(e, table, &row, core),
+            Err(e) => e,
         },
+        Ok(false) => Error::from(e).table(&table.name),
+        Err(e) => e.into(),
     }
 }

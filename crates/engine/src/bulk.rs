@@ -1,0 +1,237 @@
+//! Inserting many rows: rows by the block, index entries by the leaf.
+//!
+//! Rows go into the heap in small batches. Their index keys are collected, and inserted in key order once there are many: a leaf then takes all of its
+//! keys under one latch, with one redo and one undo record. So a unique key is refused later than its row was given, but before the
+//! statement ends.
+//!
+//! **Invariant.** After [`Session::finish_bulk`] every row given has its entries. Without it the statement has failed, and its transaction must
+//! roll back.
+
+use crate::{Error, Result, Session, TableDef};
+use access::heap::Heap;
+use block::RowId;
+use block::index::{ROW_ID_LEN, split_key};
+use block::key::push_column;
+use block::value::DatumRef;
+use std::ops::Range;
+
+use crate::table::RowKey;
+
+/// Bytes of rows given to the heap at once: several blocks' worth.
+const ROW_BYTES: usize = 64 << 10;
+/// Bytes of keys, with what is kept beside each, that a session collects before it inserts them.
+const KEY_BYTES: usize = 32 << 20;
+
+/// Rows on their way into a table, to be used with one session and one table.
+#[derive(Default)]
+pub struct Bulk {
+    rows: Arena,
+    row_ids: Vec<RowId>,
+    indexes: Vec<Keys>,
+}
+
+/// Byte strings one after the other.
+#[derive(Default)]
+struct Arena {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Arena {
+    fn close(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(from, &to)| &self.bytes[from..to])
+    }
+}
+
+/// Keys of one index, each with its row id behind it.
+#[derive(Default)]
+struct Keys {
+    bytes: Vec<u8>,
+    keys: Vec<KeyAt>,
+    /// How many of the keys have their row id; the rest belong to rows that are not in the heap yet.
+    placed: usize,
+}
+
+/// Where a key lies, and the first bytes of its columns, which decide most comparisons without a look at the rest. No key's columns
+/// begin with all of another's, so filling up with zeros changes no order.
+struct KeyAt {
+    head: u128,
+    from: usize,
+    len: u32,
+    /// A NULL among the columns: any number of rows may have the key, even in a unique index.
+    has_null: bool,
+}
+
+impl KeyAt {
+    fn range(&self) -> Range<usize> {
+        self.from..self.from + self.len as usize
+    }
+}
+
+impl Keys {
+    fn memory(&self) -> usize {
+        self.bytes.len() + self.keys.len() * size_of::<KeyAt>()
+    }
+
+    /// Adds the key that `write` appends; the row id follows once it is known.
+    fn push(&mut self, write: impl FnOnce(&mut Vec<u8>) -> bool) {
+        let from = self.bytes.len();
+        let has_null = write(&mut self.bytes);
+        self.bytes.extend_from_slice(&[0; ROW_ID_LEN]);
+        let len = self.bytes.len() - from;
+        let mut head = [0; 16];
+        let known = (len - ROW_ID_LEN).min(head.len());
+        head[..known].copy_from_slice(&self.bytes[from..from + known]);
+        self.keys.push(KeyAt {
+            head: u128::from_be_bytes(head),
+            from,
+            len: len as u32,
+            has_null,
+        });
+    }
+
+    /// The rows of the last keys are in the heap.
+    fn place(&mut self, row_ids: &[RowId]) {
+        for (key, rid) in self.keys[self.placed..].iter().zip(row_ids) {
+            let end = key.range().end;
+            self.bytes[end - ROW_ID_LEN..end].copy_from_slice(&rid.0.to_be_bytes());
+        }
+        self.placed += row_ids.len();
+        assert!(
+            self.placed == self.keys.len(),
+            "invariant: each row has a key in each index"
+        );
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.keys.sort_unstable_by(|a, b| {
+            let by_head = a.head.cmp(&b.head);
+            by_head.then_with(|| bytes[a.range()].cmp(&bytes[b.range()]))
+        });
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.keys.clear();
+        self.placed = 0;
+    }
+}
+
+impl Bulk {
+    pub fn new(table: &TableDef) -> Bulk {
+        Bulk {
+            indexes: table.indexes.iter().map(|_| Keys::default()).collect(),
+            ..Bulk::default()
+        }
+    }
+}
+
+impl Session {
+    /// Inserts a row, now or by the time of [`Session::finish_bulk`].
+    pub fn insert_bulk(
+        &mut self,
+        table: &TableDef,
+        bulk: &mut Bulk,
+        row: &[DatumRef<'_>],
+    ) -> Result<()> {
+        block::row::encode(row, &mut bulk.rows.bytes);
+        bulk.rows.close();
+        for (index, keys) in table.indexes.iter().zip(&mut bulk.indexes) {
+            keys.push(|bytes| {
+                let mut has_null = false;
+                for c in &index.columns {
+                    let v = row.get(c.column).copied().unwrap_or_default();
+                    has_null |= v.is_null();
+                    push_column(bytes, table.columns[c.column], c.order(), v);
+                }
+                has_null
+            });
+        }
+        if bulk.rows.bytes.len() >= ROW_BYTES {
+            self.place_rows(table, bulk)?;
+            if bulk.indexes.iter().map(Keys::memory).sum::<usize>() >= KEY_BYTES {
+                self.insert_keys(table, bulk)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts what is left. `bulk` is then as new.
+    pub fn finish_bulk(&mut self, table: &TableDef, bulk: &mut Bulk) -> Result<()> {
+        self.place_rows(table, bulk)?;
+        self.insert_keys(table, bulk)
+    }
+
+    fn place_rows(&mut self, table: &TableDef, bulk: &mut Bulk) -> Result<()> {
+        let heap = self.engine.heap(table.object, table.header);
+        let rows: Vec<&[u8]> = bulk.rows.iter().collect();
+        bulk.row_ids.clear();
+        heap.insert_many(&mut self.txn, &rows, &mut bulk.row_ids)?;
+        for keys in &mut bulk.indexes {
+            keys.place(&bulk.row_ids);
+        }
+        bulk.rows.clear();
+        Ok(())
+    }
+
+    fn insert_keys(&mut self, table: &TableDef, bulk: &mut Bulk) -> Result<()> {
+        let heap = self.engine.heap(table.object, table.header);
+        for (at, keys) in bulk.indexes.iter_mut().enumerate() {
+            keys.sort();
+            // Of a unique index only keys without NULL are checked: those with NULL go in between, one by one.
+            let unique = table.indexes[at].unique;
+            let alone = |a: &KeyAt, b: &KeyAt| unique && (a.has_null || b.has_null);
+            for run in keys.keys.chunk_by(|a, b| !alone(a, b)) {
+                let has_null = run[0].has_null;
+                let run: Vec<&[u8]> = run.iter().map(|k| &keys.bytes[k.range()]).collect();
+                self.insert_run(table, &heap, at, &run, has_null)?;
+            }
+            keys.clear();
+        }
+        Ok(())
+    }
+
+    /// Inserts whole keys, which rise. With `has_null` it is a single one, or the index is not unique.
+    fn insert_run(
+        &mut self,
+        table: &TableDef,
+        heap: &Heap,
+        at: usize,
+        keys: &[&[u8]],
+        has_null: bool,
+    ) -> Result<()> {
+        let index = &table.indexes[at];
+        let tree = self.engine.tree(index.object, index.header);
+        let mut done = 0;
+        while done < keys.len() {
+            if !(index.unique && has_null) {
+                let (n, conflicts) =
+                    tree.insert_many(&mut self.txn, &keys[done..], index.unique)?;
+                done += n;
+                if conflicts.is_none() {
+                    continue;
+                }
+            }
+            let (columns, rid) = split_key(keys[done])
+                .ok_or_else(|| Error::Corrupt("a key has no row id".to_string()))?;
+            let key = RowKey {
+                bytes: columns.to_vec(),
+                has_null,
+            };
+            self.insert_entry(table, heap, index, &key, rid)?;
+            done += 1;
+        }
+        Ok(())
+    }
+}
