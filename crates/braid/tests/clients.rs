@@ -65,21 +65,53 @@ fn psql_describes_tables() {
         &instance,
         "create unique index parent_name on parent (name desc)",
     );
-    let list = psql(&instance, "\\d").unwrap_or_default();
-    assert!(
-        list.contains("parent") && list.contains("parent_id_seq"),
-        "{list}"
+    psql(
+        &instance,
+        "create table child (id bigint generated always as identity, parent_id int unique, seen timestamptz default now())",
     );
-    for command in [
-        "\\dt",
-        "\\di",
-        "\\ds",
-        "\\dn",
-        "\\l",
-        "\\du",
-        "\\dt+",
-        "\\conninfo",
-    ] {
+    let shown = |command: &str, wanted: &[&str]| {
+        let out = psql(&instance, command).unwrap_or_default();
+        for part in wanted {
+            assert!(out.contains(part), "{command} does not show {part}:\n{out}");
+        }
+    };
+    shown("\\d", &["parent", "parent_id_seq", "sequence"]);
+    let columns = [
+        "character varying(20)",
+        "numeric(12,2)",
+        "not null",
+        "nextval('parent_id_seq'::regclass)",
+        "'x'",
+    ];
+    let parts = [
+        "\"parent_pkey\" PRIMARY KEY, btree (id)",
+        "\"parent_name\" UNIQUE, btree (name DESC)",
+        "\"parent_paid_check\" CHECK",
+    ];
+    for command in ["\\d parent", "\\d+ parent"] {
+        shown(command, &columns);
+        shown(command, &parts);
+    }
+    let unique = "\"child_parent_id_key\" UNIQUE CONSTRAINT, btree (parent_id)";
+    shown(
+        "\\d child",
+        &["generated always as identity", "now()", unique],
+    );
+    shown(
+        "\\d parent_name",
+        &["unique, btree, for table \"public.parent\""],
+    );
+    shown("\\d parent_id_seq", &["Owned by: public.parent.id"]);
+    shown("\\d pg_class", &["relname", "View \"pg_catalog.pg_class\""]);
+    shown("\\dt", &["parent", "child"]);
+    shown("\\dt+", &["permanent", "heap", "kB"]);
+    shown("\\di", &["parent_pkey", "child_parent_id_key"]);
+    shown("\\ds", &["child_id_seq"]);
+    shown("\\dn", &["public"]);
+    shown("\\l", &["braid", "UTF8"]);
+    shown("\\du", &["tester", "Superuser"]);
+    shown("\\df", &["List of functions"]);
+    for command in ["\\dv", "\\dT", "\\db", "\\dp", "\\dx", "\\conninfo"] {
         psql(&instance, command);
     }
 }

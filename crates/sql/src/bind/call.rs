@@ -1,5 +1,6 @@
 //! Choosing a function among its overloads.
 
+use block::value::Datum;
 use datafusion::sql::sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 use super::coerce::fold;
@@ -116,6 +117,10 @@ impl Binder<'_> {
         let args = args
             .into_iter()
             .map(|a| {
+                // Booleans come in the form of output, not in that of their cast to text.
+                if a.ty == SqlType::Bool {
+                    return Ok(letter(a.expr));
+                }
                 Ok(self
                     .coerce(a, SqlType::Text, -1, CastContext::Assignment)?
                     .expr)
@@ -125,6 +130,15 @@ impl Binder<'_> {
             Expr::Call(Func::Pure(func), args),
             SqlType::Text,
         ))
+    }
+}
+
+/// `t` or `f`.
+fn letter(e: Expr) -> Expr {
+    let text = |s: &str| Expr::Const(Datum::Text(s.to_string()));
+    Expr::Case {
+        branches: vec![(e.clone(), text("t")), (Expr::Not(Box::new(e)), text("f"))],
+        otherwise: None,
     }
 }
 

@@ -141,6 +141,11 @@ impl Binder<'_> {
             ast::Expr::Position { expr, r#in } => {
                 self.call("strpos", vec![self.expr(r#in)?, self.expr(expr)?])
             }
+            ast::Expr::Extract { field, expr, .. } => {
+                let field = Datum::Text(field.to_string().to_lowercase());
+                let field = Typed::literal(field, SqlType::Text);
+                self.call("extract", vec![field, self.expr(expr)?])
+            }
             ast::Expr::Ceil {
                 expr,
                 field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),
@@ -293,15 +298,17 @@ impl Binder<'_> {
             (left, right)
         } else {
             let shown = no_operator(&left, &right);
-            // Blank-padded strings compare without their padding, as text.
-            let as_text = |t: Typed| {
-                if t.ty == SqlType::Char {
-                    self.coerce(t, SqlType::Text, -1, CastContext::Implicit)
-                } else {
-                    Ok(t)
+            // Blank-padded strings compare without their padding, as text; a literal beside one is one too.
+            let as_text = |t: Typed, other: SqlType| match (t.ty, other) {
+                (SqlType::Unknown, SqlType::Char) => {
+                    let padded = self.coerce(t, SqlType::Char, -1, CastContext::Implicit)?;
+                    self.coerce(padded, SqlType::Text, -1, CastContext::Implicit)
                 }
+                (SqlType::Char, _) => self.coerce(t, SqlType::Text, -1, CastContext::Implicit),
+                _ => Ok(t),
             };
-            let (left, right) = (as_text(left)?, as_text(right)?);
+            let (lt, rt) = (left.ty, right.ty);
+            let (left, right) = (as_text(left, rt)?, as_text(right, lt)?);
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
@@ -311,7 +318,7 @@ impl Binder<'_> {
         ))
     }
 
-    fn arith(&self, op: ArithOp, left: Typed, right: Typed) -> Result<Typed> {
+    pub fn arith(&self, op: ArithOp, left: Typed, right: Typed) -> Result<Typed> {
         use SqlType::*;
         let shown = Error::new("42883", format!("operator does not exist: {} {} {}", left.ty.name(), op.symbol(), right.ty.name()))
             .hint("No operator matches the given name and argument types. You might need to add explicit type casts.");
@@ -381,7 +388,7 @@ impl Binder<'_> {
         ))
     }
 
-    fn concat(&self, left: Typed, right: Typed) -> Result<Typed> {
+    pub fn concat(&self, left: Typed, right: Typed) -> Result<Typed> {
         if left.ty == SqlType::Bytea && right.ty == SqlType::Bytea {
             return Ok(Typed::new(
                 Expr::Concat(Box::new(left.expr), Box::new(right.expr)),
@@ -420,27 +427,30 @@ impl Binder<'_> {
                 {
                     return parts::literal(&Value::Number(format!("-{text}"), false));
                 }
-                let operand = self.expr(e)?;
-                let operand = if operand.ty == SqlType::Unknown {
-                    self.coerce(operand, SqlType::Float8, -1, CastContext::Implicit)?
-                } else {
-                    operand
-                };
-                if !operand.ty.is_number() {
-                    return Err(Error::new(
-                        "42883",
-                        format!("operator does not exist: - {}", operand.ty.name()),
-                    ));
-                }
-                Ok(Typed::new(
-                    fold(Expr::Negate(Box::new(operand.expr)))?,
-                    operand.ty,
-                ))
+                self.negate(self.expr(e)?)
             }
             UnaryOperator::PGAbs => self.call("abs", vec![self.expr(e)?]),
             UnaryOperator::PGSquareRoot => self.call("sqrt", vec![self.expr(e)?]),
             other => Err(Error::unsupported(format!("operator {other}"))),
         }
+    }
+
+    pub fn negate(&self, operand: Typed) -> Result<Typed> {
+        let operand = if operand.ty == SqlType::Unknown {
+            self.coerce(operand, SqlType::Float8, -1, CastContext::Implicit)?
+        } else {
+            operand
+        };
+        if !operand.ty.is_number() {
+            return Err(Error::new(
+                "42883",
+                format!("operator does not exist: - {}", operand.ty.name()),
+            ));
+        }
+        Ok(Typed::new(
+            fold(Expr::Negate(Box::new(operand.expr)))?,
+            operand.ty,
+        ))
     }
 
     fn substring(
@@ -503,7 +513,7 @@ pub fn comparison(op: &BinaryOperator) -> Option<CmpOp> {
     })
 }
 
-fn arithmetic(op: &BinaryOperator) -> Option<ArithOp> {
+pub fn arithmetic(op: &BinaryOperator) -> Option<ArithOp> {
     Some(match op {
         BinaryOperator::Plus => ArithOp::Add,
         BinaryOperator::Minus => ArithOp::Sub,

@@ -19,6 +19,7 @@ use crate::expr::Expr;
 use crate::types::SqlType;
 
 pub use coerce::common_type;
+pub use expr::{arithmetic, comparison};
 
 /// An expression with the type the binder found for it.
 #[derive(Clone, Debug)]

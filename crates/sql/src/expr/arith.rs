@@ -6,7 +6,7 @@ use super::{Val, number};
 use crate::error::{Error, Result};
 use crate::types::SqlType;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ArithOp {
     Add,
     Sub,

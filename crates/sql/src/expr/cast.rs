@@ -186,8 +186,16 @@ fn number_to(value: DatumRef<'_>, to: SqlType) -> Result<Val<'static>> {
         DatumRef::Float4(f) => float_to(f.into(), to)?,
         DatumRef::Float8(f) => float_to(f, to)?,
         DatumRef::Numeric(n) => match to {
-            SqlType::Float4 => Val::Ref(DatumRef::Float4(number::to_f64(n) as f32)),
-            SqlType::Float8 => Val::Ref(DatumRef::Float8(number::to_f64(n))),
+            SqlType::Float4 | SqlType::Float8 => {
+                let f = number::to_f64(n);
+                if f.is_infinite() && n.to_bigdecimal().is_some() {
+                    return Err(arith::out_of_range(to));
+                }
+                match to {
+                    SqlType::Float4 => float_to(f, to)?,
+                    _ => Val::Ref(DatumRef::Float8(f)),
+                }
+            }
             _ => arith::narrow(
                 to,
                 number::to_i64(n).ok_or_else(|| arith::out_of_range(to))?,

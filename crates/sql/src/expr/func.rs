@@ -78,6 +78,9 @@ pub enum PureFunc {
     Power,
     Greatest,
     Least,
+    DatePart,
+    Extract,
+    DateTrunc,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -181,6 +184,9 @@ impl PureFunc {
             }
         }
         let values = &values[..args.len()];
+        if let PureFunc::DatePart | PureFunc::Extract | PureFunc::DateTrunc = self {
+            return super::calendar::call(self, values, calls);
+        }
         match values {
             [] => Ok(Val::Ref(DatumRef::Float8(std::f64::consts::PI))),
             [first, ..] => match first.get() {
@@ -394,6 +400,19 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "power" | "pow" => vec![
             pure(Power, &[Float8, Float8], Float8),
             pure(Power, &[Numeric, Numeric], Numeric),
+        ],
+        // Of a date, the part of its midnight.
+        "date_part" => vec![
+            pure(DatePart, &[Text, Timestamp], Float8),
+            pure(DatePart, &[Text, TimestampTz], Float8),
+        ],
+        "extract" => vec![
+            pure(Extract, &[Text, Timestamp], Numeric),
+            pure(Extract, &[Text, TimestampTz], Numeric),
+        ],
+        "date_trunc" => vec![
+            pure(DateTrunc, &[Text, TimestampTz], TimestampTz),
+            pure(DateTrunc, &[Text, Timestamp], Timestamp),
         ],
         "now" | "current_timestamp" | "transaction_timestamp" => {
             vec![session(SessionFunc::Now, &[], TimestampTz)]

@@ -9,6 +9,7 @@
 //! - A NULL operand gives NULL except where a node says otherwise.
 
 mod arith;
+pub mod calendar;
 pub mod cast;
 mod eval;
 pub mod func;

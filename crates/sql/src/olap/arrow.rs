@@ -24,12 +24,21 @@ const ORIGIN: &str = "sql";
 /// Metadata of a field whose numeric values are quotients: shown with as many digits as PostgreSQL gives them.
 pub const QUOTIENT: &str = "quotient";
 
+/// Metadata of a field whose numeric values have each a number of digits of its own: shown without trailing zeros.
+pub const FREE: &str = "free";
+/// Metadata of a field whose numeric values all have the digits of its scale, though the scale is one that otherwise
+/// stands for something else.
+pub const EXACT: &str = "exact";
+
 /// Days and microseconds between 1970 and 2000.
 const EPOCH_DAYS: i32 = 10_957;
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 /// Digits after the point for numerics declared without a scale. Values that have more are refused, not rounded.
 pub const FREE_SCALE: i8 = 10;
+/// The same for computed numerics whose number of digits depends on their value, and for quotients.
+pub const COMPUTED_SCALE: i8 = 19;
+pub const QUOTIENT_SCALE: i8 = 20;
 pub const MAX_PRECISION: u8 = 38;
 /// The zone of all timestamps with time zone.
 const UTC: &str = "+00:00";
@@ -78,6 +87,36 @@ pub fn field(name: &str, ty: SqlType, typmod: i32, origin: (u32, i16)) -> Result
     Ok(Field::new(name, arrow_type(ty, typmod)?, true).with_metadata(metadata))
 }
 
+/// Whether the field remembers its SQL type.
+pub fn is_tagged(field: &Field) -> bool {
+    field.metadata().contains_key(ORIGIN)
+}
+
+/// Whether a numeric field's values have each a number of digits of its own.
+pub fn is_free(field: &Field) -> bool {
+    let DataType::Decimal128(_, scale) = field.data_type() else {
+        return false;
+    };
+    let declared = || {
+        let tag = field.metadata().get(ORIGIN)?;
+        let mut numbers = tag.split(' ').map(|n| n.parse::<i64>().unwrap_or(0));
+        Some(numbers.next() == Some(SqlType::Numeric.oid().into()) && numbers.next() >= Some(4))
+    };
+    field.metadata().contains_key(FREE)
+        || matches!(*scale, FREE_SCALE | COMPUTED_SCALE)
+            && !field.metadata().contains_key(EXACT)
+            && !field.metadata().contains_key(QUOTIENT)
+            && declared() != Some(true)
+}
+
+/// Whether a numeric field's values are quotients: aggregates drop the metadata, and leave the scale.
+fn is_quotient(field: &Field) -> bool {
+    field.metadata().contains_key(QUOTIENT)
+        || matches!(field.data_type(), DataType::Decimal128(_, QUOTIENT_SCALE))
+            && !field.metadata().contains_key(EXACT)
+            && !is_tagged(field)
+}
+
 /// What RowDescription says of an output field.
 pub fn describe(field: &Field) -> Result<ColumnDesc> {
     let name = field
@@ -108,7 +147,7 @@ pub fn describe(field: &Field) -> Result<ColumnDesc> {
     Ok(desc)
 }
 
-fn plain_type(ty: &DataType) -> Result<SqlType> {
+pub fn plain_type(ty: &DataType) -> Result<SqlType> {
     Ok(match ty {
         DataType::Boolean => SqlType::Bool,
         DataType::Int8 | DataType::Int16 | DataType::UInt8 => SqlType::Int2,
@@ -274,7 +313,8 @@ pub struct Column {
 impl Column {
     pub fn new(array: &ArrayRef, field: &Field, desc: &ColumnDesc) -> Result<Column> {
         let arrow = arrow_type(desc.ty, desc.typmod)?;
-        let is_decimal = matches!(array.data_type(), DataType::Decimal128(..));
+        let is_decimal =
+            desc.ty == SqlType::Numeric && matches!(array.data_type(), DataType::Decimal128(..));
         let array = match *array.data_type() == arrow || is_decimal {
             true => array.clone(),
             false => datafusion::arrow::compute::cast(array, &arrow)
@@ -357,8 +397,8 @@ fn numerics(array: &ArrayRef, field: &Field, typmod: i32) -> Result<Vec<Datum>> 
         return Err(Error::internal("a numeric that is no decimal"));
     };
     let values = array.as_primitive::<Decimal128Type>();
-    let quotient = field.metadata().contains_key(QUOTIENT);
-    let free = scale == FREE_SCALE && typmod < 4;
+    let quotient = typmod < 4 && is_quotient(field);
+    let free = typmod < 4 && is_free(field);
     let one = |row: usize| {
         if values.is_null(row) {
             return Datum::Null;

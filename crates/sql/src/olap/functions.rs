@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::arrow::{Builder, MAX_PRECISION, QUOTIENT, arrow_type};
+use super::arrow::{Builder, MAX_PRECISION, QUOTIENT, QUOTIENT_SCALE, arrow_type};
 use crate::error::Error;
 use crate::types::SqlType;
 use crate::views::Context;
@@ -28,6 +28,9 @@ use crate::views::functions::{self, Function};
 pub fn scalar(name: &str, context: &Arc<Context>) -> Option<Arc<ScalarUDF>> {
     match name {
         WIDEN => Some(Arc::new(ScalarUDF::from(Widen {
+            signature: Signature::any(1, Volatility::Immutable),
+        }))),
+        FLOAT_ONLY => Some(Arc::new(ScalarUDF::from(FloatOnly {
             signature: Signature::any(1, Volatility::Immutable),
         }))),
         QUOTIENT_OF => Some(Arc::new(ScalarUDF::from(Average {
@@ -64,6 +67,9 @@ pub const WIDEN: &str = "pg_sum_argument";
 pub const QUOTIENT_OF: &str = "pg_average";
 /// The one value of a scalar subquery; an error if there are several.
 pub const SINGLE_VALUE: &str = "pg_single_value";
+
+/// Its argument, which must be a float.
+pub const FLOAT_ONLY: &str = "pg_float_only";
 
 /// A function over the catalogs.
 #[derive(Debug)]
@@ -228,12 +234,39 @@ impl ScalarUDFImpl for Widen {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
+struct FloatOnly {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for FloatOnly {
+    fn name(&self) -> &str {
+        FLOAT_ONLY
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, args: &[DataType]) -> DfResult<DataType> {
+        match &args[0] {
+            DataType::Float32 | DataType::Float64 => Ok(DataType::Float64),
+            _ => Err(
+                Error::unsupported("statistics over numbers that are no floats")
+                    .hint("Cast the argument to double precision.")
+                    .into(),
+            ),
+        }
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        args.args[0].cast_to(&DataType::Float64, None)
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Average {
     signature: Signature,
 }
 
 /// Digits after the point of an average, of which as many are shown as PostgreSQL would give.
-const AVERAGE_SCALE: i8 = 20;
+const AVERAGE_SCALE: i8 = QUOTIENT_SCALE;
 
 fn average_type(sum: &DataType) -> DataType {
     match sum {

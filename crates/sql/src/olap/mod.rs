@@ -9,14 +9,17 @@
 //! - While rows go to the sink nothing is held but the snapshot and what the plan has in memory, which has a limit.
 
 mod arrow;
+mod bound;
 mod error;
 mod functions;
 mod gate;
+mod operators;
 mod planner;
 mod rewrite;
 mod structure;
 mod tables;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
 use std::task::{Poll, Wake, Waker};
 
@@ -88,20 +91,26 @@ pub fn plan(
     gate::check(q)?;
     let types = parameter_types(q, params)?;
     let mut rewritten = q.clone();
-    rewrite::rewrite(&mut rewritten, &|n| {
-        Ok(rewrite::typed(
-            None,
-            types.get(n - 1).copied().unwrap_or(SqlType::Text),
-        ))
-    })?;
+    rewrite::rewrite(
+        &mut rewritten,
+        &|n| {
+            Ok(rewrite::typed(
+                None,
+                types.get(n - 1).copied().unwrap_or(SqlType::Text),
+            ))
+        },
+        &rewrite::stable(&mut |_, _| Ok(None))?,
+    )?;
     let context = Arc::new(Context::new(core));
-    let planned =
-        planner::logical(&rewritten, &context, &mut |_| Ok(None)).map_err(from_datafusion);
-    let logical = planned.map_err(|e| choose(e, refused))?;
-    let optimized = planner::state()?
-        .optimize(&logical)
-        .map_err(from_datafusion)?;
-    let fields = logical.schema().fields();
+    let planned = guarded(|| {
+        let logical = planner::logical(&rewritten, &context, &mut |_| Ok(None));
+        let state = planner::state()?;
+        logical
+            .and_then(|plan| state.optimize(&plan))
+            .map_err(from_datafusion)
+    });
+    let optimized = planned.map_err(|e| choose(e, refused))?;
+    let fields = optimized.schema().fields();
     let columns = fields
         .iter()
         .map(|f| arrow::describe(f))
@@ -124,7 +133,7 @@ pub fn plan(
 /// Which of two refusals tells the client more: that of the direct lane, unless it only said that the query is not its
 /// kind.
 fn choose(general: Error, direct: Error) -> Error {
-    if direct.sqlstate() == "0A000" || general.sqlstate() == "42P01" {
+    if direct.sqlstate() == "0A000" || matches!(general.sqlstate(), "42P01" | "0A000") {
         general
     } else {
         direct
@@ -160,16 +169,21 @@ fn parameter_types(q: &ast::Query, params: &ParamTypes) -> Result<Vec<SqlType>> 
 pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapshot) -> Result<Run> {
     let io = core.io;
     let mut rewritten = query.query.clone();
-    rewrite::rewrite(&mut rewritten, &|n| {
+    let text = |ty: SqlType, value: DatumRef<'_>| {
+        let mut text = Vec::new();
+        crate::pgtype::text_out(ty, value, &io, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let stable = rewrite::stable(&mut |func, ty| {
+        let value = crate::expr::Calls::call(core, func, &[])?;
+        Ok(Some(text(ty, value.get())))
+    })?;
+    let parameter = |n: usize| {
         let ty = query.params.get(n - 1).copied().unwrap_or(SqlType::Text);
         let value = params.get(n - 1).filter(|v| !v.is_null());
-        let text = value.map(|v| {
-            let mut text = Vec::new();
-            crate::pgtype::text_out(ty, v.borrow(), &io, &mut text);
-            String::from_utf8_lossy(&text).into_owned()
-        });
-        Ok(rewrite::typed(text, ty))
-    })?;
+        Ok(rewrite::typed(value.map(|v| text(ty, v.borrow())), ty))
+    };
+    rewrite::rewrite(&mut rewritten, &parameter, &stable)?;
     let context = Arc::new(Context::new(core));
     let mut open = |table: &Arc<crate::dict::Table>| {
         core.lock_table(
@@ -183,13 +197,15 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
             snapshot: held,
         }))
     };
-    let logical = planner::logical(&rewritten, &context, &mut open).map_err(from_datafusion)?;
     let state = planner::state()?;
     let _entered = runtime()?.enter();
     let waiter = Waiter::new();
-    let plan = block_on(&waiter, state.create_physical_plan(&logical))?.map_err(from_datafusion)?;
-    let stream = datafusion::physical_plan::execute_stream(plan, state.task_ctx())
-        .map_err(from_datafusion)?;
+    let stream = guarded(|| {
+        let logical = planner::logical(&rewritten, &context, &mut open).map_err(from_datafusion)?;
+        let plan = block_on(&waiter, state.create_physical_plan(&logical))?;
+        plan.and_then(|p| datafusion::physical_plan::execute_stream(p, state.task_ctx()))
+            .map_err(from_datafusion)
+    })?;
     wait::stat::add(wait::Stat::OlapPlans, 1);
     Ok(Run {
         schema: stream.schema(),
@@ -198,6 +214,21 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
         waiter,
         batch: None,
         row: 0,
+    })
+}
+
+/// Runs a part of DataFusion. A panic in there breaks none of our invariants, for it is given nothing of ours that it
+/// could leave half done: it is the statement's error.
+fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        let what = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("a panic");
+        Err(Error::internal(format!(
+            "the vectorized lane failed: {what}"
+        )))
     })
 }
 
@@ -261,7 +292,8 @@ impl Run {
                 self.batch = None;
             }
             wait::check_cancel().map_err(|_| crate::session::cancelled())?;
-            let Some(batch) = block_on(&self.waiter, self.stream.next())? else {
+            let next = guarded(|| block_on(&self.waiter, self.stream.next()))?;
+            let Some(batch) = next else {
                 return Ok((sent, false));
             };
             self.take(batch.map_err(from_datafusion)?)?;

@@ -24,6 +24,7 @@ use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
 use super::functions;
+use super::operators::Operators;
 use super::tables::{HeapTable, Reading, ViewTable};
 use crate::bind::names;
 use crate::dict::Table;
@@ -70,6 +71,7 @@ struct Names<'p> {
     state: &'static SessionState,
     context: Arc<Context>,
     open: RefCell<&'p mut OpenHeap<'p>>,
+    planners: Vec<Arc<dyn ExprPlanner>>,
     /// A table named twice is opened once.
     known: RefCell<HashMap<String, Arc<dyn TableSource>>>,
 }
@@ -81,8 +83,11 @@ pub fn logical<'p>(
     open: &'p mut OpenHeap<'p>,
 ) -> DfResult<LogicalPlan> {
     let state = state()?;
+    let operators: Arc<dyn ExprPlanner> = Arc::new(Operators { io: context.io });
+    let others = state.expr_planners().iter().cloned();
     let names = Names {
         state,
+        planners: std::iter::once(operators).chain(others).collect(),
         context: context.clone(),
         open: RefCell::new(open),
         known: RefCell::default(),
@@ -167,11 +172,12 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
-        self.state.expr_planners()
+        &self.planners
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         functions::scalar(name, &self.context)
+            .or_else(|| super::bound::find(name, &self.context.io))
             .or_else(|| self.state.scalar_functions().get(name).cloned())
     }
 

@@ -9,10 +9,11 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, TableAlias, TableFactor, Value, VisitMut, VisitorMut, WindowType,
 };
 
-use super::functions::{QUOTIENT_OF, WIDEN};
-use super::structure;
-use crate::bind::names;
+use super::functions::{FLOAT_ONLY, QUOTIENT_OF, WIDEN};
+use super::{bound, gate, structure};
+use crate::bind::{names, parts};
 use crate::error::{Error, Result};
+use crate::expr::func::{Func, SessionFunc, Signature, overloads};
 use crate::plan::column_name;
 use crate::types::SqlType;
 use crate::views::functions::{
@@ -22,10 +23,47 @@ use crate::views::functions::{
 /// What stands for parameter `$n` (from 1).
 pub type Parameter<'p> = dyn Fn(usize) -> Result<Expr> + 'p;
 
+/// Functions without arguments whose value the statement has once, such as `now`, and what stands for it.
+pub type Stable = Vec<(&'static str, Expr)>;
+
+const STABLE: &[&str] = &[
+    "now",
+    "current_timestamp",
+    "transaction_timestamp",
+    "statement_timestamp",
+    "localtimestamp",
+    "current_date",
+    "version",
+];
+
+pub fn is_stable(name: &str) -> bool {
+    STABLE.contains(&name)
+}
+
+/// What stands for the functions of a statement, whose values `eval` gives in text form; of a statement that is only
+/// planned it has none.
+pub fn stable(
+    eval: &mut dyn FnMut(SessionFunc, SqlType) -> Result<Option<String>>,
+) -> Result<Stable> {
+    let mut all = Stable::new();
+    for name in STABLE {
+        if let Some(Signature {
+            func: Func::Session(func),
+            result,
+            ..
+        }) = overloads(name).first()
+        {
+            all.push((name, typed(eval(*func, *result)?, *result)));
+        }
+    }
+    Ok(all)
+}
+
 /// Rewrites a query for planning.
-pub fn rewrite(query: &mut Query, parameter: &Parameter<'_>) -> Result<()> {
+pub fn rewrite(query: &mut Query, parameter: &Parameter<'_>, stable: &Stable) -> Result<()> {
     let mut rewriter = Rewriter {
         parameter,
+        stable,
         failed: None,
     };
     let _ = VisitMut::visit(query, &mut rewriter);
@@ -37,6 +75,7 @@ pub fn rewrite(query: &mut Query, parameter: &Parameter<'_>) -> Result<()> {
 
 struct Rewriter<'p> {
     parameter: &'p Parameter<'p>,
+    stable: &'p Stable,
     failed: Option<Error>,
 }
 
@@ -50,6 +89,7 @@ impl VisitorMut for Rewriter<'_> {
         structure::simplify(query);
         each_select(&mut query.body, &mut |select| {
             name_columns(&mut select.projection);
+            select.projection.iter_mut().for_each(count_exists);
             if let ast::GroupByExpr::Expressions(keys, _) = &mut select.group_by {
                 keys.iter_mut().for_each(protect);
             }
@@ -69,11 +109,21 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        structure::integer_series(factor);
         name_function_column(factor);
         ControlFlow::Continue(())
     }
 
     fn pre_visit_expr(&mut self, e: &mut Expr) -> ControlFlow<()> {
+        match e {
+            Expr::Subquery(q) => structure::single_valued(q),
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => {
+                if let Some(member) = membership(e) {
+                    *e = member;
+                }
+            }
+            _ => {}
+        }
         if let Expr::BinaryOp {
             left,
             op: BinaryOperator::StringConcat,
@@ -100,7 +150,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_expr(&mut self, e: &mut Expr) -> ControlFlow<()> {
-        match expression(e, self.parameter) {
+        match expression(e, self.parameter, self.stable) {
             Ok(()) => ControlFlow::Continue(()),
             Err(e) => {
                 self.failed = Some(e);
@@ -108,6 +158,51 @@ impl VisitorMut for Rewriter<'_> {
             }
         }
     }
+}
+
+/// `= ANY (SELECT ..)` and `<> ALL (SELECT ..)` as IN and NOT IN.
+fn membership(e: &mut Expr) -> Option<Expr> {
+    let (left, right, negated) = match e {
+        Expr::AnyOp {
+            left,
+            compare_op: BinaryOperator::Eq,
+            right,
+            ..
+        } => (left, right, false),
+        Expr::AllOp {
+            left,
+            compare_op: BinaryOperator::NotEq,
+            right,
+        } => (left, right, true),
+        _ => return None,
+    };
+    let mut inner = &mut **right;
+    while let Expr::Nested(nested) = inner {
+        inner = nested;
+    }
+    let Expr::Subquery(q) = inner else {
+        return None;
+    };
+    Some(Expr::InSubquery {
+        expr: Box::new(std::mem::replace(&mut **left, null())),
+        subquery: q.clone(),
+        negated,
+    })
+}
+
+/// EXISTS in a select list, where DataFusion does not plan it.
+fn count_exists(item: &mut SelectItem) {
+    let (SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) = item else {
+        return;
+    };
+    let _ = ast::visit_expressions_mut(e, |e| {
+        if let Expr::Exists { subquery, negated } = e
+            && let Some(counted) = structure::counted_exists(subquery, *negated)
+        {
+            *e = counted;
+        }
+        ControlFlow::<()>::Continue(())
+    });
 }
 
 pub fn each_select(body: &mut SetExpr, f: &mut dyn FnMut(&mut ast::Select)) {
@@ -226,11 +321,13 @@ pub fn strip_schema(name: &mut ObjectName) {
     }
 }
 
-fn expression(e: &mut Expr, parameter: &Parameter<'_>) -> Result<()> {
+fn expression(e: &mut Expr, parameter: &Parameter<'_>, stable: &Stable) -> Result<()> {
     match e {
         Expr::Value(v) => match &v.value {
-            Value::Number(n, _) if n.parse::<i32>().is_ok() => {
-                *e = cast(e.clone(), DataType::Int(None));
+            Value::Number(n, _) => {
+                if let Some(typed) = number(n) {
+                    *e = typed;
+                }
             }
             Value::Placeholder(p) if !p.starts_with(PLAIN) => {
                 let number = p
@@ -249,6 +346,13 @@ fn expression(e: &mut Expr, parameter: &Parameter<'_>) -> Result<()> {
                 *op = custom_operator(path)?;
             }
         }
+        Expr::UnaryOp {
+            op: ast::UnaryOperator::Minus,
+            expr,
+        } => {
+            let operand = std::mem::replace(&mut **expr, null());
+            *e = negated(operand);
+        }
         Expr::Cast {
             expr,
             data_type,
@@ -258,16 +362,166 @@ fn expression(e: &mut Expr, parameter: &Parameter<'_>) -> Result<()> {
             let inner = std::mem::replace(&mut **expr, null());
             *e = cast_expression(inner, data_type.clone());
         }
+        Expr::TypedString(t) => {
+            let literal = Expr::Value(t.value.clone());
+            *e = cast_expression(literal, t.data_type.clone());
+        }
+        Expr::Between {
+            expr,
+            negated,
+            low,
+            high,
+        } => *e = between(expr, *negated, low, high),
+        Expr::InList {
+            expr,
+            list,
+            negated,
+        } if !list.is_empty() => *e = in_list(expr, list, *negated),
+        Expr::Extract { field, expr, .. } => {
+            let name = format!("{}{}", bound::EXTRACT, field.to_string().to_lowercase());
+            *e = call(&name, vec![std::mem::replace(&mut **expr, null())]);
+        }
+        Expr::Ceil { expr, .. } => *e = call("ceil", vec![std::mem::replace(&mut **expr, null())]),
+        Expr::Floor { expr, .. } => {
+            *e = call("floor", vec![std::mem::replace(&mut **expr, null())]);
+        }
+        Expr::Position { expr, r#in } => {
+            let args = vec![
+                std::mem::replace(&mut **r#in, null()),
+                std::mem::replace(&mut **expr, null()),
+            ];
+            *e = call("strpos", args);
+        }
+        Expr::Substring {
+            expr,
+            substring_from,
+            substring_for,
+            ..
+        } => {
+            let mut args = vec![std::mem::replace(&mut **expr, null())];
+            match substring_from.take() {
+                Some(from) => args.push(*from),
+                None => args.extend(number("1")),
+            }
+            args.extend(substring_for.take().map(|f| *f));
+            *e = call("substring", args);
+        }
+        Expr::Trim {
+            expr,
+            trim_where,
+            trim_what,
+            trim_characters,
+        } => {
+            let name = match trim_where {
+                Some(ast::TrimWhereField::Leading) => "ltrim",
+                Some(ast::TrimWhereField::Trailing) => "rtrim",
+                _ => "btrim",
+            };
+            let mut args = vec![std::mem::replace(&mut **expr, null())];
+            let set = trim_what.take().map(|w| *w);
+            args.extend(set.or_else(|| trim_characters.take().and_then(|mut c| c.pop())));
+            *e = call(name, args);
+        }
         Expr::Function(f) => {
             strip_schema(&mut f.name);
-            if let Some(new) = function(f)? {
+            if let Some(WindowType::WindowSpec(spec)) = &mut f.over
+                && let Some(frame) = &mut spec.window_frame
+            {
+                frame_bound(&mut frame.start_bound, &mut unprotect);
+                if let Some(end) = &mut frame.end_bound {
+                    frame_bound(end, &mut unprotect);
+                }
+            }
+            let name = names::Qualified::new(&f.name)?.name;
+            if let Some((_, value)) = stable.iter().find(|(n, _)| *n == name) {
+                *e = value.clone();
+            } else if let Some(new) = function(&name, f)? {
                 *e = new;
             }
         }
-        Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => {}
         _ => {}
     }
     Ok(())
+}
+
+/// An integer literal with PostgreSQL's type for it; `None` if DataFusion gives it the right one.
+fn number(n: &str) -> Option<Expr> {
+    let literal = || Expr::Value(Value::Number(n.to_string(), false).into());
+    if n.parse::<i32>().is_ok() {
+        return Some(cast(literal(), DataType::Int(None)));
+    }
+    // Beyond bigint: DataFusion would take it for an unsigned one, or a float.
+    let is_integer = n.bytes().all(|b| b.is_ascii_digit());
+    (is_integer && n.parse::<i64>().is_err())
+        .then(|| call(&bound::cast_name(SqlType::Numeric, -1), vec![string(n)]))
+}
+
+/// A minus sign belongs to the literal that it precedes.
+fn negated(operand: Expr) -> Expr {
+    let minus = |e: Expr| Expr::UnaryOp {
+        op: ast::UnaryOperator::Minus,
+        expr: Box::new(e),
+    };
+    match operand {
+        Expr::Value(v) if matches!(v.value, Value::Number(..)) => {
+            let literal = minus(Expr::Value(v.clone()));
+            match &v.value {
+                Value::Number(n, _) if format!("-{n}").parse::<i32>().is_ok() => {
+                    cast(literal, DataType::Int(None))
+                }
+                _ => literal,
+            }
+        }
+        Expr::Cast {
+            expr,
+            data_type: data_type @ DataType::Int(None),
+            ..
+        } if matches!(&*expr, Expr::Value(v) if matches!(v.value, Value::Number(..))) => {
+            cast(minus(*expr), data_type)
+        }
+        other => call(bound::NEGATE, vec![other]),
+    }
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp {
+        left: Box::new(left),
+        op,
+        right: Box::new(right),
+    }
+}
+
+fn not(e: Expr) -> Expr {
+    Expr::UnaryOp {
+        op: ast::UnaryOperator::Not,
+        expr: Box::new(Expr::Nested(Box::new(e))),
+    }
+}
+
+/// BETWEEN as two comparisons, whose operands find their types as those of any other.
+fn between(e: &Expr, negated: bool, low: &Expr, high: &Expr) -> Expr {
+    let both = binary(
+        binary(e.clone(), BinaryOperator::GtEq, low.clone()),
+        BinaryOperator::And,
+        binary(e.clone(), BinaryOperator::LtEq, high.clone()),
+    );
+    let both = Expr::Nested(Box::new(both));
+    if negated { not(both) } else { both }
+}
+
+/// IN as comparisons, halved again and again so that a long list nests no deeper than a short one.
+fn in_list(e: &Expr, list: &[Expr], negated: bool) -> Expr {
+    fn any(e: &Expr, list: &[Expr]) -> Expr {
+        match list {
+            [one] => binary(e.clone(), BinaryOperator::Eq, one.clone()),
+            _ => {
+                let (left, right) = list.split_at(list.len() / 2);
+                binary(any(e, left), BinaryOperator::Or, any(e, right))
+            }
+        }
+    }
+    let found = Expr::Nested(Box::new(any(e, list)));
+    if negated { not(found) } else { found }
 }
 
 pub fn null() -> Expr {
@@ -331,49 +585,42 @@ fn custom_type(t: &DataType) -> Option<String> {
 }
 
 /// A cast, with the types of the catalogs expressed by functions. What was made a `reg` type by an inner cast is known by
-/// the function it became: to text it is the name, to oid the number.
+/// the function it became: to text it is the name, to oid the number. Casts between types of values are the direct lane's.
 fn cast_expression(inner: Expr, to: DataType) -> Expr {
-    // The catalog's arrays are lists already.
-    if let DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) = &to
-        && custom_type(element).is_some()
-    {
+    // The catalog's arrays are texts.
+    if let DataType::Array(ArrayElemTypeDef::SquareBracket(..)) = &to {
         return inner;
     }
-    let Some(name) = custom_type(&to) else {
-        return match (&to, reg_number(&inner)) {
-            (DataType::Text | DataType::Varchar(_), Some(number)) => {
-                call(REGCLASS_NAME, vec![number])
-            }
-            (DataType::Int(_) | DataType::BigInt(_), Some(number)) => number,
-            (DataType::Char(None) | DataType::Character(None), _) => cast(inner, DataType::Text),
-            _ => cast(inner, to),
-        };
-    };
-    match name.as_str() {
-        "regclass" if is_string(&inner) => call(REGCLASS_OID, vec![inner]),
-        "regclass" => call(REGCLASS_NAME, vec![inner]),
-        "regtype" if is_string(&inner) => call(REGTYPE_OID, vec![inner]),
-        "regtype" => call("format_type", vec![inner, null()]),
-        "regnamespace" if is_string(&inner) => call(REGNAMESPACE_OID, vec![inner]),
-        "regnamespace" => call(REGNAMESPACE_NAME, vec![inner]),
-        "regproc" | "regprocedure" | "regoper" | "regoperator" | "regrole" => {
-            cast(inner, DataType::Text)
-        }
-        "oid" | "xid" | "cid" => {
-            reg_number(&inner).unwrap_or_else(|| cast(inner, DataType::BigInt(None)))
-        }
-        "text" | "name" | "char" | "bpchar" | "cstring" | "int2vector" | "oidvector"
-        | "aclitem" => match reg_number(&inner) {
-            Some(number) => call(REGCLASS_NAME, vec![number]),
-            None => cast(inner, DataType::Text),
+    let name = custom_type(&to);
+    let number = reg_number(&inner);
+    match (name.as_deref().unwrap_or_default(), number) {
+        ("regclass", _) if is_string(&inner) => return call(REGCLASS_OID, vec![inner]),
+        ("regclass", _) => return call(REGCLASS_NAME, vec![inner]),
+        ("regtype", _) if is_string(&inner) => return call(REGTYPE_OID, vec![inner]),
+        ("regtype", _) => return call("format_type", vec![inner, null()]),
+        ("regnamespace", _) if is_string(&inner) => return call(REGNAMESPACE_OID, vec![inner]),
+        ("regnamespace", _) => return call(REGNAMESPACE_NAME, vec![inner]),
+        ("oid" | "xid" | "cid", Some(number)) => return number,
+        ("text" | "name", Some(number)) => return call(REGCLASS_NAME, vec![number]),
+        ("", Some(number)) => match &to {
+            DataType::Text | DataType::Varchar(_) => return call(REGCLASS_NAME, vec![number]),
+            DataType::Int(_) | DataType::BigInt(_) => return number,
+            _ => {}
         },
-        "int2" => cast(inner, DataType::SmallInt(None)),
-        "int4" => cast(inner, DataType::Int(None)),
-        "int8" => cast(inner, DataType::BigInt(None)),
-        "float4" => cast(inner, DataType::Real),
-        "float8" => cast(inner, DataType::DoublePrecision),
-        "bool" => cast(inner, DataType::Boolean),
-        _ => cast(inner, to),
+        _ => {}
+    }
+    let known = match name.as_deref() {
+        Some(
+            "regproc" | "regprocedure" | "regoper" | "regoperator" | "regrole" | "char" | "cstring"
+            | "int2vector" | "oidvector" | "aclitem",
+        ) => Ok((SqlType::Text, -1)),
+        Some("xid" | "cid") => Ok((SqlType::Oid, -1)),
+        _ => parts::data_type(&to),
+    };
+    match known {
+        Ok((ty, typmod)) => call(&bound::cast_name(ty, typmod), vec![inner]),
+        // A type that only DataFusion has, such as interval.
+        Err(_) => cast(inner, to),
     }
 }
 
@@ -415,9 +662,8 @@ pub fn call(name: &str, args: Vec<Expr>) -> Expr {
 }
 
 /// Functions that become others.
-fn function(f: &mut Function) -> Result<Option<Expr>> {
-    let name = names::Qualified::new(&f.name)?.name;
-    match name.as_str() {
+fn function(name: &str, f: &mut Function) -> Result<Option<Expr>> {
+    match name {
         "sum" => {
             widen(f);
             Ok(None)
@@ -433,6 +679,20 @@ fn function(f: &mut Function) -> Result<Option<Expr>> {
                 vec![Expr::Function(sum), Expr::Function(count)],
             )))
         }
+        "every" => {
+            f.name = ObjectName::from(vec![Ident::new("bool_and")]);
+            Ok(None)
+        }
+        "round" | "trunc" => Ok(rounding(name, f)),
+        name if gate::FLOAT_AGGREGATES.contains(&name) => {
+            if name == "variance" {
+                f.name = ObjectName::from(vec![Ident::new("var_samp")]);
+            }
+            for arg in arguments(f) {
+                *arg = call(FLOAT_ONLY, vec![std::mem::replace(arg, null())]);
+            }
+            Ok(None)
+        }
         "array" => match &f.args {
             FunctionArguments::Subquery(q) => Ok(Some(structure::array_of(q))),
             _ => Ok(None),
@@ -441,33 +701,57 @@ fn function(f: &mut Function) -> Result<Option<Expr>> {
     }
 }
 
+/// The plain arguments of a call.
+fn arguments(f: &mut Function) -> impl Iterator<Item = &mut Expr> {
+    let args = match &mut f.args {
+        FunctionArguments::List(list) => list.args.as_mut_slice(),
+        _ => &mut [],
+    };
+    args.iter_mut().filter_map(|a| match a {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Some(e),
+        _ => None,
+    })
+}
+
+/// `round(x, 2)` by the name that says how many digits.
+fn rounding(name: &str, f: &mut Function) -> Option<Expr> {
+    let mut args = arguments(f);
+    let (value, digits) = (args.next()?, args.next()?);
+    let Expr::Cast {
+        expr,
+        data_type: DataType::Int(None),
+        ..
+    } = digits
+    else {
+        return None;
+    };
+    let text = expr.to_string();
+    let name = bound::digits_name(name, text.parse().ok()?)?;
+    Some(call(&name, vec![std::mem::replace(value, null())]))
+}
+
 fn widen(f: &mut Function) {
-    if let FunctionArguments::List(list) = &mut f.args
-        && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))] = list.args.as_mut_slice()
-    {
+    let mut args = arguments(f);
+    if let (Some(arg), None) = (args.next(), args.next()) {
         *arg = call(WIDEN, vec![std::mem::replace(arg, null())]);
     }
 }
 
-/// A value of a type as it is written in SQL for DataFusion.
+/// A value of a type as it is written in SQL for DataFusion. A numeric keeps the digits that it has.
 pub fn typed(text: Option<String>, ty: SqlType) -> Expr {
-    let value = text.map_or_else(null, string);
-    let to = match ty {
-        SqlType::Bool => DataType::Boolean,
-        SqlType::Int2 => DataType::SmallInt(None),
-        SqlType::Int4 => DataType::Int(None),
-        SqlType::Int8 | SqlType::Oid => DataType::BigInt(None),
-        SqlType::Float4 => DataType::Real,
-        SqlType::Float8 => DataType::DoublePrecision,
-        SqlType::Numeric => DataType::Numeric(ast::ExactNumberInfo::PrecisionAndScale(
-            38,
-            i64::from(super::arrow::FREE_SCALE),
-        )),
-        SqlType::Bytea => DataType::Bytea,
-        SqlType::Date => DataType::Date,
-        SqlType::Timestamp => DataType::Timestamp(None, ast::TimezoneInfo::None),
-        SqlType::TimestampTz => DataType::Timestamp(None, ast::TimezoneInfo::Tz),
-        _ => DataType::Text,
-    };
-    cast(value, to)
+    if ty == SqlType::Numeric
+        && let Some(text) = &text
+        && text.bytes().any(|b| b == b'.')
+    {
+        let (minus, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text.as_str()),
+        };
+        let literal = Expr::Value(Value::Number(digits.to_string(), false).into());
+        return if minus { negated(literal) } else { literal };
+    }
+    call(
+        &bound::cast_name(ty, -1),
+        vec![text.map_or_else(null, string)],
+    )
 }

@@ -8,8 +8,11 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, TableFactor, TableWithJoins,
 };
 
+use super::functions::SINGLE_VALUE;
+use super::gate;
 use super::rewrite::{call, cast, null, string, strip_schema};
 use crate::bind::names;
+use crate::plan::finds_call;
 use crate::views::{self, VirtualTable};
 
 /// Rewrites one query; those inside it get their turn.
@@ -81,20 +84,210 @@ fn has_no_rows(select: &Select) -> bool {
         && !select.projection.iter().any(aggregates)
 }
 
+/// Whether an item aggregates the rows of its own query; what the subqueries in it do is their affair.
 fn aggregates(item: &SelectItem) -> bool {
     let (SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }) = item else {
         return false;
     };
-    let found = ast::visit_expressions(e, |e| match e {
-        Expr::Function(f)
-            if names::Qualified::new(&f.name)
-                .is_ok_and(|n| crate::bind::is_aggregate(&n.name) || n.name == "string_agg") =>
-        {
-            ControlFlow::Break(())
+    finds_call(e, &|f| f.over.is_none() && is_aggregate(f))
+}
+
+fn is_aggregate(f: &ast::Function) -> bool {
+    names::Qualified::new(&f.name).is_ok_and(|n| {
+        crate::bind::is_aggregate(&n.name)
+            || gate::AGGREGATES.contains(&n.name.as_str())
+            || gate::FLOAT_AGGREGATES.contains(&n.name.as_str())
+            || n.name == SINGLE_VALUE
+    })
+}
+
+/// Makes a scalar subquery fail if it gives several rows, which DataFusion would not notice, and one that depends on the
+/// query around it an aggregate, which is what DataFusion can take apart.
+pub fn single_valued(q: &mut Query) {
+    let SetExpr::Select(select) = &mut *q.body else {
+        return wrap_single(q);
+    };
+    let grouped = !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty())
+        || select.having.is_some();
+    if !grouped && q.limit_clause.is_none() && select.projection.iter().any(aggregates) {
+        // An aggregate without groups is one row.
+        return;
+    }
+    if !grouped && select.from.is_empty() && select.selection.is_none() {
+        return;
+    }
+    if grouped || q.limit_clause.is_some() || q.with.is_some() || select.distinct.is_some() {
+        return wrap_single(q);
+    }
+    if let [SelectItem::UnnamedExpr(e) | SelectItem::ExprWithAlias { expr: e, .. }] =
+        select.projection.as_mut_slice()
+    {
+        if contains_window(e) {
+            return wrap_single(q);
         }
-        _ => ControlFlow::Continue(()),
+        *e = call(SINGLE_VALUE, vec![std::mem::replace(e, null())]);
+        q.order_by = None;
+    }
+}
+
+fn contains_window(e: &Expr) -> bool {
+    finds_call(e, &|f| f.over.is_some())
+}
+
+/// The one value of a query of any kind, as an aggregate over it. One that cannot give several rows stays as it is.
+fn wrap_single(q: &mut Query) {
+    if let Some(ast::LimitClause::LimitOffset {
+        limit: Some(Expr::Value(v)),
+        ..
+    }) = &q.limit_clause
+        && matches!(&v.value, ast::Value::Number(n, _) if n == "0" || n == "1")
+    {
+        return;
+    }
+    let column = ast::Ident::with_quote('"', "single value");
+    let item = call(SINGLE_VALUE, vec![Expr::Identifier(column.clone())]);
+    let alias = ast::TableAlias {
+        explicit: true,
+        name: ast::Ident::with_quote('"', "single row"),
+        columns: vec![ast::TableAliasColumnDef {
+            name: column,
+            data_type: None,
+        }],
+        at: None,
+    };
+    let relation = TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(q.clone()),
+        alias: Some(alias),
+        sample: None,
+    };
+    if let Some(outer) = select_from(SelectItem::UnnamedExpr(item), relation) {
+        *q = outer;
+    }
+}
+
+/// A query of one item over one relation. It is parsed, because a whole SELECT has dozens of parts to be left out.
+fn select_from(item: SelectItem, relation: TableFactor) -> Option<Query> {
+    let Ok(crate::parse::Command::Sql(shape)) = crate::parse::statement("select 1 from x") else {
+        return None;
+    };
+    let ast::Statement::Query(mut outer) = *shape else {
+        return None;
+    };
+    if let SetExpr::Select(select) = &mut *outer.body {
+        select.projection = vec![item];
+        select.from.first_mut()?.relation = relation;
+    }
+    Some(*outer)
+}
+
+/// The name of a series inside what [`integer_series`] makes of it.
+const SERIES: &str = "series of bigint";
+
+/// `generate_series` of integers, which DataFusion has for bigint: its arguments become such, and if they are all
+/// integer literals its values become integers again.
+pub fn integer_series(factor: &mut TableFactor) {
+    let (name, args, alias) = match factor {
+        TableFactor::Table {
+            name,
+            alias,
+            args: Some(args),
+            ..
+        } => (name, &mut args.args, alias),
+        TableFactor::Function {
+            name, alias, args, ..
+        } => (name, args, alias),
+        _ => return,
+    };
+    let known = names::Qualified::new(name).is_ok_and(|n| n.name == "generate_series");
+    let inside = alias.as_ref().is_some_and(|a| a.name.value == SERIES);
+    if !known || inside {
+        return;
+    }
+    let mut narrow = true;
+    for arg in args.iter_mut() {
+        if let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)) = arg {
+            narrow &= e.to_string().parse::<i32>().is_ok();
+            *e = cast(std::mem::replace(e, null()), ast::DataType::BigInt(None));
+        }
+    }
+    if !narrow {
+        return;
+    }
+    let column = |name: &str| ast::TableAliasColumnDef {
+        name: ast::Ident::with_quote('"', name),
+        data_type: None,
+    };
+    let outside = alias.take();
+    let shown = outside
+        .as_ref()
+        .map_or("generate_series".to_string(), |a| names::ident(&a.name));
+    *alias = Some(ast::TableAlias {
+        explicit: true,
+        name: ast::Ident::with_quote('"', SERIES),
+        columns: vec![column("value")],
+        at: None,
     });
-    found.is_break()
+    let mut outside = outside.unwrap_or_else(|| ast::TableAlias {
+        explicit: true,
+        name: ast::Ident::with_quote('"', &shown),
+        columns: Vec::new(),
+        at: None,
+    });
+    if outside.columns.is_empty() {
+        outside.columns.push(column(&shown));
+    }
+    let value = Expr::Identifier(ast::Ident::with_quote('"', "value"));
+    let item = SelectItem::UnnamedExpr(cast(value, ast::DataType::Int(None)));
+    if let Some(query) = select_from(item, factor.clone()) {
+        *factor = TableFactor::Derived {
+            lateral: false,
+            subquery: Box::new(query),
+            alias: Some(outside),
+            sample: None,
+        };
+    }
+}
+
+/// EXISTS where no semijoin can be made of it, in a select list: whether the count of its rows is positive.
+pub fn counted_exists(q: &Query, negated: bool) -> Option<Expr> {
+    let SetExpr::Select(select) = &*q.body else {
+        return None;
+    };
+    let plain_group =
+        matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    if !plain_group
+        || select.having.is_some()
+        || q.limit_clause.is_some()
+        || select.projection.iter().any(aggregates)
+    {
+        return None;
+    }
+    let mut counted = q.clone();
+    if let SetExpr::Select(select) = &mut *counted.body {
+        let count = call(
+            "count",
+            vec![Expr::Value(
+                ast::Value::Number("1".to_string(), false).into(),
+            )],
+        );
+        select.projection = vec![SelectItem::UnnamedExpr(count)];
+        select.distinct = None;
+        counted.order_by = None;
+    }
+    let zero = || Expr::Value(ast::Value::Number("0".to_string(), false).into());
+    Some(Expr::BinaryOp {
+        left: Box::new(call(
+            "coalesce",
+            vec![Expr::Subquery(Box::new(counted)), zero()],
+        )),
+        op: if negated {
+            ast::BinaryOperator::Eq
+        } else {
+            ast::BinaryOperator::Gt
+        },
+        right: Box::new(zero()),
+    })
 }
 
 /// Makes the SELECT one of the same columns without rows; false if it cannot be told what its columns are.

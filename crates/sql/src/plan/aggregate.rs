@@ -1,6 +1,7 @@
 //! Grouping: GROUP BY keys and aggregates over one pass of the input.
 
 use std::cell::RefCell;
+use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Query, Select, SelectItem,
@@ -301,12 +302,37 @@ fn item_has_aggregate(item: &SelectItem) -> bool {
     }
 }
 
-/// Whether an aggregate is called anywhere in the expression.
+/// Whether an aggregate is called in the expression, other than in its subqueries, whose affair that is.
 pub fn expr_has_aggregate(e: &ast::Expr) -> bool {
-    use std::ops::ControlFlow;
-    let found = ast::visit_expressions(e, |node| match node {
-        ast::Expr::Function(f) if aggregate_name(f).is_some() => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
-    found.is_break()
+    finds_call(e, &|f| f.over.is_none() && aggregate_name(f).is_some())
+}
+
+/// Whether a function for which `wanted` holds is called in the expression, other than in its subqueries.
+pub fn finds_call(e: &ast::Expr, wanted: &dyn Fn(&ast::Function) -> bool) -> bool {
+    ast::Visit::visit(e, &mut FindCall { wanted, depth: 0 }).is_break()
+}
+
+struct FindCall<'w> {
+    wanted: &'w dyn Fn(&ast::Function) -> bool,
+    /// Subqueries around the expression being visited.
+    depth: usize,
+}
+
+impl ast::Visitor for FindCall<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+    fn post_visit_query(&mut self, _: &ast::Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+    fn pre_visit_expr(&mut self, e: &ast::Expr) -> ControlFlow<()> {
+        match e {
+            ast::Expr::Function(f) if self.depth == 0 && (self.wanted)(f) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
 }

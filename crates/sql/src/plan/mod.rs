@@ -17,7 +17,7 @@ use crate::bind::{ParamTypes, Typed};
 use crate::dict::{Dict, Table};
 use crate::expr::Expr;
 
-pub use aggregate::{AggFunc, Aggregate};
+pub use aggregate::{AggFunc, Aggregate, finds_call};
 pub use dml::{DeletePlan, InsertPlan, InsertSource, RowRules, UpdatePlan};
 pub use output::column_name;
 pub use path::{KeyBound, Path};

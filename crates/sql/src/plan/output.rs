@@ -166,6 +166,7 @@ pub fn column_name(e: &ast::Expr) -> String {
         ast::Expr::Position { .. } => "position".to_string(),
         ast::Expr::Ceil { .. } => "ceil".to_string(),
         ast::Expr::Floor { .. } => "floor".to_string(),
+        ast::Expr::Extract { .. } => "extract".to_string(),
         ast::Expr::Exists { .. } => "exists".to_string(),
         ast::Expr::TypedString(t) => crate::bind::parts::data_type(&t.data_type)
             .map_or("?column?".to_string(), |(t, _)| {

@@ -100,6 +100,7 @@ pub const ALL: &[Function] = &[
     lax("obj_description", (1, 2), Text, |_, _| Ok(Datum::Null)),
     lax("shobj_description", (2, 2), Text, |_, _| Ok(Datum::Null)),
     lax("col_description", (2, 2), Text, |_, _| Ok(Datum::Null)),
+    strict("pg_tablespace_location", (1, 1), Text, |_, _| Ok(text(""))),
     strict("pg_relation_size", (1, 2), Int8, relation_size),
     strict("pg_table_size", (1, 1), Int8, relation_size),
     strict("pg_total_relation_size", (1, 1), Int8, total_size),

@@ -48,6 +48,8 @@ pub struct Context {
     pub dict: Arc<Dict>,
     pub user: String,
     pub database_name: String,
+    /// What the session's text forms depend on.
+    pub io: crate::pgtype::IoSettings,
     /// This session's parameters: name, value.
     pub settings: Vec<(&'static crate::params::Param, String)>,
 }
@@ -59,6 +61,7 @@ impl Context {
             dict: core.dict(),
             user: core.user.clone(),
             database_name: core.database_name.clone(),
+            io: core.io,
             settings: core.settings.all().collect(),
         }
     }

@@ -5,6 +5,7 @@ use block::value::Datum;
 use super::describe::{self, BTREE_AM, DEFAULT_COLLATION, HEAP_AM, OWNER, PG_CATALOG, PUBLIC};
 use super::value::{NULL, array, bool, int2, int4, int8, oid, optional, text};
 use super::{Context, Rows, VirtualTable};
+use crate::bind::names::quote;
 use crate::dict::{Identity, Index, Sequence, Table};
 use crate::error::Result;
 use crate::types::SqlType::{Bool, Float4, Int2, Int4, Int8, Name, Oid, Text};
@@ -481,11 +482,13 @@ fn defaults(cx: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for t in cx.dict.tables() {
         for (at, c) in t.live_columns().filter(|(_, c)| c.identity.is_none()) {
+            // A column's own sequence is shown as PostgreSQL writes it, by which clients know a serial column.
             let drawn = c.sequence.and_then(|s| cx.dict.sequence_by_oid(s));
-            let expr = c
-                .default
-                .clone()
-                .or_else(|| drawn.map(|s| format!("nextval('{}'::regclass)", s.name)));
+            let by_sequence = c.default.as_ref().is_none_or(|d| d.starts_with("nextval("));
+            let expr = drawn
+                .filter(|_| by_sequence)
+                .map(|s| format!("nextval('{}'::regclass)", quote(&s.name)))
+                .or_else(|| c.default.clone());
             if let Some(expr) = expr {
                 let number = t.oid.wrapping_mul(64).wrapping_add(at as u32);
                 rows.push(vec![oid(number), oid(t.oid), int2(at + 1), text(expr)]);

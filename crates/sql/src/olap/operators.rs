@@ -1,0 +1,194 @@
+//! Operators as they are met in a query: arithmetic becomes the direct lane's, and the two sides of a comparison become
+//! of types between which DataFusion compares as PostgreSQL does.
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result as DfResult;
+use datafusion::logical_expr::expr::FieldMetadata;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use super::arrow::{self, Builder};
+use super::bound::{self, Op};
+use crate::bind::{arithmetic, common_type, comparison};
+use crate::error::{Error, Result};
+use crate::pgtype::{self, IoSettings};
+use crate::types::SqlType;
+
+#[derive(Debug)]
+pub struct Operators {
+    pub io: IoSettings,
+}
+
+/// An operand and what is known of its type.
+struct Operand {
+    field: FieldRef,
+    /// `None` if it is of a type that only DataFusion has.
+    ty: Option<SqlType>,
+}
+
+impl Operand {
+    fn new(e: &Expr, schema: &DFSchema) -> Option<Operand> {
+        let field = e.to_field(schema).ok()?.1;
+        let ty = if literal(e).is_some() || field.data_type().is_null() {
+            Some(SqlType::Unknown)
+        } else {
+            arrow::describe(&field).ok().map(|d| d.ty)
+        };
+        Some(Operand { field, ty })
+    }
+}
+
+/// The text of a string literal without a type.
+fn literal(e: &Expr) -> Option<&str> {
+    match e {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) => {
+            let tagged = metadata.as_ref().is_some_and(|m| !m.is_empty());
+            (!tagged).then_some(text)
+        }
+        _ => None,
+    }
+}
+
+impl ExprPlanner for Operators {
+    fn plan_binary_op(
+        &self,
+        raw: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> DfResult<PlannerResult<RawBinaryExpr>> {
+        let (Some(left), Some(right)) = (
+            Operand::new(&raw.left, schema),
+            Operand::new(&raw.right, schema),
+        ) else {
+            return Ok(PlannerResult::Original(raw));
+        };
+        if comparison(&raw.op).is_some() {
+            return Ok(PlannerResult::Original(self.compare(raw, &left, &right)?));
+        }
+        self.zoned_interval(&left, &right)?;
+        let op = match raw.op {
+            BinaryOperator::StringConcat => Op::Concat,
+            ref op => match arithmetic(op) {
+                Some(arith) => Op::Arith(arith),
+                None => return Ok(PlannerResult::Original(raw)),
+            },
+        };
+        let foreign = left.ty.is_none() || right.ty.is_none();
+        if foreign || kernel_fits(&op, &left, &right) {
+            return Ok(PlannerResult::Original(raw));
+        }
+        let call = bound::function(op, &self.io).call(vec![raw.left, raw.right]);
+        // Says now what does not fit, in PostgreSQL's words.
+        if let Err(e) = call.to_field(schema) {
+            let time = |t| matches!(t, Some(SqlType::Timestamp | SqlType::TimestampTz));
+            return Err(match time(left.ty) && time(right.ty) {
+                true => Error::unsupported("type interval as a result").into(),
+                false => e,
+            });
+        }
+        Ok(PlannerResult::Planned(call))
+    }
+}
+
+/// DataFusion compares what PostgreSQL does not, by conversions of its own. Only catalogs, whose types are wider here,
+/// may do that.
+fn comparable(op: &BinaryOperator, left: SqlType, right: SqlType) -> Result<()> {
+    let of_catalog = |t: SqlType| matches!(t, SqlType::Oid | SqlType::Name);
+    if of_catalog(left) || of_catalog(right) || common_type(&[left, right], "").is_ok() {
+        return Ok(());
+    }
+    let message = format!(
+        "operator does not exist: {} {op} {}",
+        left.name(),
+        right.name()
+    );
+    Err(Error::new("42883", message)
+        .hint("No operator matches the given name and argument types. You might need to add explicit type casts."))
+}
+
+fn kernel_fits(op: &Op, left: &Operand, right: &Operand) -> bool {
+    let numeric = |o: &Operand| o.ty == Some(SqlType::Numeric);
+    let integer = |o: &Operand| o.ty.is_some_and(SqlType::is_integer);
+    let (l, r) = (numeric(left), numeric(right));
+    match op {
+        Op::Arith(a) if l && (r || integer(right)) || r && integer(left) => {
+            bound::decimal_kernel_fits(*a, &left.field, &right.field)
+        }
+        _ => false,
+    }
+}
+
+impl Operators {
+    /// DataFusion's calendar is UTC's; a day or month in another zone may have another length.
+    fn zoned_interval(&self, left: &Operand, right: &Operand) -> Result<()> {
+        let interval = |f: &Field| matches!(f.data_type(), DataType::Interval(_));
+        let zoned = |o: &Operand| o.ty == Some(SqlType::TimestampTz);
+        let meet = interval(&left.field) && zoned(right) || zoned(left) && interval(&right.field);
+        if meet && self.io.time_zone != pgtype::zone::TimeZone::UTC {
+            return Err(Error::unsupported(
+                "timestamp with time zone and interval in a time zone other than UTC",
+            ));
+        }
+        Ok(())
+    }
+
+    fn compare(
+        &self,
+        raw: RawBinaryExpr,
+        left: &Operand,
+        right: &Operand,
+    ) -> Result<RawBinaryExpr> {
+        let RawBinaryExpr {
+            op,
+            left: l,
+            right: r,
+        } = raw;
+        let (l, r) = match (left.ty, right.ty) {
+            (Some(lt), Some(rt)) => {
+                comparable(&op, lt, rt)?;
+                (self.side(l, lt, rt)?, self.side(r, rt, lt)?)
+            }
+            _ => (l, r),
+        };
+        Ok(RawBinaryExpr {
+            op,
+            left: l,
+            right: r,
+        })
+    }
+
+    /// One side of a comparison, made comparable with a side of the other type.
+    fn side(&self, e: Expr, ty: SqlType, other: SqlType) -> Result<Expr> {
+        use SqlType::{Char, Date, Timestamp, TimestampTz, Unknown};
+        match (ty, other) {
+            (Unknown, Char) => {
+                let trimmed = literal(&e).map(|t| t.trim_end_matches(' ').to_string());
+                Ok(trimmed.map_or(e, |t| Expr::Literal(ScalarValue::Utf8(Some(t)), None)))
+            }
+            (Unknown, t) if !t.is_string() && t != SqlType::Void => match literal(&e) {
+                Some(text) => self.parsed(text, t),
+                None => Ok(e),
+            },
+            // Blank-padded strings compare without their padding.
+            (Char, _) => Ok(bound::function(Op::Cast(SqlType::Text, -1), &self.io).call(vec![e])),
+            (Date | Timestamp, TimestampTz) => {
+                Ok(bound::function(Op::Cast(TimestampTz, -1), &self.io).call(vec![e]))
+            }
+            _ => Ok(e),
+        }
+    }
+
+    fn parsed(&self, text: &str, ty: SqlType) -> Result<Expr> {
+        let value = pgtype::text_in(ty, text, &self.io)?;
+        let mut builder = Builder::new(&arrow::arrow_type(ty, -1)?, 1)?;
+        builder.push(value.borrow())?;
+        let scalar = ScalarValue::try_from_array(&builder.finish(), 0)
+            .map_err(super::error::from_datafusion)?;
+        let field = arrow::field("", ty, -1, (0, 0))?;
+        Ok(Expr::Literal(
+            scalar,
+            Some(FieldMetadata::from(field.metadata().clone())),
+        ))
+    }
+}
