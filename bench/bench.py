@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Braid against PostgreSQL on one machine, in one run.
 
-    bench/bench.py [--only select,tpcb,copy,agg,stream,start] [--seconds 10] [--rounds 3] [--scale 10] [--buffers 4GB]
+    bench/bench.py [--only select,tpcb,copy,agg,stream,start,waits] [--seconds 10] [--rounds 3] [--scale 10] [--buffers 4GB]
 
 Both servers are started here with the same amount of buffers and durable commits, in fresh directories under --work.
 Every figure is measured on both in turn (A B A B ...), `--rounds` times; the table gives the medians and their ratio. A ratio
@@ -89,8 +89,8 @@ class Postgres(Server):
 class Braid(Server):
     name, port, db, user = "Braid", 5501, "braid", "braid"
 
-    def __init__(self, work, buffers, extra):
-        self.dir = work / "braid"
+    def __init__(self, work, buffers, extra, directory="braid", port=5501):
+        self.dir, self.port = work / directory, port
         self.buffers, self.extra = buffers, extra
         shutil.rmtree(self.dir, ignore_errors=True)
         self.binary = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / "braid"
@@ -99,7 +99,8 @@ class Braid(Server):
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen([str(self.binary), "up", "--data", str(self.dir), "--buffer-cache", self.buffers, *self.extra],
+        self.process = subprocess.Popen([str(self.binary), "up", "--data", str(self.dir), "--buffer-cache", self.buffers,
+                                         "--port", str(self.port), *self.extra],
                                         stdout=subprocess.DEVNULL, stderr=open(self.dir.parent / "braid.log", "a"))
         wait_port(self.port, self.process, 300)
         while subprocess.run(["psql", "-X", "-q", "-d", self.url(), "-c", "select 1"], capture_output=True).returncode:
@@ -213,6 +214,24 @@ class Bench:
             self.create(s, "wide", False)
             s.psql("insert into wide select g % 1000, g, g * 0.5, g % 64 from generate_series(1, 10000000) g")
         self.compare("10 million rows streamed to a client, s", "1.0", lambda s: seconds_of(lambda: run(s)), False)
+
+    def waits(self):
+        """What the wait interface costs: the same server with and without timing its waits."""
+        untimed = Braid(self.args.work, self.args.buffers, [*self.args.braid_arg, "--set", "timed_statistics=off"], "untimed", 5511)
+        timed = next(s for s in self.servers if s.name == "Braid")
+        try:
+            for s in (timed, untimed):
+                sh(["pgbench", "-h", "127.0.0.1", "-p", str(s.port), "-U", s.user, "-i", "-q", "-s", str(self.args.scale), s.db])
+            for what, args in (("-S, 1 client", ["-S", "-c", "1"]), ("-S, 4 clients", ["-S", "-c", "4", "-j", "2"]),
+                               ("TPC-B, 8 clients", ["-c", "8", "-j", "2"])):
+                pairs = []
+                for _ in range(max(self.args.rounds, 5)):
+                    pairs.append([pgbench(s, ["-M", "prepared", *args], self.args.seconds) for s in (timed, untimed)])
+                cost = statistics.median(1 - with_it / without for with_it, without in pairs)
+                rates = [statistics.median(rates) for rates in zip(*pairs)]
+                print(f"wait interface on pgbench {what}: {rates[0]:.0f} tps with, {rates[1]:.0f} without; median cost {100 * cost:.1f} %", flush=True)
+        finally:
+            untimed.stop()
 
     def start(self):
         def restart(s):
