@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
-use wait::{Event, Latch, LatchClass, Stat, WaitResult, Waiter};
+use wait::{Event, Latch, LatchClass, LatchGuard, Stat, WaitResult, Waiter};
 
 static LATCH: LatchClass = LatchClass {
     name: "enqueue hash chains",
@@ -185,7 +185,7 @@ impl Enqueues {
         let mut t = self.tables.lock();
         let mut wake = Vec::new();
         let held = t.locks.release(locker.id, r, mode, level, &mut wake);
-        t.wake(wake);
+        wake_after(t, wake);
         held
     }
 
@@ -312,7 +312,7 @@ impl Enqueues {
         let mut t = self.tables.lock();
         let mut wake = Vec::new();
         t.locks.end_txn(txn, &mut wake);
-        t.wake(wake);
+        wake_after(t, wake);
     }
 
     /// Waits until this locker's request is granted.
@@ -361,7 +361,7 @@ impl Enqueues {
             if let Some(error) = failed {
                 let mut wake = Vec::new();
                 t.locks.give_up(locker.id, &mut wake);
-                t.wake(wake);
+                wake_after(t, wake);
                 return Err(error);
             }
         }
@@ -416,15 +416,17 @@ impl Enqueues {
     }
 }
 
-impl Tables {
-    fn wake(&self, lockers: Vec<LockerId>) {
-        for id in lockers {
-            if let Some(locker) = self.lockers.get(&id.0) {
-                locker.waiter.wake();
-            }
-        }
+/// Lets go of the latch and then wakes those whose requests were granted: a wake-up is a system call, and whoever it wakes wants the latch.
+fn wake_after(t: LatchGuard<'_, Tables>, lockers: Vec<LockerId>) {
+    let of = |id: LockerId| t.lockers.get(&id.0).map(|l| l.waiter.clone());
+    let waiters: Vec<Arc<Waiter>> = lockers.into_iter().filter_map(of).collect();
+    drop(t);
+    for waiter in waiters {
+        waiter.wake();
     }
+}
 
+impl Tables {
     fn describe(&self, circle: &[Edge]) -> String {
         let sid = |l: LockerId| self.lockers.get(&l.0).map_or(0, |l| l.sid);
         let next = |i: usize| sid(circle[(i + 1) % circle.len()].waiter);
