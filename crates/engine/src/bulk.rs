@@ -21,6 +21,8 @@ use crate::table::RowKey;
 const ROW_BYTES: usize = 64 << 10;
 /// Bytes of keys, with what is kept beside each, that a session collects before it inserts them.
 const KEY_BYTES: usize = 32 << 20;
+/// Keys inserted between two looks at whether the statement is cancelled.
+const CANCEL_CHECK_KEYS: usize = 10_000;
 
 /// Rows on their way into a table, to be used with one session and one table.
 #[derive(Default)]
@@ -28,6 +30,11 @@ pub struct Bulk {
     rows: Arena,
     row_ids: Vec<RowId>,
     indexes: Vec<Keys>,
+    /// Whether a row can be refused for its key.
+    unique: bool,
+    /// If so: the caller's numbers of the rows whose keys are collected, and where these rows are, as far as they are in the heap.
+    numbers: Vec<u64>,
+    places: Vec<RowId>,
 }
 
 /// Byte strings one after the other.
@@ -132,19 +139,30 @@ impl Bulk {
     pub fn new(table: &TableDef) -> Bulk {
         Bulk {
             indexes: table.indexes.iter().map(|_| Keys::default()).collect(),
+            unique: table.indexes.iter().any(|i| i.unique),
             ..Bulk::default()
         }
+    }
+
+    /// The caller's number of a row whose insertion was refused.
+    pub fn number_of(&self, row: RowId) -> Option<u64> {
+        let at = self.places.iter().position(|r| *r == row)?;
+        self.numbers.get(at).copied()
     }
 }
 
 impl Session {
-    /// Inserts a row, now or by the time of [`Session::finish_bulk`].
+    /// Inserts a row, now or by the time of [`Session::finish_bulk`]. `number` is the caller's for it.
     pub fn insert_bulk(
         &mut self,
         table: &TableDef,
         bulk: &mut Bulk,
         row: &[DatumRef<'_>],
+        number: u64,
     ) -> Result<()> {
+        if bulk.unique {
+            bulk.numbers.push(number);
+        }
         block::row::encode(row, &mut bulk.rows.bytes);
         bulk.rows.close();
         for (index, keys) in table.indexes.iter().zip(&mut bulk.indexes) {
@@ -174,12 +192,16 @@ impl Session {
     }
 
     fn place_rows(&mut self, table: &TableDef, bulk: &mut Bulk) -> Result<()> {
+        wait::check_cancel().map_err(txn::Error::from)?;
         let heap = self.engine.heap(table.object, table.header);
         let rows: Vec<&[u8]> = bulk.rows.iter().collect();
         bulk.row_ids.clear();
         heap.insert_many(&mut self.txn, &rows, &mut bulk.row_ids)?;
         for keys in &mut bulk.indexes {
             keys.place(&bulk.row_ids);
+        }
+        if bulk.unique {
+            bulk.places.extend_from_slice(&bulk.row_ids);
         }
         bulk.rows.clear();
         Ok(())
@@ -199,6 +221,8 @@ impl Session {
             }
             keys.clear();
         }
+        bulk.numbers.clear();
+        bulk.places.clear();
         Ok(())
     }
 
@@ -216,8 +240,9 @@ impl Session {
         let mut done = 0;
         while done < keys.len() {
             if !(index.unique && has_null) {
-                let (n, conflicts) =
-                    tree.insert_many(&mut self.txn, &keys[done..], index.unique)?;
+                wait::check_cancel().map_err(txn::Error::from)?;
+                let some = &keys[done..keys.len().min(done + CANCEL_CHECK_KEYS)];
+                let (n, conflicts) = tree.insert_many(&mut self.txn, some, index.unique)?;
                 done += n;
                 if conflicts.is_none() {
                     continue;

@@ -12,6 +12,8 @@ use txn::Snapshot;
 
 /// Blocks read ahead at a time.
 const READ_AHEAD: u32 = 64;
+/// Entries of an index between two looks at whether the statement is cancelled.
+const CANCEL_STEPS: u32 = 64;
 
 /// All rows of a table, a block at a time. Several can divide a table's blocks among themselves: see [`HeapScan::split`].
 pub struct HeapScan {
@@ -108,6 +110,8 @@ pub struct IndexScan {
     index: usize,
     cursor: Cursor,
     scratch: Vec<u8>,
+    /// Entries met, so that a long walk looks now and then whether it is still wanted.
+    steps: u32,
 }
 
 impl IndexScan {
@@ -120,6 +124,10 @@ impl IndexScan {
     ) -> Result<Option<RowId>> {
         let index = &self.table.indexes[self.index];
         while let Some(found) = self.tree.next(&mut self.cursor)? {
+            self.steps = self.steps.wrapping_add(1);
+            if self.steps.is_multiple_of(CANCEL_STEPS) {
+                wait::check_cancel().map_err(txn::Error::from)?;
+            }
             let copied = self.heap.fetch_with(snapshot, found.rid, |bytes| {
                 row.clear();
                 row.extend_from_slice(bytes);
@@ -172,6 +180,7 @@ impl Session {
             index,
             cursor,
             scratch: Vec::new(),
+            steps: 0,
         })
     }
 

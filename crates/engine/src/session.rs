@@ -3,6 +3,7 @@
 use crate::{Engine, Error, Result};
 use block::{LogPos, ObjectId, TxnId};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use txn::{Isolation, Level, NameClass, Snapshot, Transaction};
 
 /// PostgreSQL's table lock modes.
@@ -77,6 +78,7 @@ pub struct Session {
     /// Draws of sequences that must be durable before the transaction's end is reported.
     pub(crate) durable: LogPos,
     pub(crate) scratch: Vec<u8>,
+    lock_timeout: Option<Duration>,
 }
 
 impl Engine {
@@ -90,6 +92,7 @@ impl Engine {
             drops: Vec::new(),
             durable: LogPos(0),
             scratch: Vec::new(),
+            lock_timeout: None,
         })
     }
 }
@@ -117,6 +120,19 @@ impl Session {
         }
         self.txn.begin(isolation);
         true
+    }
+
+    /// How long a lock of whatever kind is waited for from now on; `None`: for ever.
+    pub fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
+        self.lock_timeout = timeout;
+    }
+
+    /// For a wait that begins now.
+    pub(crate) fn lock_wait(&self) -> txn::LockWait {
+        match self.lock_timeout {
+            Some(timeout) => txn::LockWait::Until(Instant::now() + timeout),
+            None => txn::LockWait::Forever,
+        }
     }
 
     pub fn in_transaction(&self) -> bool {
@@ -203,7 +219,7 @@ impl Session {
     /// Locks a table until the transaction ends. Without `wait`, [`Error::LockNotAvailable`] if it is not free.
     pub fn lock_table(&mut self, object: ObjectId, mode: LockMode, wait: bool) -> Result<()> {
         let how = if wait {
-            txn::LockWait::Forever
+            self.lock_wait()
         } else {
             txn::LockWait::NoWait
         };
@@ -214,10 +230,10 @@ impl Session {
 
     /// Keeps others from using a name, given by its hash, until the transaction ends.
     pub fn lock_name(&mut self, hash: u64) -> Result<()> {
-        let mode = txn::LockMode::X;
+        let (mode, wait) = (txn::LockMode::X, self.lock_wait());
         Ok(self
             .txn
-            .lock_name(NameClass::Dictionary, hash, 0, mode, txn::LockWait::Forever)?)
+            .lock_name(NameClass::Dictionary, hash, 0, mode, wait)?)
     }
 
     /// False: not free, and `try_only`.
@@ -237,7 +253,7 @@ impl Session {
         let how = if try_only {
             txn::LockWait::NoWait
         } else {
-            txn::LockWait::Forever
+            self.lock_wait()
         };
         Ok(self.txn.advisory_lock(key, space, shared, level, how)?)
     }

@@ -85,7 +85,7 @@ impl Session {
                     });
                 }
                 Verdict::WaitFor(holder, row) => {
-                    self.txn.wait_for_row(holder, row, txn::LockWait::Forever)?;
+                    self.txn.wait_for_row(holder, row, self.lock_wait())?;
                     None
                 }
             };
@@ -233,7 +233,7 @@ impl Session {
                 heap::WriteOutcome::Done => return Ok(WriteOutcome::Done),
                 heap::WriteOutcome::Busy(holder) => {
                     wait::stat::add(wait::Stat::RowLockWaits, 1);
-                    self.txn.wait_for_row(holder, rid, txn::LockWait::Forever)?;
+                    self.txn.wait_for_row(holder, rid, self.lock_wait())?;
                 }
                 heap::WriteOutcome::Repeated => return Ok(WriteOutcome::Gone),
                 heap::WriteOutcome::Changed => return self.refuse("update", WriteOutcome::Changed),
@@ -281,7 +281,7 @@ impl Session {
                 heap::WriteOutcome::Busy(holder) => match wait {
                     LockWait::Wait => {
                         wait::stat::add(wait::Stat::RowLockWaits, 1);
-                        self.txn.wait_for_row(holder, rid, txn::LockWait::Forever)?;
+                        self.txn.wait_for_row(holder, rid, self.lock_wait())?;
                     }
                     LockWait::NoWait => return Err(Error::LockNotAvailable),
                     LockWait::SkipLocked => return Ok(LockOutcome::Skipped),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 fn bulk(s: &mut Session, t: &TableDef, rows: &[(i64, i32, String)]) -> Result<()> {
     let mut bulk = Bulk::new(t);
     for (id, grp, pad) in rows {
-        s.insert_bulk(t, &mut bulk, &row(*id, *grp, pad))?;
+        s.insert_bulk(t, &mut bulk, &row(*id, *grp, pad), *id as u64)?;
     }
     s.finish_bulk(t, &mut bulk)
 }
@@ -99,8 +99,8 @@ fn any_number_of_rows_may_have_null_for_a_unique_key() {
             0 => DatumRef::Null,
             _ => DatumRef::Int8(i),
         };
-        s.insert_bulk(&t, &mut b, &[id, DatumRef::Int4(1), DatumRef::Text("")])
-            .unwrap();
+        let row = [id, DatumRef::Int4(1), DatumRef::Text("")];
+        s.insert_bulk(&t, &mut b, &row, 0).unwrap();
     }
     s.finish_bulk(&t, &mut b).unwrap();
     let snap = s.snapshot().unwrap();

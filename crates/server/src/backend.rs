@@ -158,6 +158,7 @@ pub fn error_response(out: &mut Vec<u8>, severity: Severity, error: &Error) {
         field(b'M', &fields.message);
         let optional = [
             (b'D', &fields.detail),
+            (b'W', &fields.context),
             (b'H', &fields.hint),
             (b't', &fields.table),
             (b'c', &fields.column),

@@ -10,6 +10,7 @@ use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use wait::Event;
 
@@ -139,6 +140,18 @@ impl Input {
             }
             Err(_) => Err(InputEnd::Broken),
         }
+    }
+
+    /// As [`Input::receive`], but for so long only.
+    pub fn receive_within(&mut self, limit: Duration) -> Result<(), InputEnd> {
+        self.stream
+            .set_read_timeout(Some(limit))
+            .map_err(|_| InputEnd::Broken)?;
+        let received = self.receive();
+        self.stream
+            .set_read_timeout(None)
+            .map_err(|_| InputEnd::Broken)?;
+        received
     }
 
     fn make_room(&mut self) -> Result<(), InputEnd> {

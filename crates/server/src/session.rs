@@ -155,12 +155,25 @@ impl<'r> Session<'r> {
     /// Waits for the client's next messages. A cancel request that finds the session idle does nothing.
     fn receive(&mut self, input: &mut Input, output: &mut Output) -> Result<(), End> {
         wait::session::set_active(self.copy.is_some());
-        let received = input.receive();
+        let patience = match self.copy {
+            None => self.sql.patience(),
+            Some(_) => None,
+        };
+        let received = match &patience {
+            None => input.receive(),
+            Some((limit, _)) => input.receive_within(*limit),
+        };
         if self.copy.is_none() {
             wait::session::clear_cancel();
         }
         wait::session::set_active(true);
-        received.map_err(|end| self.input_ended(end, output))
+        received.map_err(|end| match (end, patience) {
+            (InputEnd::TimedOut, Some((_, error))) => {
+                self.tell_fatal(&error, output);
+                End::Told
+            }
+            (end, _) => self.input_ended(end, output),
+        })
     }
 
     fn violation(&mut self, violation: Violation, output: &mut Output) -> Handled {

@@ -15,6 +15,8 @@ pub struct Fields {
     pub message: String,
     pub detail: Option<String>,
     pub hint: Option<String>,
+    /// Where in the client's data it happened.
+    pub context: Option<String>,
     /// Character in the statement's text, from 1.
     pub position: Option<u32>,
     /// Relation, column and constraint that the error is about, for clients that show them.
@@ -30,6 +32,7 @@ impl Error {
             message: message.into(),
             detail: None,
             hint: None,
+            context: None,
             position: None,
             table: None,
             column: None,
@@ -48,9 +51,9 @@ impl Error {
         self.0.detail = Some(detail.into());
         self
     }
-    /// Where it happened, unless the detail says something more precise already.
-    pub fn detail_if_none(mut self, detail: impl Into<String>) -> Error {
-        self.0.detail.get_or_insert_with(|| detail.into());
+    /// Where in the client's data it happened, unless something more precise is known already.
+    pub fn context_if_none(mut self, context: impl Into<String>) -> Error {
+        self.0.context.get_or_insert_with(|| context.into());
         self
     }
     pub fn hint(mut self, hint: impl Into<String>) -> Error {

@@ -13,9 +13,12 @@ pub enum Error {
     /// This session was waiting in a circle and gave up; its transaction must roll back.
     #[error("deadlock detected: {0}")]
     Deadlock(String),
-    /// The lock was not free and the caller did not want to wait (longer).
+    /// The lock was not free and the caller did not want to wait.
     #[error("could not obtain lock on {0}")]
     LockNotAvailable(String),
+    /// The lock was not free by the time up to which the caller wanted to wait.
+    #[error("canceling statement due to lock timeout")]
+    LockTimeout,
     #[error(transparent)]
     Cancelled(#[from] wait::Cancelled),
     /// The undo that the snapshot needs has been given to newer transactions.
@@ -54,7 +57,7 @@ impl Error {
     pub fn sqlstate(&self) -> Option<&'static str> {
         Some(match self {
             Error::Deadlock(_) => "40P01",
-            Error::LockNotAvailable(_) => "55P03",
+            Error::LockNotAvailable(_) | Error::LockTimeout => "55P03",
             Error::Cancelled(_) => "57014",
             Error::SnapshotTooOld(_) => "72000",
             Error::UndoFull { .. } => "53100",

@@ -1,50 +1,66 @@
-//! COPY FROM STDIN: lines to rows, rows to the engine in batches.
+//! COPY FROM STDIN: lines to rows, rows to the engine in bulk.
 
 use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
-use engine::Bulk;
 
-use super::lines::{Fields, Lines};
+use super::lines::{Fields, Lines, NullRules};
+use super::output::{chosen_columns, flags};
 use crate::api::Tag;
 use crate::bind::{ParamTypes, names};
 use crate::dict::Table;
 use crate::error::{Error, Result};
-use crate::exec::dml::{check_row, finish_bulk, insert_bulk};
-use crate::expr::{Env, Expr};
+use crate::exec::dml::{BulkRows, check_row};
+use crate::exec::row::recycle;
+use crate::expr::{Env, Expr, Val};
 use crate::parse::utility::TableLock;
-use crate::parse::{CopyOptions, CopySpec, CopyWhat};
+use crate::parse::{CopyHeader, CopyOptions, CopySpec, CopyWhat};
 use crate::pgtype;
 use crate::plan::{Planner, RowRules};
-use crate::session::{Core, SqlSession};
+use crate::session::{Core, SqlSession, Timer};
 use crate::types::SqlType;
 
-/// How often a cancel request is looked for.
-const CANCEL_CHECK_ROWS: u64 = 1000;
+/// Characters of a line or value shown with an error, as PostgreSQL has it.
+const MAX_SHOWN_CHARS: usize = 100;
 
 /// A COPY FROM STDIN under way.
 pub struct CopyIn {
-    table: Arc<Table>,
-    options: CopyOptions,
-    /// Where each field goes, with its type.
-    targets: Vec<(usize, SqlType, i32)>,
-    /// Values of columns that are not in the data.
-    defaults: Vec<(usize, Expr)>,
-    rules: RowRules,
     lines: Lines,
-    fields: Fields,
-    row: Vec<Datum>,
-    bulk: Bulk,
-    line_number: u64,
+    input: Input,
+    bulk: BulkRows,
+    /// The statement's time runs until its data ends.
+    timer: Option<Timer>,
     rows: u64,
     /// The end marker of the old protocol was read: what follows is ignored.
     ended: bool,
 }
 
+/// What makes a row of a line.
+struct Input {
+    table: Arc<Table>,
+    options: CopyOptions,
+    /// Where each field goes.
+    targets: Vec<Target>,
+    nulls: NullRules,
+    /// Values of columns that are not in the data.
+    defaults: Vec<(usize, Expr)>,
+    rules: RowRules,
+    fields: Fields,
+    /// Memory of the last row, without values.
+    values: Vec<Val<'static>>,
+    refs: Vec<DatumRef<'static>>,
+}
+
+struct Target {
+    column: usize,
+    ty: SqlType,
+    typmod: i32,
+}
+
 impl CopyIn {
     /// How many columns each line has; all in text format.
     pub fn columns(&self) -> usize {
-        self.targets.len()
+        self.input.targets.len()
     }
 
     pub(crate) fn begin(core: &mut Core, spec: &CopySpec) -> Result<CopyIn> {
@@ -66,7 +82,7 @@ impl CopyIn {
                 break table;
             }
         };
-        let columns = super::output::chosen_columns(&table, columns)?;
+        let columns = chosen_columns(&table, columns)?;
         let params = ParamTypes::default();
         let dict = core.dict();
         let planner = Planner {
@@ -80,27 +96,56 @@ impl CopyIn {
             }
         }
         let rules = planner.rules(&table)?;
-        let targets = columns
-            .iter()
-            .map(|&at| (at, table.columns[at].ty(), table.columns[at].typmod))
-            .collect();
+        let target = |&column: &usize| Target {
+            column,
+            ty: table.columns[column].ty(),
+            typmod: table.columns[column].typmod,
+        };
+        let targets = columns.iter().map(target).collect();
+        let o = &spec.options;
+        let nulls = NullRules {
+            force_null: flags(&table, &columns, o.force_null.as_ref(), "FORCE_NULL")?,
+            force_not_null: flags(
+                &table,
+                &columns,
+                o.force_not_null.as_ref(),
+                "FORCE_NOT_NULL",
+            )?,
+        };
         Ok(CopyIn {
-            lines: Lines::new(&spec.options),
-            options: spec.options.clone(),
-            targets,
-            defaults,
-            rules,
-            fields: Fields::default(),
-            row: Vec::new(),
-            bulk: Bulk::new(table.engine()),
-            line_number: 0,
+            lines: Lines::new(o),
+            bulk: BulkRows::new(&table),
+            timer: None,
             rows: 0,
             ended: false,
-            table,
+            input: Input {
+                options: o.clone(),
+                targets,
+                nulls,
+                defaults,
+                rules,
+                fields: Fields::default(),
+                values: Vec::new(),
+                refs: Vec::new(),
+                table,
+            },
         })
     }
 
+    /// The timer of the statement, which is over when its data is.
+    pub(crate) fn keep_timer(&mut self, timer: Timer) {
+        self.timer = Some(timer);
+    }
+
+    fn explain(&self, e: Error) -> Error {
+        match &self.timer {
+            Some(timer) => timer.explain(e),
+            None => e,
+        }
+    }
+
     fn take(&mut self, core: &mut Core, data: &[u8]) -> Result<()> {
+        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
         self.lines.push(data)?;
         while let Some(line) = self.lines.next() {
             self.line(core, line)?;
@@ -109,47 +154,20 @@ impl CopyIn {
     }
 
     fn line(&mut self, core: &mut Core, (from, to): (usize, usize)) -> Result<()> {
-        self.line_number += 1;
-        if self.ended || self.options.header && self.line_number == 1 {
+        let number = self.lines.number();
+        let line = &self.lines.bytes()[from..to];
+        if self.ended {
             return Ok(());
         }
-        let line = &self.lines.bytes()[from..to];
+        if number == 1 && self.input.options.header != CopyHeader::No {
+            return self.input.header(line).map_err(|e| self.input.at(e, 1));
+        }
         if line == b"\\." {
             self.ended = true;
             return Ok(());
         }
-        let mut row = std::mem::take(&mut self.row);
-        read_row(
-            &mut self.fields,
-            line,
-            &self.options,
-            &self.targets,
-            &self.table,
-            core,
-            &mut row,
-        )
-        .and_then(|()| self.insert(core, &mut row))
-        .map_err(|e| {
-            e.detail_if_none(format!(
-                "COPY {}, line {}",
-                self.table.name, self.line_number
-            ))
-        })?;
-        self.row = row;
         self.rows += 1;
-        if self.rows.is_multiple_of(CANCEL_CHECK_ROWS) {
-            wait::check_cancel().map_err(|_| crate::session::cancelled())?;
-        }
-        Ok(())
-    }
-
-    fn insert(&mut self, core: &mut Core, row: &mut [Datum]) -> Result<()> {
-        for (at, e) in &self.defaults {
-            row[*at] = e.eval(&Env::EMPTY, core)?.into_datum();
-        }
-        let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
-        check_row(&self.table, &self.rules, core, &refs)?;
-        insert_bulk(&self.table, core, &mut self.bulk, &refs)
+        self.input.row(core, line, number, &mut self.bulk)
     }
 
     fn finish(&mut self, core: &mut Core) -> Result<u64> {
@@ -159,53 +177,167 @@ impl CopyIn {
         if let Some(line) = self.lines.rest() {
             self.line(core, line)?;
         }
-        finish_bulk(&self.table, core, &mut self.bulk)?;
+        self.bulk
+            .finish(&self.input.table, core)
+            .map_err(|(e, line)| self.input.at(e, line))?;
         Ok(self.rows)
     }
 }
 
-/// Reads a line into `row`, NULL where it says nothing.
-fn read_row(
-    fields: &mut Fields,
-    line: &[u8],
-    options: &CopyOptions,
-    targets: &[(usize, SqlType, i32)],
-    table: &Table,
-    core: &Core,
-    row: &mut Vec<Datum>,
-) -> Result<()> {
-    fields.split(line, options)?;
-    if fields.ranges.len() > targets.len() {
-        return Err(Error::new("22P04", "extra data after last expected column"));
-    }
-    if fields.ranges.len() < targets.len() {
-        let (at, ..) = targets[fields.ranges.len()];
-        return Err(Error::new(
-            "22P04",
-            format!("missing data for column \"{}\"", table.columns[at].name),
-        ));
-    }
-    row.clear();
-    row.resize(table.columns.len(), Datum::Null);
-    for (range, (at, ty, typmod)) in fields.ranges.iter().zip(targets) {
-        let Some((from, to)) = *range else { continue };
-        let text = pgtype::utf8(&fields.text[from..to])?;
-        let value = pgtype::text_in(*ty, text, &core.io)?;
-        row[*at] = if *typmod >= 0 {
-            pgtype::apply_typmod(*ty, *typmod, value, false)?
-        } else {
-            value
+impl Input {
+    /// Reads a line, checks the row, and gives it to the engine.
+    fn row(
+        &mut self,
+        core: &mut Core,
+        line: &[u8],
+        number: u64,
+        bulk: &mut BulkRows,
+    ) -> Result<()> {
+        let shown = |e: Error| {
+            let text = String::from_utf8_lossy(line);
+            e.context_if_none(format!(
+                "COPY {}, line {number}: \"{}\"",
+                self.table.name,
+                cut(&text)
+            ))
         };
+        self.fields
+            .split(line, &self.options, &self.nulls)
+            .and_then(|()| self.check_count())
+            .map_err(shown)?;
+        let source = self.fields.source(line);
+        // Delimiters are ASCII: what lies between them in good text is good text.
+        let whole = pgtype::utf8(source).map_err(shown)?;
+        let mut values = recycle_values(std::mem::take(&mut self.values));
+        values.resize(self.table.columns.len(), Val::NULL);
+        for (range, target) in self.fields.ranges.iter().zip(&self.targets) {
+            let Some((from, to)) = *range else { continue };
+            let text = &whole[from..to];
+            values[target.column] = field(target, text, core).map_err(|e| {
+                let name = &self.table.columns[target.column].name;
+                e.context_if_none(format!(
+                    "COPY {}, line {number}, column {name}: \"{}\"",
+                    self.table.name,
+                    cut(text)
+                ))
+            })?;
+        }
+        for (at, e) in &self.defaults {
+            values[*at] = e.eval(&Env::EMPTY, core)?;
+        }
+        let mut refs = recycle(std::mem::take(&mut self.refs));
+        refs.extend(values.iter().map(Val::get));
+        if !self.rules.not_null.is_empty() || !self.rules.checks.is_empty() {
+            check_row(&self.table, &self.rules, core, &refs).map_err(shown)?;
+        }
+        bulk.push(&self.table, core, &refs, number)
+            .map_err(|(e, line)| self.at(e, line))?;
+        self.refs = recycle(refs);
+        self.values = recycle_values(values);
+        Ok(())
     }
-    Ok(())
+
+    fn check_count(&self) -> Result<()> {
+        let (given, wanted) = (self.fields.ranges.len(), self.targets.len());
+        if given > wanted {
+            return Err(Error::new("22P04", "extra data after last expected column"));
+        }
+        if given < wanted {
+            let name = &self.table.columns[self.targets[given].column].name;
+            return Err(Error::new(
+                "22P04",
+                format!("missing data for column \"{name}\""),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The line of names: ignored, or compared.
+    fn header(&mut self, line: &[u8]) -> Result<()> {
+        if self.options.header != CopyHeader::Match {
+            return Ok(());
+        }
+        self.fields.split(line, &self.options, &self.nulls)?;
+        let (given, wanted) = (self.fields.ranges.len(), self.targets.len());
+        if given != wanted {
+            return Err(Error::new(
+                "22P04",
+                format!("wrong number of fields in header line: got {given}, expected {wanted}"),
+            ));
+        }
+        let source = self.fields.source(line);
+        let fields = self.fields.ranges.iter().zip(&self.targets);
+        for (n, (range, target)) in (1..).zip(fields) {
+            let name = &self.table.columns[target.column].name;
+            let got = match *range {
+                None => None,
+                Some((from, to)) => Some(pgtype::utf8(&source[from..to])?),
+            };
+            if got != Some(name) {
+                let got = match got {
+                    Some(got) => format!("got \"{got}\""),
+                    None => format!("got null value (\"{}\")", self.options.null),
+                };
+                return Err(Error::new(
+                    "22P04",
+                    format!(
+                        "column name mismatch in header line field {n}: {got}, expected \"{name}\""
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Says at which line something went wrong; zero: at none.
+    fn at(&self, e: Error, line: u64) -> Error {
+        if line == 0 {
+            return e;
+        }
+        e.context_if_none(format!("COPY {}, line {line}", self.table.name))
+    }
+}
+
+/// The value of a field that is not NULL.
+fn field<'t>(target: &Target, text: &'t str, core: &Core) -> Result<Val<'t>> {
+    let limit = usize::try_from(target.typmod - 4).ok();
+    match target.ty {
+        SqlType::Text | SqlType::Varchar | SqlType::Char if limit.is_none() => {
+            return Ok(Val::Ref(DatumRef::Text(text)));
+        }
+        // Short enough by its bytes alone.
+        SqlType::Varchar if limit.is_some_and(|l| text.len() <= l) => {
+            return Ok(Val::Ref(DatumRef::Text(text)));
+        }
+        _ => {}
+    }
+    let value: Datum = pgtype::text_in(target.ty, text, &core.io)?;
+    Ok(Val::Own(if target.typmod >= 0 {
+        pgtype::apply_typmod(target.ty, target.typmod, value, false)?
+    } else {
+        value
+    }))
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHOWN_CHARS) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_string(),
+    }
+}
+
+/// As [`recycle`] for values that may be their own.
+fn recycle_values<'a, 'b>(mut values: Vec<Val<'a>>) -> Vec<Val<'b>> {
+    values.clear();
+    values.into_iter().map(|_| Val::NULL).collect()
 }
 
 impl SqlSession {
     /// A piece of the data, cut anywhere. An error fails the transaction; the rest of the data is to be thrown away.
     pub fn copy_in_data(&mut self, copy: &mut CopyIn, data: &[u8]) -> Result<()> {
-        let done = copy.take(&mut self.core, data);
-        if done.is_err() {
-            self.fail();
+        let done = copy.take(&mut self.core, data).map_err(|e| copy.explain(e));
+        if let Err(e) = &done {
+            self.failed_by(e);
         }
         done
     }
@@ -218,7 +350,8 @@ impl SqlSession {
                 Ok(Tag::Rows("COPY", rows))
             }
             Err(e) => {
-                self.fail();
+                let e = copy.explain(e);
+                self.failed_by(&e);
                 Err(e)
             }
         }
@@ -227,8 +360,10 @@ impl SqlSession {
     /// CopyFail, or the client broke the protocol: the transaction fails. Gives the error to answer with.
     pub fn copy_in_fail(&mut self, copy: Box<CopyIn>, reason: &str) -> Error {
         self.fail();
-        let rows = copy.line_number;
-        Error::new("57014", format!("COPY from stdin failed: {reason}"))
-            .detail(format!("COPY {}, line {rows}", copy.table.name))
+        let number = copy.lines.number() + 1;
+        copy.input.at(
+            Error::new("57014", format!("COPY from stdin failed: {reason}")),
+            number,
+        )
     }
 }

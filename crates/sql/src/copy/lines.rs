@@ -1,12 +1,14 @@
 //! Cutting COPY data, which comes in pieces of any size, into lines; and lines into fields.
 
+use memchr::{memchr, memchr_iter};
+
 use crate::error::{Error, Result};
 use crate::parse::{CopyFormat, CopyOptions};
 
 /// Longest line: the limit of a value.
 const MAX_LINE_BYTES: usize = 1 << 30;
 
-/// Collects pieces until a line is whole. A line end inside a CSV quote does not end a line.
+/// Collects pieces until a line is whole. Neither a line end inside a CSV quote nor, in text, one behind a backslash ends a line.
 pub struct Lines {
     format: CopyFormat,
     quote: u8,
@@ -15,9 +17,12 @@ pub struct Lines {
     /// Where the line under way begins, and how far it was looked at.
     start: usize,
     seen: usize,
+    /// Line ends inside the line under way.
+    inside: u64,
     in_quote: bool,
     /// The last byte looked at was a CSV escape that is not a quote: the next one is taken as it is.
     escaped: bool,
+    number: u64,
 }
 
 impl Lines {
@@ -29,8 +34,10 @@ impl Lines {
             buffer: Vec::new(),
             start: 0,
             seen: 0,
+            inside: 0,
             in_quote: false,
             escaped: false,
+            number: 0,
         }
     }
 
@@ -48,32 +55,32 @@ impl Lines {
     /// The next whole line without its end, as a range of [`Lines::bytes`].
     pub fn next(&mut self) -> Option<(usize, usize)> {
         let end = match self.format {
-            CopyFormat::Text => self.buffer[self.seen..]
-                .iter()
-                .position(|b| *b == b'\n')
-                .map(|n| self.seen + n),
+            CopyFormat::Text => self.text_end(),
             CopyFormat::Csv => self.csv_end(),
         };
         let Some(end) = end else {
             self.seen = self.buffer.len();
             return None;
         };
-        let line = (self.start, self.without_return(end));
-        self.start = end + 1;
-        self.seen = end + 1;
-        Some(line)
+        Some(self.line(end, end + 1))
     }
 
     /// What is left after the last line end: a last line without one.
     pub fn rest(&mut self) -> Option<(usize, usize)> {
         let end = self.buffer.len();
-        if self.start >= end {
-            return None;
-        }
+        (self.start < end).then(|| self.line(end, end))
+    }
+
+    fn line(&mut self, end: usize, next: usize) -> (usize, usize) {
+        self.number += 1 + std::mem::take(&mut self.inside);
         let line = (self.start, self.without_return(end));
-        self.start = end;
-        self.seen = end;
-        Some(line)
+        (self.start, self.seen) = (next, next);
+        line
+    }
+
+    /// Number of the line given last, from 1; of one with line ends inside, its last.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     pub fn in_quote(&self) -> bool {
@@ -92,9 +99,28 @@ impl Lines {
         }
     }
 
+    fn text_end(&mut self) -> Option<usize> {
+        for at in memchr_iter(b'\n', &self.buffer[self.seen..]) {
+            let at = self.seen + at;
+            let line = &self.buffer[self.start..at];
+            let backslashes = line.iter().rev().take_while(|b| **b == b'\\').count();
+            if backslashes % 2 == 0 {
+                return Some(at);
+            }
+            self.inside += 1;
+        }
+        None
+    }
+
     fn csv_end(&mut self) -> Option<usize> {
         for at in self.seen..self.buffer.len() {
             let b = self.buffer[at];
+            if b == b'\n' {
+                if !self.in_quote {
+                    return Some(at);
+                }
+                self.inside += 1;
+            }
             if std::mem::take(&mut self.escaped) {
                 continue;
             }
@@ -102,44 +128,66 @@ impl Lines {
                 self.escaped = true;
             } else if b == self.quote {
                 self.in_quote = !self.in_quote;
-            } else if b == b'\n' && !self.in_quote {
-                return Some(at);
             }
         }
         None
     }
 }
 
-/// The fields of a line: where each lies in `text`, `None` for NULL. Reused from line to line.
+/// Which fields, by their place, have another rule for NULL. Empty: none.
+#[derive(Default)]
+pub struct NullRules {
+    /// Also a quoted null string is NULL.
+    pub force_null: Vec<bool>,
+    /// Not even an unquoted null string is NULL.
+    pub force_not_null: Vec<bool>,
+}
+
+/// The fields of a line: where each lies, `None` for NULL. Reused from line to line.
 #[derive(Default)]
 pub struct Fields {
-    pub text: Vec<u8>,
+    /// Text of the fields, if it is not simply the line's.
+    text: Vec<u8>,
+    in_line: bool,
     pub ranges: Vec<Option<(usize, usize)>>,
 }
 
 impl Fields {
-    pub fn split(&mut self, line: &[u8], options: &CopyOptions) -> Result<()> {
+    /// What the ranges are of, for the line split last.
+    pub fn source<'s>(&'s self, line: &'s [u8]) -> &'s [u8] {
+        if self.in_line { line } else { &self.text }
+    }
+
+    pub fn split(&mut self, line: &[u8], options: &CopyOptions, rules: &NullRules) -> Result<()> {
         self.text.clear();
         self.ranges.clear();
+        // Without escapes and quotes, the usual case, fields are what lies between delimiters.
+        let special = match options.format {
+            CopyFormat::Text => b'\\',
+            CopyFormat::Csv => options.quote,
+        };
+        self.in_line = memchr(special, line).is_none();
         match options.format {
+            _ if self.in_line => self.split_plain(line, options, rules),
             CopyFormat::Text => self.split_text(line, options),
-            CopyFormat::Csv => self.split_csv(line, options),
+            CopyFormat::Csv => return self.split_csv(line, options, rules),
+        }
+        Ok(())
+    }
+
+    fn split_plain(&mut self, line: &[u8], options: &CopyOptions, rules: &NullRules) {
+        let null = options.null.as_bytes();
+        let mut start = 0;
+        let ends = memchr_iter(options.delimiter, line).chain(std::iter::once(line.len()));
+        for end in ends {
+            let forced = rules.force_not_null.get(self.ranges.len()) == Some(&true);
+            let is_null = line[start..end] == *null && !forced;
+            self.ranges.push((!is_null).then_some((start, end)));
+            start = end + 1;
         }
     }
 
-    fn split_text(&mut self, line: &[u8], options: &CopyOptions) -> Result<()> {
-        // Without backslashes, the usual case, fields are what lies between delimiters.
-        if !line.contains(&b'\\') {
-            let mut start = 0;
-            self.text.extend_from_slice(line);
-            for piece in line.split(|b| *b == options.delimiter) {
-                let end = start + piece.len();
-                self.ranges
-                    .push((piece != options.null.as_bytes()).then_some((start, end)));
-                start = end + 1;
-            }
-            return Ok(());
-        }
+    fn split_text(&mut self, line: &[u8], options: &CopyOptions) {
         let mut at = 0;
         loop {
             let raw_start = at;
@@ -155,7 +203,7 @@ impl Fields {
             let null = &line[raw_start..at] == options.null.as_bytes();
             self.ranges.push((!null).then_some((from, self.text.len())));
             if at >= line.len() {
-                return Ok(());
+                return;
             }
             at += 1;
         }
@@ -199,7 +247,7 @@ impl Fields {
         at + 1
     }
 
-    fn split_csv(&mut self, line: &[u8], options: &CopyOptions) -> Result<()> {
+    fn split_csv(&mut self, line: &[u8], options: &CopyOptions, rules: &NullRules) -> Result<()> {
         let mut at = 0;
         loop {
             let from = self.text.len();
@@ -227,7 +275,12 @@ impl Fields {
             if inside {
                 return Err(Error::new("22P04", "unterminated CSV quoted field"));
             }
-            let null = !quoted && self.text[from..] == *options.null.as_bytes();
+            let forced = match quoted {
+                true => &rules.force_null,
+                false => &rules.force_not_null,
+            };
+            let null = self.text[from..] == *options.null.as_bytes()
+                && (forced.get(self.ranges.len()) == Some(&true)) == quoted;
             self.ranges.push((!null).then_some((from, self.text.len())));
             if at >= line.len() {
                 return Ok(());
@@ -247,9 +300,12 @@ mod tests {
             format,
             delimiter: if csv { b',' } else { b'\t' },
             null: if csv { String::new() } else { "\\N".into() },
-            header: false,
+            header: Default::default(),
             quote: b'"',
             escape: b'"',
+            force_quote: None,
+            force_not_null: None,
+            force_null: None,
         }
     }
 
@@ -259,9 +315,10 @@ mod tests {
         let mut fields = Fields::default();
         let mut rows = Vec::new();
         let mut take = |lines: &Lines, (from, to): (usize, usize)| {
-            fields.split(&lines.bytes()[from..to], &options).unwrap();
+            let line = &lines.bytes()[from..to];
+            fields.split(line, &options, &NullRules::default()).unwrap();
             let value = |r: &Option<(usize, usize)>| {
-                r.map(|(a, b)| String::from_utf8(fields.text[a..b].to_vec()).unwrap())
+                r.map(|(a, b)| String::from_utf8(fields.source(line)[a..b].to_vec()).unwrap())
             };
             rows.push(fields.ranges.iter().map(value).collect());
         };
@@ -303,5 +360,44 @@ mod tests {
                 ]
             );
         }
+    }
+    #[test]
+    fn lines_are_counted_as_an_editor_shows_them() {
+        for (format, text) in [
+            (CopyFormat::Text, "a\\\nb\nc\\\\\nd"),
+            (CopyFormat::Csv, "\"a\nb\"\nc\nd"),
+        ] {
+            let mut lines = Lines::new(&options(format));
+            lines.push(text.as_bytes()).unwrap();
+            let mut numbers = Vec::new();
+            while lines.next().is_some() {
+                numbers.push(lines.number());
+            }
+            lines.rest().unwrap();
+            numbers.push(lines.number());
+            assert_eq!(numbers, [2, 3, 4], "{text}");
+        }
+    }
+
+    #[test]
+    fn null_rules_of_csv() {
+        let rules = NullRules {
+            force_null: vec![true, false, false, false],
+            force_not_null: vec![false, false, true, false],
+        };
+        let mut fields = Fields::default();
+        for line in ["\"\",\"\",,", ",\"\",,"] {
+            fields
+                .split(line.as_bytes(), &options(CopyFormat::Csv), &rules)
+                .unwrap();
+            let nulls: Vec<bool> = fields.ranges.iter().map(Option::is_none).collect();
+            assert_eq!(nulls, [true, false, false, true], "{line}");
+        }
+        // The same rules where nothing is quoted.
+        fields
+            .split(b",,,", &options(CopyFormat::Csv), &rules)
+            .unwrap();
+        let nulls: Vec<bool> = fields.ranges.iter().map(Option::is_none).collect();
+        assert_eq!(nulls, [true, true, false, true]);
     }
 }

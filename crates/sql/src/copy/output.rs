@@ -8,7 +8,7 @@ use crate::api::RowSink;
 use crate::bind::names;
 use crate::dict::Table;
 use crate::error::{Error, Result};
-use crate::parse::{CopyFormat, CopyOptions, CopySpec, CopyWhat};
+use crate::parse::{CopyColumns, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
 use crate::pgtype::{self, IoSettings};
 use crate::plan::dml::no_column;
 use crate::session::{Portal, SqlSession};
@@ -36,6 +36,46 @@ pub fn chosen_columns(table: &Table, given: &[String]) -> Result<Vec<usize>> {
         columns.push(at);
     }
     Ok(columns)
+}
+
+/// Which of the columns of a COPY a FORCE option names; empty if it is not given.
+pub fn flags(
+    table: &Table,
+    columns: &[usize],
+    given: Option<&CopyColumns>,
+    option: &str,
+) -> Result<Vec<bool>> {
+    let names: Vec<&str> = columns
+        .iter()
+        .map(|c| table.columns[*c].name.as_str())
+        .collect();
+    if let Some(CopyColumns::Named(wanted)) = given {
+        for name in wanted {
+            table
+                .column(name)
+                .ok_or_else(|| no_column(name, &table.name))?;
+        }
+    }
+    named(&names, given, option)
+}
+
+fn named(columns: &[&str], given: Option<&CopyColumns>, option: &str) -> Result<Vec<bool>> {
+    match given {
+        None => Ok(Vec::new()),
+        Some(CopyColumns::All) => Ok(vec![true; columns.len()]),
+        Some(CopyColumns::Named(wanted)) => {
+            match wanted.iter().find(|w| !columns.contains(&w.as_str())) {
+                Some(missing) => Err(Error::new(
+                    "42P10",
+                    format!("{option} column \"{missing}\" not referenced by COPY"),
+                )),
+                None => Ok(columns
+                    .iter()
+                    .map(|c| wanted.iter().any(|w| w == c))
+                    .collect()),
+            }
+        }
+    }
 }
 
 /// The query whose rows a COPY TO sends.
@@ -73,11 +113,15 @@ pub fn run(session: &mut SqlSession, spec: &CopySpec, sink: &mut dyn RowSink) ->
             "COPY query must have a RETURNING clause",
         ));
     };
+    let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+    let quoted = named(&names, spec.options.force_quote.as_ref(), "FORCE_QUOTE")?;
     let mut writer = Writer {
         plain: columns
             .iter()
-            .map(|c| is_plain(c.ty, &spec.options))
+            .enumerate()
+            .map(|(i, c)| quoted.get(i) != Some(&true) && is_plain(c.ty, &spec.options))
             .collect(),
+        quoted,
         types: columns.iter().map(|c| c.ty).collect(),
         options: &spec.options,
         io: session.io_settings(),
@@ -87,8 +131,8 @@ pub fn run(session: &mut SqlSession, spec: &CopySpec, sink: &mut dyn RowSink) ->
         sink,
     };
     writer.sink.copy_out_begin(&vec![0; columns.len()])?;
-    if spec.options.header {
-        writer.header(&columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>())?;
+    if spec.options.header != CopyHeader::No {
+        writer.header(&names)?;
     }
     let mut portal = Portal::new(&statement, Vec::<Datum>::new());
     session.execute(&mut portal, 0, &mut writer)?;
@@ -122,6 +166,8 @@ struct Writer<'w> {
     types: Vec<SqlType>,
     /// Columns whose text is sent as it is.
     plain: Vec<bool>,
+    /// Columns whose values are always quoted; empty: none.
+    quoted: Vec<bool>,
     options: &'w CopyOptions,
     io: IoSettings,
     buffer: Vec<u8>,
@@ -136,7 +182,7 @@ impl Writer<'_> {
             self.separate(i);
             self.field.clear();
             self.field.extend_from_slice(name.as_bytes());
-            self.put_field();
+            self.put_field(false);
         }
         self.end_line()
     }
@@ -147,10 +193,10 @@ impl Writer<'_> {
         }
     }
 
-    fn put_field(&mut self) {
+    fn put_field(&mut self, quoted: bool) {
         match self.options.format {
             CopyFormat::Text => self.put_text(),
-            CopyFormat::Csv => self.put_csv(),
+            CopyFormat::Csv => self.put_csv(quoted),
         }
     }
 
@@ -174,10 +220,11 @@ impl Writer<'_> {
         }
     }
 
-    fn put_csv(&mut self) {
+    fn put_csv(&mut self, forced: bool) {
         let o = self.options;
         let special = |b: &u8| *b == o.delimiter || *b == o.quote || *b == b'\n' || *b == b'\r';
-        let quoted = self.field == o.null.as_bytes()
+        let quoted = forced
+            || self.field == o.null.as_bytes()
             || self.field.iter().any(special)
             || self.field == b"\\.";
         if !quoted {
@@ -223,7 +270,7 @@ impl RowSink for Writer<'_> {
             }
             self.field.clear();
             pgtype::text_out(self.types[i], *value, &self.io, &mut self.field);
-            self.put_field();
+            self.put_field(self.quoted.get(i) == Some(&true));
         }
         self.end_line()
     }

@@ -6,7 +6,7 @@
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
-use engine::{Bulk, LockOutcome, LockWait, Snapshot, WriteOutcome};
+use engine::{LockOutcome, LockWait, Snapshot, WriteOutcome};
 
 use super::drive::{Flow, holds, lock};
 use super::row::{decode, recycle};
@@ -30,25 +30,28 @@ pub fn insert(
     match &plan.source {
         InsertSource::Rows(rows) => {
             let env = Env { row: &[], params };
-            for row in rows {
+            if let [row] = rows.as_slice() {
                 insert_row(plan, row, core, &env, sink)?;
+                return Ok(1);
             }
-            Ok(rows.len() as u64)
+            let mut feed = Feed::new(plan, params);
+            for row in rows {
+                feed.take(row, core, &env, sink)?;
+            }
+            feed.finish(core)
         }
         InsertSource::Query(select, row) => {
             let mut run = SelectRun::start(select, core, params, snapshot)?;
-            let mut feed = Feed {
-                plan,
-                row,
-                params,
-                bulk: Bulk::new(plan.table.engine()),
-                count: 0,
-            };
+            let mut feed = Feed::new(plan, params);
             run.feed(select, core, params, &mut |core, values| {
-                feed.take(core, values, sink)
+                let env = Env {
+                    row: values,
+                    params,
+                };
+                feed.take(row, core, &env, sink)?;
+                Ok(Flow::More)
             })?;
-            finish_bulk(&plan.table, core, &mut feed.bulk)?;
-            Ok(feed.count)
+            feed.finish(core)
         }
     }
 }
@@ -72,59 +75,109 @@ fn insert_row(
     returned(plan.returning.as_deref(), core, &refs, env.params, sink)
 }
 
-/// The rows of INSERT ... SELECT on their way into the table.
+/// Rows of an INSERT on their way into the table.
 struct Feed<'f> {
     plan: &'f InsertPlan,
-    row: &'f [Expr],
     params: &'f [Datum],
-    bulk: Bulk,
+    bulk: BulkRows,
+    refs: Vec<DatumRef<'static>>,
     count: u64,
 }
 
-impl Feed<'_> {
+impl<'f> Feed<'f> {
+    fn new(plan: &'f InsertPlan, params: &'f [Datum]) -> Feed<'f> {
+        Feed {
+            plan,
+            params,
+            bulk: BulkRows::new(&plan.table),
+            refs: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// Takes the row that the expressions give.
     fn take(
         &mut self,
+        row: &[Expr],
         core: &mut Core,
-        values: &[DatumRef<'_>],
+        env: &Env<'_>,
         sink: &mut dyn RowSink,
-    ) -> Result<Flow> {
-        let env = Env {
-            row: values,
-            params: self.params,
-        };
+    ) -> Result<()> {
+        let plan = self.plan;
         self.count += 1;
-        if self.plan.returning.is_some() {
-            insert_row(self.plan, self.row, core, &env, sink)?;
-            return Ok(Flow::More);
+        let mut values: Vec<Val<'_>> = Vec::with_capacity(row.len());
+        for e in row {
+            values.push(e.eval(env, core)?);
         }
-        let row = self
-            .row
-            .iter()
-            .map(|e| e.eval(&env, core))
-            .collect::<Result<Vec<_>>>()?;
-        let refs: Vec<DatumRef<'_>> = row.iter().map(Val::get).collect();
-        check_row(&self.plan.table, &self.plan.rules, core, &refs)?;
-        insert_bulk(&self.plan.table, core, &mut self.bulk, &refs)?;
-        Ok(Flow::More)
+        let mut refs = recycle(std::mem::take(&mut self.refs));
+        refs.extend(values.iter().map(Val::get));
+        check_row(&plan.table, &plan.rules, core, &refs)?;
+        self.bulk
+            .push(&plan.table, core, &refs, self.count)
+            .map_err(|(e, _)| e)?;
+        returned(plan.returning.as_deref(), core, &refs, self.params, sink)?;
+        self.refs = recycle(refs);
+        Ok(())
+    }
+
+    fn finish(mut self, core: &mut Core) -> Result<u64> {
+        self.bulk
+            .finish(&self.plan.table, core)
+            .map_err(|(e, _)| e)?;
+        Ok(self.count)
     }
 }
 
-/// Gives the engine a checked row; [`finish_bulk`] must follow.
-pub fn insert_bulk(
-    table: &Table,
-    core: &mut Core,
-    bulk: &mut Bulk,
-    row: &[DatumRef<'_>],
-) -> Result<()> {
-    core.engine
-        .insert_bulk(table.engine(), bulk, row)
-        .map_err(|e| bulk_error(e, table, core))
-}
+/// Checked rows on their way into a table in bulk. An error comes with the number of the row that it is about; zero: of none.
+pub struct BulkRows(engine::Bulk);
 
-pub fn finish_bulk(table: &Table, core: &mut Core, bulk: &mut Bulk) -> Result<()> {
-    core.engine
-        .finish_bulk(table.engine(), bulk)
-        .map_err(|e| bulk_error(e, table, core))
+impl BulkRows {
+    pub fn new(table: &Table) -> BulkRows {
+        BulkRows(engine::Bulk::new(table.engine()))
+    }
+
+    /// `number` is the caller's for the row. The error may be about an earlier one.
+    pub fn push(
+        &mut self,
+        table: &Table,
+        core: &mut Core,
+        row: &[DatumRef<'_>],
+        number: u64,
+    ) -> std::result::Result<(), (Error, u64)> {
+        core.engine
+            .insert_bulk(table.engine(), &mut self.0, row, number)
+            .map_err(|e| self.error(e, table, core, number))
+    }
+
+    /// Writes what is left.
+    pub fn finish(
+        &mut self,
+        table: &Table,
+        core: &mut Core,
+    ) -> std::result::Result<(), (Error, u64)> {
+        core.engine
+            .finish_bulk(table.engine(), &mut self.0)
+            .map_err(|e| self.error(e, table, core, 0))
+    }
+
+    /// The row that a bulk insert was refused for is in the table by then.
+    fn error(&self, e: engine::Error, table: &Table, core: &mut Core, number: u64) -> (Error, u64) {
+        let engine::Error::UniqueViolation { row: Some(rid), .. } = e else {
+            return (e.into(), number);
+        };
+        let number = self.0.number_of(rid).unwrap_or(number);
+        let (mut stored, mut row) = (Vec::new(), Vec::new());
+        let columns = &table.engine().columns;
+        let error = match core.engine.fetch_current(table.engine(), rid, &mut stored) {
+            Ok(true) => match decode(&stored, columns, columns.len(), &mut row) {
+                Ok(()) => write_error(e, table, &row, core),
+                Err(e) => e,
+            },
+            Ok(false) => Error::from(e).table(&table.name),
+            Err(e) => e.into(),
+        };
+        (error, number)
+    }
 }
 
 pub fn update(
@@ -379,22 +432,4 @@ pub fn write_error(e: engine::Error, table: &Table, row: &[DatumRef<'_>], core: 
         names.join(", "),
         values.join(", ")
     ))
-}
-
-/// The row that a bulk insert was refused for is in the table by then.
-fn bulk_error(e: engine::Error, table: &Table, core: &mut Core) -> Error {
-    let engine::Error::UniqueViolation { row: Some(rid), .. } = e else {
-        return e.into();
-    };
-    let mut stored = Vec::new();
-    let columns = &table.engine().columns;
-    let mut row = Vec::with_capacity(columns.len());
-    match core.engine.fetch_current(table.engine(), rid, &mut stored) {
-        Ok(true) => match decode(&stored, columns, columns.len(), &mut row) {
-            Ok(()) => write_error(e, table, &row, core),
-            Err(e) => e,
-        },
-        Ok(false) => Error::from(e).table(&table.name),
-        Err(e) => e.into(),
-    }
 }

@@ -249,7 +249,9 @@ fn block_on<F: Future>(waiter: &Arc<Waiter>, future: F) -> Result<F::Output> {
         if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
             return Ok(done);
         }
-        if waiter.wait(Event::PxDeqMessage, [0; 3], None) == WaitResult::Cancelled {
+        // A signal wins over a cancellation, and busy workers signal all the time.
+        let woken = waiter.wait(Event::PxDeqMessage, [0; 3], None);
+        if woken == WaitResult::Cancelled || wait::check_cancel().is_err() {
             return Err(crate::session::cancelled());
         }
     }

@@ -11,14 +11,34 @@ pub enum CopyFormat {
     Csv,
 }
 
+/// The line of column names before the data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CopyHeader {
+    #[default]
+    No,
+    Yes,
+    /// COPY FROM: the names must be those of the columns, in order.
+    Match,
+}
+
+/// The columns that a FORCE option is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CopyColumns {
+    All,
+    Named(Vec<String>),
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CopyOptions {
     pub format: CopyFormat,
     pub delimiter: u8,
     pub null: String,
-    pub header: bool,
+    pub header: CopyHeader,
     pub quote: u8,
     pub escape: u8,
+    pub force_quote: Option<CopyColumns>,
+    pub force_not_null: Option<CopyColumns>,
+    pub force_null: Option<CopyColumns>,
 }
 
 #[derive(Clone, Debug)]
@@ -41,12 +61,25 @@ pub struct CopySpec {
 /// Options as they are met, before the format gives the rest their defaults.
 #[derive(Default)]
 struct Given {
-    csv: bool,
+    csv: Option<bool>,
     delimiter: Option<u8>,
     null: Option<String>,
-    header: bool,
+    header: Option<CopyHeader>,
+    freeze: Option<bool>,
     quote: Option<u8>,
     escape: Option<u8>,
+    encoding: Option<String>,
+    force_quote: Option<CopyColumns>,
+    force_not_null: Option<CopyColumns>,
+    force_null: Option<CopyColumns>,
+}
+
+/// Notes an option, which may be given once.
+fn once<T>(slot: &mut Option<T>, value: T) -> Result<()> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Error::new("42601", "conflicting or redundant options")),
+    }
 }
 
 /// After the word COPY.
@@ -81,7 +114,7 @@ pub fn parse(w: &mut Words<'_>) -> Result<CopySpec> {
     if from_stdin && matches!(what, CopyWhat::Query(_)) {
         return Err(Error::new("42601", "COPY (query) cannot be used with FROM"));
     }
-    let options = options(w)?.finish()?;
+    let options = options(w)?.finish(from_stdin)?;
     Ok(CopySpec {
         what,
         from_stdin,
@@ -97,7 +130,7 @@ fn options(w: &mut Words<'_>) -> Result<Given> {
         if listed && w.accept_token(&Token::RParen) {
             return Ok(given);
         }
-        option(w, &mut given)?;
+        option(w, &mut given, listed)?;
         if listed && !w.accept_token(&Token::Comma) {
             w.expect_token(&Token::RParen)?;
             return Ok(given);
@@ -110,11 +143,11 @@ fn options(w: &mut Words<'_>) -> Result<Given> {
     }
 }
 
-fn option(w: &mut Words<'_>, given: &mut Given) -> Result<()> {
+fn option(w: &mut Words<'_>, given: &mut Given, listed: bool) -> Result<()> {
     if w.accept("format") {
         match w.name()?.as_str() {
-            "text" => given.csv = false,
-            "csv" => given.csv = true,
+            "text" => once(&mut given.csv, false)?,
+            "csv" => once(&mut given.csv, true)?,
             "binary" => return Err(Error::unsupported("COPY in binary format")),
             other => {
                 return Err(Error::new(
@@ -124,35 +157,67 @@ fn option(w: &mut Words<'_>, given: &mut Given) -> Result<()> {
             }
         }
     } else if w.accept("csv") {
-        given.csv = true;
+        once(&mut given.csv, true)?;
     } else if w.accept("binary") {
         return Err(Error::unsupported("COPY in binary format"));
     } else if w.accept("header") {
-        given.header = boolean(w)?;
+        let header = if w.accept("match") {
+            CopyHeader::Match
+        } else if boolean(w)? {
+            CopyHeader::Yes
+        } else {
+            CopyHeader::No
+        };
+        once(&mut given.header, header)?;
     } else if w.accept("freeze") {
         // Rows are visible by their transaction's commit anyway; there is nothing to freeze.
-        boolean(w)?;
+        once(&mut given.freeze, boolean(w)?)?;
     } else if w.accept("delimiters") || w.accept("delimiter") {
         w.accept("as");
-        given.delimiter = Some(one_byte(w, "delimiter")?);
+        once(&mut given.delimiter, one_byte(w, "delimiter")?)?;
     } else if w.accept("null") {
         w.accept("as");
-        given.null = Some(w.string()?);
+        once(&mut given.null, w.string()?)?;
     } else if w.accept("quote") {
         w.accept("as");
-        given.quote = Some(one_byte(w, "quote")?);
+        once(&mut given.quote, one_byte(w, "quote")?)?;
     } else if w.accept("escape") {
         w.accept("as");
-        given.escape = Some(one_byte(w, "escape")?);
+        once(&mut given.escape, one_byte(w, "escape")?)?;
+    } else if w.accept("force_quote") || w.accept("force quote") {
+        once(&mut given.force_quote, columns(w, listed)?)?;
+    } else if w.accept("force_not_null") || w.accept("force not null") {
+        once(&mut given.force_not_null, columns(w, listed)?)?;
+    } else if w.accept("force_null") || w.accept("force null") {
+        once(&mut given.force_null, columns(w, listed)?)?;
     } else if w.accept("encoding") {
         let name = w.string()?;
         if !matches!(name.to_lowercase().as_str(), "utf8" | "utf-8" | "unicode") {
             return Err(Error::unsupported(format!("encoding {name}")));
         }
+        once(&mut given.encoding, name)?;
     } else {
         return Err(w.unexpected());
     }
     Ok(())
+}
+
+/// `*`, or columns: in parentheses among listed options, else without.
+fn columns(w: &mut Words<'_>, listed: bool) -> Result<CopyColumns> {
+    if w.accept_token(&Token::Mul) {
+        return Ok(CopyColumns::All);
+    }
+    if listed {
+        w.expect_token(&Token::LParen)?;
+    }
+    let mut names = vec![w.name()?];
+    while w.accept_token(&Token::Comma) {
+        names.push(w.name()?);
+    }
+    if listed {
+        w.expect_token(&Token::RParen)?;
+    }
+    Ok(CopyColumns::Named(names))
 }
 
 fn boolean(w: &mut Words<'_>) -> Result<bool> {
@@ -181,57 +246,84 @@ fn one_byte(w: &mut Words<'_>, what: &str) -> Result<u8> {
             format!("COPY {what} cannot be newline or carriage return"),
         )),
         _ => Err(Error::new(
-            "22023",
+            "0A000",
             format!("COPY {what} must be a single one-byte character"),
         )),
     }
 }
 
 impl Given {
-    fn finish(self) -> Result<CopyOptions> {
-        let format = if self.csv {
+    fn finish(self, from: bool) -> Result<CopyOptions> {
+        let csv = self.csv.unwrap_or(false);
+        let format = if csv {
             CopyFormat::Csv
         } else {
             CopyFormat::Text
         };
-        if !self.csv && (self.quote.is_some() || self.escape.is_some()) {
-            return Err(Error::new(
-                "0A000",
-                "COPY quote and escape are available only in CSV mode",
-            ));
-        }
+        let invalid = |message: String| Err(Error::new("22023", message));
+        let refused = |message: &str| Err(Error::new("0A000", message));
+        let delimiter = self.delimiter.unwrap_or(if csv { b',' } else { b'\t' });
         let quote = self.quote.unwrap_or(b'"');
-        let delimiter = self
-            .delimiter
-            .unwrap_or(if self.csv { b',' } else { b'\t' });
-        if self.csv && delimiter == quote {
-            return Err(Error::new(
-                "22023",
-                "COPY delimiter and quote must be different",
+        let null = self
+            .null
+            .unwrap_or_else(|| if csv { "" } else { "\\N" }.to_string());
+        if null.contains(['\n', '\r']) {
+            return invalid(
+                "COPY null representation cannot use newline or carriage return".into(),
+            );
+        }
+        let unsafe_in_text = delimiter == b'\\'
+            || delimiter == b'.'
+            || delimiter.is_ascii_lowercase()
+            || delimiter.is_ascii_digit();
+        if !csv && unsafe_in_text {
+            return invalid(format!(
+                "COPY delimiter cannot be \"{}\"",
+                delimiter as char
             ));
         }
-        if !self.csv
-            && (delimiter == b'\\' || delimiter == b'.' || delimiter.is_ascii_alphanumeric())
-        {
-            return Err(Error::new(
-                "22023",
-                format!("COPY delimiter cannot be \"{}\"", delimiter as char),
-            ));
-        }
-        let null = self.null.unwrap_or_else(|| {
-            if self.csv {
-                String::new()
-            } else {
-                "\\N".to_string()
+        for (what, given) in [
+            ("quote", self.quote.is_some()),
+            ("escape", self.escape.is_some()),
+            ("force quote", self.force_quote.is_some()),
+            ("force not null", self.force_not_null.is_some()),
+            ("force null", self.force_null.is_some()),
+        ] {
+            if given && !csv {
+                return refused(&format!("COPY {what} available only in CSV mode"));
             }
-        });
+        }
+        if csv && delimiter == quote {
+            return invalid("COPY delimiter and quote must be different".into());
+        }
+        if self.header == Some(CopyHeader::Match) && !from {
+            return refused("cannot use \"match\" with HEADER in COPY TO");
+        }
+        if self.force_quote.is_some() && from {
+            return refused("COPY force quote only available using COPY TO");
+        }
+        if self.force_not_null.is_some() && !from {
+            return refused("COPY force not null only available using COPY FROM");
+        }
+        if self.force_null.is_some() && !from {
+            return refused("COPY force null only available using COPY FROM");
+        }
+        if null.as_bytes().contains(&delimiter) {
+            return refused("COPY delimiter must not appear in the NULL specification");
+        }
+        if csv && null.as_bytes().contains(&quote) {
+            return refused("CSV quote character must not appear in the NULL specification");
+        }
         Ok(CopyOptions {
             format,
             delimiter,
             null,
-            header: self.header,
+            header: self.header.unwrap_or_default(),
             quote,
             escape: self.escape.unwrap_or(quote),
+            force_quote: self.force_quote,
+            force_not_null: self.force_not_null,
+            force_null: self.force_null,
         })
     }
 }

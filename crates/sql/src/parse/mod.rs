@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::error::{Error, Result};
 
-pub use copy::{CopyFormat, CopyOptions, CopySpec, CopyWhat};
+pub use copy::{CopyColumns, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
 pub use split::split;
 pub use utility::Utility;
 

@@ -36,6 +36,9 @@ impl Integer for u32 {
 
 /// Reads an integer: white space around it, one sign, decimal digits.
 pub fn parse_integer<T: Integer>(text: &str) -> Result<T> {
+    if let Some(value) = short_integer(text.as_bytes()).and_then(|v| T::from_i128(v.into())) {
+        return Ok(value);
+    }
     let trimmed = text.trim_matches(is_c_space);
     let digits = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -49,6 +52,26 @@ pub fn parse_integer<T: Integer>(text: &str) -> Result<T> {
             format!("value \"{text}\" is out of range for type {}", T::NAME),
         )
     })
+}
+
+/// A number of so few digits, with no more around it than a minus, that 64 bits hold it: nearly every one that comes.
+fn short_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    let mut value = 0;
+    for b in digits {
+        let digit = b.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value = value * 10 + i64::from(digit);
+    }
+    Some(if negative { -value } else { value })
 }
 
 pub fn write_integer(out: &mut Vec<u8>, value: i64) {
@@ -86,6 +109,15 @@ pub fn invalid(type_name: &str, text: &str) -> Error {
 
 /// Reads a `double precision`.
 pub fn parse_float8(text: &str) -> Result<f64> {
+    // Digits and signs only, and neither zero nor infinite: nothing to look at more closely.
+    let plain = |b: &u8| matches!(b, b'0'..=b'9' | b'.' | b'-');
+    if text.as_bytes().iter().all(plain)
+        && let Ok(value) = text.parse::<f64>()
+        && value != 0.0
+        && value.is_finite()
+    {
+        return Ok(value);
+    }
     let name = "double precision";
     let trimmed = text.trim_matches(is_c_space);
     if let Some(special) = special_float(trimmed) {

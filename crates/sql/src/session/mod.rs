@@ -22,6 +22,7 @@ use crate::prepared::Prepared;
 pub use core::{Core, cancelled, now_micros};
 pub(crate) use statement::Kind;
 pub use statement::{Portal, Statement};
+pub(crate) use timeout::Timer;
 
 use cursors::Cursors;
 use transaction::{Savepoint, State};

@@ -27,7 +27,9 @@ impl SqlSession {
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
-        let timer = Timer::start(self.core.settings.hot().statement_timeout_ms)?;
+        let hot = self.core.settings.hot();
+        let timer = Timer::start(hot.statement_timeout_ms)?;
+        self.core.engine.set_lock_timeout(hot.lock_timeout());
         let (first, begun) = (matches!(portal.run, Run::New), super::now_micros());
         let mut done = self.try_execute(portal, max_rows, sink);
         if let Ok(done) = &done {
@@ -36,16 +38,15 @@ impl SqlSession {
                 .usage()
                 .count(first, super::now_micros() - begun, done);
         }
-        if timer.fired() {
-            done = done.map_err(|e| match e.sqlstate() {
-                "57014" => Error::new("57014", "canceling statement due to statement timeout"),
-                _ => e,
-            });
-        }
-        if done.is_err() {
-            portal.run = Run::Done;
-            portal.hold = None;
-            self.fail();
+        done = done.map_err(|e| timer.explain(e));
+        match &mut done {
+            Ok(Completion::CopyIn(copy)) => copy.keep_timer(timer),
+            Ok(_) => {}
+            Err(e) => {
+                portal.run = Run::Done;
+                portal.hold = None;
+                self.failed_by(e);
+            }
         }
         done
     }
@@ -352,9 +353,14 @@ impl Core {
             TableLock::Exclusive => LockMode::Exclusive,
             TableLock::AccessExclusive => LockMode::AccessExclusive,
         };
-        self.engine
-            .lock_table(block::ObjectId(oid), mode, !no_wait)?;
-        Ok(())
+        let locked = self.engine.lock_table(block::ObjectId(oid), mode, !no_wait);
+        locked.map_err(|e| match (e, self.dict().table_by_oid(oid)) {
+            (engine::Error::LockNotAvailable, Some(table)) => Error::new(
+                "55P03",
+                format!("could not obtain lock on relation \"{}\"", table.name),
+            ),
+            (e, _) => e.into(),
+        })
     }
 }
 

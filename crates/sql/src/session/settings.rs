@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::params::{self, Context, Instance, Param};
@@ -25,6 +26,16 @@ pub struct Hot {
     pub read_only: bool,
     /// Zero: none.
     pub statement_timeout_ms: u64,
+    pub lock_timeout_ms: u64,
+    pub idle_in_transaction_ms: u64,
+    pub idle_session_ms: u64,
+}
+
+impl Hot {
+    /// How long a lock is waited for; `None`: for ever.
+    pub fn lock_timeout(&self) -> Option<Duration> {
+        (self.lock_timeout_ms > 0).then(|| Duration::from_millis(self.lock_timeout_ms))
+    }
 }
 
 struct Undo {
@@ -54,8 +65,16 @@ impl Settings {
         self.hot = Hot {
             repeatable_read: self.get("default_transaction_isolation") == "repeatable read",
             read_only: self.get("default_transaction_read_only") == "on",
-            statement_timeout_ms: self.get("statement_timeout").parse().unwrap_or(0),
+            statement_timeout_ms: self.milliseconds("statement_timeout"),
+            lock_timeout_ms: self.milliseconds("lock_timeout"),
+            idle_in_transaction_ms: self.milliseconds("idle_in_transaction_session_timeout"),
+            idle_session_ms: self.milliseconds("idle_session_timeout"),
         };
+    }
+
+    /// Zero: none. Values are checked when they are set.
+    fn milliseconds(&self, name: &str) -> u64 {
+        self.get(name).parse().unwrap_or(0)
     }
 
     /// The value as SHOW gives it.

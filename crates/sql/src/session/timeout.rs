@@ -102,7 +102,17 @@ impl Timer {
         Ok(Timer(Some(Armed { key, fired })))
     }
 
-    pub fn fired(&self) -> bool {
+    /// What a cancelled statement tells its client: that it took too long, if that is why.
+    pub fn explain(&self, e: Error) -> Error {
+        match e.sqlstate() {
+            "57014" if self.fired() => {
+                Error::new("57014", "canceling statement due to statement timeout")
+            }
+            _ => e,
+        }
+    }
+
+    fn fired(&self) -> bool {
         self.0
             .as_ref()
             .is_some_and(|a| a.fired.load(Ordering::Acquire))

@@ -1,5 +1,7 @@
 //! Transactions of a session: blocks, the implicit ones of single statements, savepoints, the failed state.
 
+use std::time::Duration;
+
 use super::SqlSession;
 use super::core::now_micros;
 use crate::api::{Tag, TxStatus};
@@ -222,6 +224,31 @@ impl SqlSession {
             State::Block | State::Failed => State::Failed,
         };
         self.core.engine.end_statement();
+    }
+
+    /// The same after an error of execution. A request to cancel that has had its effect is not to meet the next statement,
+    /// which may have arrived with this one.
+    pub(crate) fn failed_by(&mut self, e: &Error) {
+        if e.sqlstate() == "57014" {
+            wait::session::clear_cancel();
+        }
+        self.fail();
+    }
+
+    /// How long the client may take for its next message, and the error if it takes longer; `None`: for ever.
+    pub fn patience(&self) -> Option<(Duration, Error)> {
+        let hot = self.core.settings.hot();
+        let (milliseconds, sqlstate, what) = match self.status() {
+            TxStatus::Idle => (hot.idle_session_ms, "57P05", "idle-session"),
+            _ => (hot.idle_in_transaction_ms, "25P03", "idle-in-transaction"),
+        };
+        (milliseconds > 0).then(|| {
+            let message = format!("terminating connection due to {what} timeout");
+            (
+                Duration::from_millis(milliseconds),
+                Error::new(sqlstate, message),
+            )
+        })
     }
 
     /// Sync, or the end of a Query message: ends the implicit transaction, by commit, or by rollback after an error.

@@ -338,9 +338,7 @@ impl Enqueues {
             let now = Instant::now();
             let failed = match woken {
                 WaitResult::Cancelled => Some(Error::Cancelled(wait::Cancelled)),
-                _ if user_deadline.is_some_and(|d| now >= d) => {
-                    Some(Error::LockNotAvailable(r.to_string()))
-                }
+                _ if user_deadline.is_some_and(|d| now >= d) => Some(Error::LockTimeout),
                 _ if now < check_at => None,
                 _ => match (deadlock::circle(&t.locks, locker.id), suspected.take()) {
                     (Some(circle), Some(before)) if circle == before => {

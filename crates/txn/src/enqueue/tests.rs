@@ -75,7 +75,7 @@ fn no_wait_and_deadlines() {
     let soon = LockWait::Until(Instant::now() + Duration::from_millis(30));
     assert!(matches!(
         e.lock(&b, NAME, LockMode::X, Level::Transaction, soon),
-        Err(Error::LockNotAvailable(_))
+        Err(Error::LockTimeout)
     ));
     assert!(e.unlock(&a, NAME, LockMode::S, Level::Session));
     assert!(!e.unlock(&a, NAME, LockMode::S, Level::Session));
