@@ -36,11 +36,21 @@ fn code(e: &postgres::Error) -> (String, String) {
     (db.code().code().to_string(), db.message().to_string())
 }
 
+/// Runs a statement to its end.
+fn run(client: &mut Client, sql: &str) -> Result<(), postgres::Error> {
+    if !sql.starts_with("copy") {
+        return client.simple_query(sql).map(drop);
+    }
+    let read = std::io::copy(&mut client.copy_out(sql)?, &mut std::io::sink());
+    read.map(drop).map_err(|e| {
+        let inner = e.into_inner().expect("an error of the server");
+        *inner.downcast().expect("of the server")
+    })
+}
+
 fn expect(client: &mut Client, sql: &str, sqlstate: &str, message: &str) {
     let started = Instant::now();
-    let e = client
-        .simple_query(sql)
-        .expect_err(&format!("{sql} finished"));
+    let e = run(client, sql).expect_err(&format!("{sql} finished"));
     assert_eq!(
         code(&e),
         (sqlstate.to_string(), message.to_string()),
@@ -52,7 +62,7 @@ fn expect(client: &mut Client, sql: &str, sqlstate: &str, message: &str) {
         started.elapsed()
     );
     client
-        .simple_query("select 1")
+        .simple_query("rollback; select 1")
         .expect("the session goes on");
 }
 
@@ -94,7 +104,7 @@ fn statement_timeout_and_cancel_reach_every_long_statement() {
                     token.cancel_query(NoTls).unwrap();
                 }
             });
-            let e = client.simple_query(sql).expect_err("it was cancelled");
+            let e = run(&mut client, sql).expect_err("it was cancelled");
             done.store(true, Ordering::Release);
             let message = "canceling statement due to user request".to_string();
             assert_eq!(code(&e), ("57014".to_string(), message), "{sql}");
@@ -105,6 +115,19 @@ fn statement_timeout_and_cancel_reach_every_long_statement() {
     }
 }
 
+/// Sends data whose end does not come for a second.
+fn copy_for_a_second(client: &mut Client) -> Result<u64, postgres::Error> {
+    let mut copy = client.copy_in("copy sink from stdin")?;
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(1) {
+        if let Err(e) = copy.write_all(&b"1\n".repeat(4000)) {
+            let inner = e.into_inner().expect("an error of the server");
+            return Err(*inner.downcast().expect("of the server"));
+        }
+    }
+    copy.finish()
+}
+
 #[test]
 fn statement_timeout_ends_a_copy_from() {
     let instance = Instance::start("timeouts-copy");
@@ -113,25 +136,7 @@ fn statement_timeout_ends_a_copy_from() {
     client
         .batch_execute("set statement_timeout = '300ms'")
         .unwrap();
-    let mut copy = client.copy_in("copy sink from stdin").unwrap();
-    let started = Instant::now();
-    // The data does not end before the time is over.
-    let sent = loop {
-        if let Err(e) = copy.write_all(&b"1\n".repeat(4000)) {
-            break Err(e);
-        }
-        if started.elapsed() > Duration::from_secs(1) {
-            break Ok(());
-        }
-    };
-    let e = match sent {
-        Ok(()) => copy.finish().expect_err("the time is over"),
-        Err(e) => *e
-            .into_inner()
-            .expect("an error of the server")
-            .downcast::<postgres::Error>()
-            .expect("of the server"),
-    };
+    let e = copy_for_a_second(&mut client).expect_err("the time is over");
     let message = "canceling statement due to statement timeout".to_string();
     assert_eq!(code(&e), ("57014".to_string(), message));
     let row = client.query_one("select count(*) from sink", &[]).unwrap();
@@ -186,9 +191,7 @@ fn locks_are_waited_for_so_long() {
         "could not obtain lock on relation \"account\"",
     );
     holder.batch_execute("commit").unwrap();
-    waiter
-        .batch_execute("rollback; set statement_timeout = 0")
-        .unwrap();
+    waiter.batch_execute("set statement_timeout = 0").unwrap();
     waiter.batch_execute(waits[0]).unwrap();
 }
 
