@@ -4,6 +4,9 @@
 //! initial one plus what the transfers say); at most the transfers in flight at the kill are there without having been acknowledged;
 //! an index and its table tell the same; and at the end `braid verify` finds nothing.
 //!
+//! If pgbench is installed it runs beside the transfers, and its balances must agree, too. Some restarts are killed while they recover; some are made by
+//! `braid verify`, which recovers and must find nothing. No start replays more redo than `recovery_target` says, but for what is logged between two looks at it.
+//!
 //! `BRAID_CRASH_ROUNDS` (default 4) sets the number of kills, `BRAID_SEED` replays the choices of a run (the moments are the scheduler's).
 //! The campaign: `BRAID_CRASH_ROUNDS=300 cargo test --release -p braid --test crash -- --nocapture`.
 
@@ -12,6 +15,7 @@ mod common;
 use common::{Instance, Rng, seed};
 use postgres::Client;
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,6 +23,10 @@ use std::time::{Duration, Instant};
 const ACCOUNTS: i32 = 200;
 const INITIAL: i64 = 1000;
 const CLIENTS: u64 = 4;
+/// Redo that a restart may have to replay, in megabytes: a few seconds of the work here, so that checkpoints have to follow.
+const RECOVERY_TARGET_MB: u64 = 16;
+/// What may be logged while a checkpoint is under way: seconds of work, on a machine that has other work, too.
+const RECOVERY_SLACK_MB: u64 = 48;
 
 /// What one client knows at the end of a round.
 #[derive(Default)]
@@ -37,18 +45,47 @@ fn no_acknowledged_transfer_is_lost_and_none_is_half_there() {
         .unwrap_or(4);
     println!("BRAID_SEED={seed} BRAID_CRASH_ROUNDS={rounds}");
     let mut rng = Rng::new(seed);
-    let mut instance = Instance::start("crash");
+    let target = format!("recovery_target={RECOVERY_TARGET_MB}MB");
+    let mut instance = Instance::start_with("crash", &["--set", &target]);
     create(&mut instance.client());
+    let with_pgbench = pgbench(&instance, &["-i", "-q", "-s", "1"]).is_some_and(|mut c| {
+        let ended = c.wait().expect("pgbench -i");
+        assert!(ended.success(), "pgbench -i: {ended}");
+        true
+    });
 
     let mut acknowledged = BTreeSet::new();
     let mut next_id = 1i64;
-    let mut slowest_start = Duration::ZERO;
+    let mut starts = Starts::default();
     for round in 0..rounds {
-        let run_for = Duration::from_millis(50 + rng.below(700));
+        let run_for = Duration::from_millis(match rng.below(5) {
+            0 => 2000 + rng.below(3000),
+            _ => 50 + rng.below(700),
+        });
+        let beside = with_pgbench
+            .then(|| pgbench(&instance, &["-n", "-M", "prepared", "-c", "4", "-T", "600"]));
         let told = transfer_until_killed(&mut instance, run_for, rng.next(), &mut next_id);
+        if let Some(mut c) = beside.flatten() {
+            c.wait().expect("pgbench ends with its instance");
+        }
+        match rng.below(6) {
+            0 => {
+                for _ in 0..1 + rng.below(3) {
+                    instance.spawn();
+                    thread::sleep(Duration::from_millis(rng.below(80))); // the moment of the kill
+                    instance.kill();
+                    starts.killed += 1;
+                }
+            }
+            1 => instance.verify(),
+            _ => {}
+        }
         let started = Instant::now();
         instance.restart();
-        slowest_start = slowest_start.max(started.elapsed());
+        starts.took(&instance, started.elapsed());
+        if with_pgbench {
+            check_pgbench(&mut instance.client(), round);
+        }
         for t in &told {
             acknowledged.extend(&t.acknowledged);
         }
@@ -56,8 +93,9 @@ fn no_acknowledged_transfer_is_lost_and_none_is_half_there() {
         check(&mut instance.client(), &mut acknowledged, &in_doubt, round);
     }
     println!(
-        "{rounds} kills, {} transfers acknowledged, slowest restart {slowest_start:?}",
-        acknowledged.len()
+        "{rounds} kills, {} transfers acknowledged, {}",
+        acknowledged.len(),
+        starts.summary()
     );
     assert!(
         !acknowledged.is_empty(),
@@ -65,6 +103,82 @@ fn no_acknowledged_transfer_is_lost_and_none_is_half_there() {
     );
     instance.stop();
     instance.verify();
+}
+
+/// How long starts took, and what they replayed.
+#[derive(Default)]
+struct Starts {
+    times: Vec<Duration>,
+    redo_bytes: Vec<u64>,
+    /// Starts that were killed on their way.
+    killed: u32,
+}
+
+impl Starts {
+    fn took(&mut self, instance: &Instance, time: Duration) {
+        let status = instance.status();
+        // Nothing if `braid verify` has recovered and stopped cleanly.
+        let replayed = status["recovered"]["redo_bytes"].as_u64().unwrap_or(0);
+        let limit = (RECOVERY_TARGET_MB + RECOVERY_SLACK_MB) << 20;
+        assert!(
+            replayed <= limit,
+            "a start replayed {replayed} bytes of redo, {limit} are the limit"
+        );
+        self.redo_bytes.push(replayed);
+        self.times.push(time);
+    }
+
+    fn summary(&self) -> String {
+        let mut times = self.times.clone();
+        times.sort_unstable();
+        let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+        format!(
+            "{} starts killed; starts took {:?} (median), {:?} (95 %), {:?} (slowest) and replayed up to {} KB",
+            self.killed,
+            at(50),
+            at(95),
+            at(100),
+            self.redo_bytes.iter().max().unwrap_or(&0) / 1024
+        )
+    }
+}
+
+/// Starts pgbench against the instance; `None` if it is not installed.
+fn pgbench(instance: &Instance, args: &[&str]) -> Option<Child> {
+    let started = Command::new("pgbench")
+        .args(args)
+        .args(["-h", "127.0.0.1", "-U", "braid", "-p"])
+        .args([&instance.port.to_string(), "braid"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match started {
+        Ok(child) => Some(child),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            println!("pgbench is not installed: transfers only");
+            None
+        }
+        Err(e) => panic!("pgbench: {e}"),
+    }
+}
+
+/// Each of its transactions adds one amount to an account, a teller, a branch and the history.
+fn check_pgbench(c: &mut Client, round: u32) {
+    let mut sum = |what: &str, from: &str| -> i64 {
+        let query = format!("select coalesce(sum({what}), 0)::bigint from {from}");
+        c.query_one(&query, &[]).expect("a sum").get(0)
+    };
+    let sums = [
+        sum("abalance", "pgbench_accounts"),
+        sum("tbalance", "pgbench_tellers"),
+        sum("bbalance", "pgbench_branches"),
+        sum("delta", "pgbench_history"),
+    ];
+    assert!(
+        sums.iter().all(|s| *s == sums[0]),
+        "round {round}: accounts, tellers, branches, history sum to {sums:?}"
+    );
 }
 
 fn create(c: &mut Client) {

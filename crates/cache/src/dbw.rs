@@ -19,6 +19,8 @@ use wait::{Event, Stat, stat};
 const BATCH: usize = 256;
 /// How often the position is moved when nobody asks.
 const INTERVAL: Duration = Duration::from_millis(1000);
+/// The same while the log has come near to the recovery target: what is logged between two looks is what a restart replays beyond it.
+const HURRIED: Duration = Duration::from_millis(100);
 /// How long a full disk is waited for before the next try.
 const FULL_RETRY: Duration = Duration::from_millis(1000);
 
@@ -226,7 +228,11 @@ impl Work {
     fn run(&mut self) {
         let mut position_moved = Instant::now();
         loop {
-            let asked = self.wait_for_work();
+            let interval = match self.is_behind() {
+                true => HURRIED,
+                false => INTERVAL,
+            };
+            let asked = self.wait_for_work(interval);
             if asked.stop {
                 break;
             }
@@ -244,7 +250,7 @@ impl Work {
                 result = self.write_some();
             }
             if result.is_ok()
-                && (asked.checkpoint.is_some() || position_moved.elapsed() >= INTERVAL)
+                && (asked.checkpoint.is_some() || position_moved.elapsed() >= interval)
             {
                 result = self.move_position();
                 position_moved = Instant::now();
@@ -268,7 +274,13 @@ impl Work {
         self.cache.writer.written.notify_all();
     }
 
-    fn wait_for_work(&self) -> Asked {
+    /// Whether a restart would have to replay nearly as much as it may.
+    fn is_behind(&self) -> bool {
+        let redo = &self.cache.redo;
+        redo.end().0 - redo.checkpoint().0 > self.config.recovery_target_bytes / 4 * 3
+    }
+
+    fn wait_for_work(&self, interval: Duration) -> Asked {
         let shared = &self.cache.writer;
         let mut state = shared.state.lock();
         let idle =
@@ -276,11 +288,11 @@ impl Work {
         if idle(&state) {
             wait::during(
                 Event::RdbmsIpcMessage,
-                [INTERVAL.as_millis() as u64, 0, 0],
+                [interval.as_millis() as u64, 0, 0],
                 || {
                     shared
                         .asked
-                        .wait_while_for(&mut state, |s| idle(s), INTERVAL)
+                        .wait_while_for(&mut state, |s| idle(s), interval)
                 },
             );
         }

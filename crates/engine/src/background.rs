@@ -95,13 +95,21 @@ impl Background {
 }
 
 impl Engine {
+    /// Every duty is tried, whatever became of the others: on a full disk, say, it is the purge that makes room. Returns the first error.
     fn housekeeping(self: &Arc<Self>) -> Result<()> {
-        self.raise_ceiling()?;
-        self.txns.rollback_dead(&**self)?;
-        self.txns.maintain()?;
-        self.purge()?;
-        self.space.preallocate(self.config.preallocate_bytes)?;
-        Ok(())
+        let done = [
+            self.raise_ceiling(),
+            self.txns
+                .rollback_dead(&**self)
+                .map(drop)
+                .map_err(Error::from),
+            self.txns.maintain().map_err(Error::from),
+            self.purge(),
+            self.space
+                .preallocate(self.config.preallocate_bytes)
+                .map_err(Error::from),
+        ];
+        done.into_iter().collect()
     }
 
     /// Keeps the persisted ceiling far ahead of the clock.

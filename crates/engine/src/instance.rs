@@ -11,7 +11,6 @@ use access::btree::BTree;
 use access::heap::Heap;
 use access::sequence::Sequence;
 use access::space::Space;
-use arc_swap::ArcSwapOption;
 use block::{Dba, FileId, InstanceId, LogPos, ObjectId, Scn, ThreadId};
 use cache::{Cache, CheckpointClient, Writer, WriterConfig};
 use parking_lot::Mutex;
@@ -22,7 +21,7 @@ use redo::{
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use storage::{
     ControlFile, DataFiles, DirectoryLock, DoubleWrite, FailStop, FileKind, OsStorage, Storage,
     ThreadState,
@@ -117,7 +116,8 @@ pub struct Host {
 /// What the log tells the instance.
 struct Events {
     fatal: Fatal,
-    checkpoint_wanted: Arc<ArcSwapOption<Cache>>,
+    /// Weak: the cache holds the log, which holds this.
+    cache: OnceLock<Weak<Cache>>,
 }
 
 impl LogEvents for Events {
@@ -125,7 +125,7 @@ impl LogEvents for Events {
         (self.fatal)(&format!("the redo log cannot be written: {why}"));
     }
     fn checkpoint_wanted(&self) {
-        if let Some(cache) = &*self.checkpoint_wanted.load() {
+        if let Some(cache) = self.cache.get().and_then(Weak::upgrade) {
             cache.want_checkpoint();
         }
     }
@@ -236,10 +236,9 @@ impl Engine {
             }
         })?;
         let last_group = clock.tick();
-        let wanted = Arc::new(ArcSwapOption::empty());
         let events = Arc::new(Events {
             fatal: fatal.clone(),
-            checkpoint_wanted: wanted.clone(),
+            cache: OnceLock::new(),
         });
         let redo_config = RedoConfig {
             max_appenders: config.max_sessions as usize,
@@ -250,14 +249,17 @@ impl Engine {
             log,
             redo_config,
             clock.clone(),
-            events,
+            events.clone(),
             &end,
             last_group,
             incarnation,
         )?;
 
         let cache = Cache::new(config.buffer_bytes, files.clone(), redo.clone())?;
-        wanted.store(Some(cache.clone()));
+        assert!(
+            events.cache.set(Arc::downgrade(&cache)).is_ok(),
+            "invariant: the log learns of its cache once"
+        );
         let gate = Arc::new(Gate {
             txns: OnceLock::new(),
             open: AtomicBool::new(false),

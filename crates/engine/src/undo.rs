@@ -1,9 +1,9 @@
 //! Rolling back: which layer puts which change back.
 
 use crate::Engine;
-use access::heap::{Heap, is_heap_undo};
+use access::heap::{Heap, is_heap_undo, undo_block};
 use access::space::UNDO_SEGMENT_CREATE;
-use block::{Dba, UndoPtr};
+use block::{Dba, ObjectId, UndoPtr};
 use txn::{HandlerError, Transaction, UndoHandler, UndoRecord};
 
 impl UndoHandler for Engine {
@@ -14,6 +14,10 @@ impl UndoHandler for Engine {
         at: UndoPtr,
     ) -> Result<(), HandlerError> {
         if is_heap_undo(record.kind) {
+            let block = undo_block(record).ok_or("undo of a row is cut short")?;
+            if self.is_dropped(record.object, block) {
+                return Ok(());
+            }
             let known = self.open_heap(record.object);
             // Undo needs no segment, and after a restart nothing says where its header is.
             let heap = match &known {
@@ -31,6 +35,9 @@ impl UndoHandler for Engine {
         if access::btree::is_index_undo(record.kind) {
             let header = access::btree::undo_header(&record.payload)
                 .ok_or("undo of an index entry is cut short")?;
+            if self.is_dropped(record.object, header) {
+                return Ok(());
+            }
             let tree = self.tree(record.object, header);
             return Ok(tree.undo(txn, &record.prev, record.kind, &record.payload)?);
         }
@@ -39,5 +46,13 @@ impl UndoHandler for Engine {
             return Ok(self.space.drop_segment(record.object)?);
         }
         Err(format!("undo record {at:?} has the unknown kind {}", record.kind).into())
+    }
+}
+
+impl Engine {
+    /// Whether the block is no longer the object's. Transactions that a restart found dead hold no table locks: their tables can be dropped before they are rolled back, and the
+    /// space be others' already. Then there is nothing to put back. (Should the space go between this look and the change, the change fails and is tried again.)
+    fn is_dropped(&self, object: ObjectId, block: Dba) -> bool {
+        !self.space.owns(object, block)
     }
 }

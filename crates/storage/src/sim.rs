@@ -136,6 +136,11 @@ impl SimStorage {
         self.machine.lock().crashed
     }
 
+    /// Loses power now: every call fails from here on.
+    pub fn power_off(&self) {
+        self.machine.lock().crashed = true;
+    }
+
     /// What a machine finds that starts again after losing power now: a new storage without faults. `seed` decides which unsynced pieces survive.
     pub fn after_crash(&self, seed: u64) -> SimStorage {
         let mut rng = Rng(seed);
@@ -314,7 +319,11 @@ impl File for WriteThrough {
         self.inner.read_at(offset, buf)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.inner.write_at(offset, buf)?;
+        // As in the real storage: whether it was the sync that failed cannot be told.
+        self.inner.write_at(offset, buf).map_err(|e| match e {
+            Error::Io { path, source, .. } => Error::Sync { path, source },
+            e => e,
+        })?;
         self.inner.sync()
     }
     fn sync(&self) -> Result<()> {

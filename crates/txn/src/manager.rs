@@ -320,8 +320,16 @@ impl TxnManager {
     pub fn maintain(&self) -> Result<()> {
         let horizon = self.horizon();
         self.truncate(horizon)?;
-        self.numbers.reserve_ahead(&self.visibility.words)?;
-        self.undo.prepare_ahead(horizon)
+        let reserved = self
+            .numbers
+            .reserve_ahead(&self.visibility.words, |chunks| self.cover_status(chunks));
+        // Each is tried, whatever became of the others.
+        reserved.and(self.undo.prepare_ahead(horizon))
+    }
+
+    /// Space in the status file for so many chunks.
+    pub(crate) fn cover_status(&self, chunks: u64) -> Result<()> {
+        self.status_file.lock().cover(chunks)
     }
 
     fn truncate(&self, horizon: Scn) -> Result<()> {

@@ -38,13 +38,18 @@ impl Numbers {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Draws a number. Writes the control file once in a range, unless [`Numbers::reserve_ahead`] did.
-    pub(crate) fn draw(&self, words: &StatusArray) -> Result<u64> {
+    /// Draws a number. Writes the control file once in a range, unless [`Numbers::reserve_ahead`] did. `cover` is given a number of chunks for which the status file
+    /// must have space: a checkpoint that found none could not go on, and the log would fill up.
+    pub(crate) fn draw(
+        &self,
+        words: &StatusArray,
+        cover: impl Fn(u64) -> Result<()>,
+    ) -> Result<u64> {
         loop {
             // Reserved before drawn: a number whose reservation failed would be lost otherwise, and its status word with it.
             let number = self.next.load(Ordering::Acquire);
             if number >= self.reserved.load(Ordering::Acquire) {
-                self.reserve(number + 1, words)?;
+                self.reserve(number + 1, words, &cover)?;
             } else if self
                 .next
                 .compare_exchange(number, number + 1, Ordering::AcqRel, Ordering::Relaxed)
@@ -56,16 +61,26 @@ impl Numbers {
     }
 
     /// Reserves a further range when half of the present one is gone; for a background worker.
-    pub(crate) fn reserve_ahead(&self, words: &StatusArray) -> Result<()> {
-        self.reserve(self.next() + RANGE / 2, words)
+    pub(crate) fn reserve_ahead(
+        &self,
+        words: &StatusArray,
+        cover: impl Fn(u64) -> Result<()>,
+    ) -> Result<()> {
+        self.reserve(self.next() + RANGE / 2, words, &cover)
     }
 
-    fn reserve(&self, wanted: u64, words: &StatusArray) -> Result<()> {
+    fn reserve(
+        &self,
+        wanted: u64,
+        words: &StatusArray,
+        cover: &impl Fn(u64) -> Result<()>,
+    ) -> Result<()> {
         let _one = self.reserving.lock();
         if wanted <= self.reserved.load(Ordering::Acquire) {
             return Ok(());
         }
         let to = wanted.max(self.next()) + RANGE;
+        cover(to / CHUNK + 1)?;
         self.control.update(|c| {
             let thread = c
                 .thread_mut(self.thread)

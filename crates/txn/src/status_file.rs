@@ -1,6 +1,6 @@
 //! The status file: chunk c of the status array is block c + 1, written by checkpoints and read at the start.
 //!
-//! **Invariants.** A thread's checkpoint passes a commit record only after the word of its transaction is in this file. Words that are not final are written as zero; who
+//! **Invariants.** The file has space for a chunk before a number in it is drawn: a checkpoint never finds the disk full. A thread's checkpoint passes a commit record only after the word of its transaction is in this file. Words that are not final are written as zero; who
 //! recovers decides about them. Blocks are written through a double-write file of their own, because a torn one would lose
 //! commits that redo no longer has.
 
@@ -99,12 +99,18 @@ impl StatusFile {
                 )
             })
             .collect();
-        let end = blocks.last().map_or(0, |(dba, _)| dba.block() + 1);
+        self.cover(chunks.last().map_or(0, |last| last + 1))?;
+        Ok(self.double_write.write(&self.files, &mut blocks)?)
+    }
+
+    /// Makes room for the first `chunks` chunks.
+    pub(crate) fn cover(&self, chunks: u64) -> Result<()> {
+        let end = self.dba(chunks).block();
         if end > self.files.blocks(self.file)? {
             self.files
                 .extend(self.file, end.next_multiple_of(GROWTH), &mut |_| {})?;
         }
-        Ok(self.double_write.write(&self.files, &mut blocks)?)
+        Ok(())
     }
 
     /// Gives the space of the chunks in `from..to` back.

@@ -263,7 +263,12 @@ impl Transaction {
     /// Gives the transaction a number if it has none. May write the control file.
     pub fn ensure_id(&mut self) -> Result<TxnId> {
         if self.id.is_none() {
-            let number = self.manager.numbers.draw(&self.manager.visibility.words)?;
+            let number = self
+                .manager
+                .numbers
+                .draw(&self.manager.visibility.words, |chunks| {
+                    self.manager.cover_status(chunks)
+                })?;
             self.id = TxnId::new(self.manager.config.instance, number);
             self.active.begin(self.id);
             wait::session::set_transaction(self.id.0);

@@ -18,7 +18,7 @@ mod verify;
 mod write;
 
 pub use read::Newest;
-pub use undo::is_heap_undo;
+pub use undo::{is_heap_undo, undo_block};
 pub use verify::HeapReport;
 pub use write::WriteOutcome;
 

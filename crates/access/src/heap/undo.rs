@@ -16,6 +16,16 @@ pub fn is_heap_undo(kind: u16) -> bool {
     )
 }
 
+/// The block that a heap's undo record is about.
+pub fn undo_block(record: &UndoRecord) -> Option<Dba> {
+    let (first, _) = record.payload.split_first_chunk::<8>()?;
+    let number = u64::from_le_bytes(*first);
+    Some(match record.kind {
+        UNDO_INSERT_MANY => Dba(number),
+        _ => RowId(number).dba(),
+    })
+}
+
 impl Heap {
     /// Undoes what the record, which stands at `at`, tells; logs where the rollback goes on. Needs no space that the transaction does not have.
     pub fn undo(&self, txn: &mut Transaction, record: &UndoRecord, at: UndoPtr) -> Result<()> {

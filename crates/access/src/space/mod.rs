@@ -239,6 +239,10 @@ impl Space {
 
     /// Gives the segment at `header` another extent.
     pub fn add_extent(&self, object: ObjectId, header: Dba, blocks: u32) -> Result<Extent> {
+        // Looked at before units are taken: they would be lost to everybody until the object is dropped.
+        if space::extent_count(&*self.cache.read(header)?) == space::MAX_EXTENTS {
+            return Err(Error::TooManyExtents { object });
+        }
         let first = self.take(object, blocks, None)?;
         let extent = Extent {
             first,
@@ -302,6 +306,18 @@ impl Space {
             .filter(|&&o| o != 0)
             .map(|&o| ObjectId(o))
             .collect()
+    }
+
+    /// Whether the unit that a block is in belongs to the object.
+    pub fn owns(&self, object: ObjectId, dba: Dba) -> bool {
+        let (region, within) = (dba.block() / REGION_BLOCKS, dba.block() % REGION_BLOCKS);
+        let unit = (within / UNIT_BLOCKS).checked_sub(1);
+        let regions = self.regions.lock();
+        let owners = regions.owners.get(region as usize);
+        dba.file() == self.file
+            && unit
+                .and_then(|u| owners?.get(u as usize))
+                .is_some_and(|&o| o == object.0)
     }
 
     /// First blocks of the units that an object owns.

@@ -46,8 +46,8 @@ impl Instance {
         self.process.as_ref().expect("running").id()
     }
 
-    /// Starts the process and returns once it answers a query.
-    pub fn restart(&mut self) {
+    /// Starts the process and returns at once.
+    pub fn spawn(&mut self) {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
@@ -64,6 +64,11 @@ impl Instance {
             .spawn()
             .expect("braid starts");
         self.process = Some(child);
+    }
+
+    /// Starts the process and returns once it answers a query.
+    pub fn restart(&mut self) {
+        self.spawn();
         let started = Instant::now();
         while let Err(e) = self.try_client() {
             let ended = self
@@ -124,6 +129,18 @@ impl Instance {
             "braid ended with {status}; its log:\n{}",
             self.log()
         );
+    }
+
+    /// What `braid status --json` says of the instance.
+    pub fn status(&self) -> serde_json::Value {
+        let out = Command::new(env!("CARGO_BIN_EXE_braid"))
+            .args(["status", "--json", "--data"])
+            .arg(self.data())
+            .output()
+            .expect("braid status");
+        let all: serde_json::Value = serde_json::from_slice(&out.stdout)
+            .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&out.stdout)));
+        all[0].clone()
     }
 
     pub fn verify_output(&self) -> std::process::Output {

@@ -10,6 +10,8 @@ use std::ops::Bound;
 use std::sync::{Arc, OnceLock, Weak};
 use storage::{SimStorage, Storage};
 
+pub mod world;
+
 pub struct Rng(pub u64);
 impl Rng {
     pub fn next(&mut self) -> u64 {
@@ -64,14 +66,16 @@ pub fn config() -> Config {
 fn host(s: &SimStorage) -> (Host, Arc<OnceLock<Weak<Engine>>>) {
     let engine: Arc<OnceLock<Weak<Engine>>> = Arc::default();
     let stopping = engine.clone();
+    let machine = s.clone();
     let storage: Arc<dyn Storage> = Arc::new(s.clone());
     let host = Host {
         members: vec![storage.clone()],
         storage,
-        // A real instance ends here. This one makes its log fail, or sessions would wait for ever for what the writer does no more.
+        // A real instance ends here. This one loses its power, and finds that its log fails, or sessions would wait for ever for what the writer does no more.
         fatal: Arc::new(move |why| {
+            machine.power_off();
             // Told by the log itself: it has failed already, and this is its flush.
-            if !why.starts_with("dbw0") {
+            if why.starts_with("the redo log") {
                 return;
             }
             if let Some(e) = stopping.get().and_then(Weak::upgrade) {
