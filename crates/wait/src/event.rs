@@ -106,6 +106,25 @@ events! {
     SmonTimer, "smon timer", Idle, ["sleep time", "failed", ""];
     LibraryCacheLoad, "library cache load lock", Concurrency, ["", "", ""];
     InstanceRecovery, "instance recovery read", SystemIo, ["thread", "position", ""];
+    GcCrRequest, "gc cr request", Cluster, ["file#", "block#", "class#"];
+    GcCurrentRequest, "gc current request", Cluster, ["file#", "block#", "class#"];
+    GcCrBlock2Way, "gc cr block 2-way", Cluster, ["file#", "block#", "class#"];
+    GcCrBlock3Way, "gc cr block 3-way", Cluster, ["file#", "block#", "class#"];
+    GcCrBlockBusy, "gc cr block busy", Cluster, ["file#", "block#", "class#"];
+    GcCrGrant2Way, "gc cr grant 2-way", Cluster, ["file#", "block#", "class#"];
+    GcCrFailure, "gc cr failure", Cluster, ["file#", "block#", "class#"];
+    GcCurrentBlock2Way, "gc current block 2-way", Cluster, ["file#", "block#", "class#"];
+    GcCurrentBlock3Way, "gc current block 3-way", Cluster, ["file#", "block#", "class#"];
+    GcCurrentBlockBusy, "gc current block busy", Cluster, ["file#", "block#", "class#"];
+    GcCurrentGrant2Way, "gc current grant 2-way", Cluster, ["file#", "block#", "class#"];
+    GcCurrentGrantBusy, "gc current grant busy", Cluster, ["file#", "block#", "class#"];
+    GcBufferBusyAcquire, "gc buffer busy acquire", Cluster, ["file#", "block#", "class#"];
+    GcBufferBusyRelease, "gc buffer busy release", Cluster, ["file#", "block#", "class#"];
+    GcRemaster, "gc remaster", Cluster, ["file#", "block#", "class#"];
+    GcDirectoryFrozen, "gcs resource directory to be unfrozen", Cluster, ["", "", ""];
+    GcsSendTicket, "gcs send ticket", Cluster, ["instance", "lane", "tickets"];
+    GcsRemoteMessage, "gcs remote message", Idle, ["instance", "lane", ""];
+    GesRemoteMessage, "ges remote message", Idle, ["instance", "lane", ""];
     Sleep, "PL/SQL lock timer", Idle, ["duration", "", ""];
 }
 

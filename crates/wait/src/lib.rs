@@ -12,6 +12,7 @@
 mod ash;
 mod event;
 mod latch;
+pub mod priority;
 pub mod session;
 pub mod stat;
 pub mod thread;
@@ -22,7 +23,7 @@ pub use ash::{AshRow, AshSampler};
 pub use event::{Class, Event};
 pub use latch::{Latch, LatchClass, LatchGroup, LatchGuard, RawRwLatch, RwLatch};
 pub use session::check_cancel;
-pub use session::{Cancelled, during, set_enabled};
+pub use session::{Cancelled, during, during_as, set_enabled};
 pub use stat::Stat;
 pub use views::*;
 pub use waiter::{WaitResult, Waiter};

@@ -259,16 +259,26 @@ pub fn set_enabled(on: bool) {
 /// charged like any other: a thread that goes on afterwards must not be shown waiting.
 #[inline]
 pub fn during<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> R) -> R {
+    during_as(event, p, || (f(), event))
+}
+
+/// The same for a wait whose name is known only at its end: `event` is shown meanwhile, the time is charged to the one that `f` returns.
+#[inline]
+pub fn during_as<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> (R, Event)) -> R {
     if !ENABLED.load(Relaxed) {
-        return f();
+        return f().0;
     }
-    let Some(session) = current() else { return f() };
-    let _charged = Charge {
+    let Some(session) = current() else {
+        return f().0;
+    };
+    let mut charge = Charge {
         started: session.begin_wait(event, p),
         session: &session,
         event,
     };
-    f()
+    let (result, event) = f();
+    charge.event = event;
+    result
 }
 
 /// A wait under way; charged when it ends, however it ends.

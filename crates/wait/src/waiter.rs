@@ -54,11 +54,26 @@ impl Waiter {
         p: [u64; 3],
         deadline: Option<Instant>,
     ) -> WaitResult {
+        self.wait_as(event, p, deadline, || event)
+    }
+
+    /// The same for waits whose name is known only once they are over, as that of a request to another instance: `event` is what is shown meanwhile, and
+    /// the time is charged to the one that `charge` names.
+    pub fn wait_as(
+        self: &Arc<Self>,
+        event: Event,
+        p: [u64; 3],
+        deadline: Option<Instant>,
+        charge: impl FnOnce() -> Event,
+    ) -> WaitResult {
         let session = session::current();
         if let Some(s) = &session {
             s.set_waiter(Some(self.clone()));
         }
-        let result = session::during(event, p, || self.park(deadline, session.as_deref()));
+        let result = session::during_as(event, p, || {
+            let result = self.park(deadline, session.as_deref());
+            (result, charge())
+        });
         if let Some(s) = &session {
             s.set_waiter(None);
         }
@@ -102,6 +117,25 @@ mod tests {
             w.wait(Event::Sleep, [0; 3], Some(soon)),
             WaitResult::TimedOut
         );
+    }
+
+    #[test]
+    fn a_wait_is_charged_to_what_it_turned_out_to_be() {
+        std::thread::spawn(|| {
+            let guard = session::register(session::Kind::User, "charged");
+            let w = Waiter::new();
+            w.wake();
+            let shown = guard.session().clone();
+            w.wait_as(Event::GcCrRequest, [0; 3], None, || {
+                assert_eq!(shown.waiting().unwrap().event, Event::GcCrRequest);
+                Event::GcCrBlock2Way
+            });
+            let counters = &guard.session().counters;
+            assert_eq!(counters.waits(Event::GcCrRequest), 0);
+            assert_eq!(counters.waits(Event::GcCrBlock2Way), 1);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -1,0 +1,86 @@
+//! Faults that tests inject between two instances. Each end has its own: what is set here concerns what this instance sends to a peer, reads from it, and
+//! connects, so that a cut can be in one direction only.
+//!
+//! The path of a message looks at one flag when nothing is armed.
+
+use block::InstanceId;
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What is wrong on the way to one peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fault {
+    /// Every frame leaves this much later.
+    pub delay: Duration,
+    /// Nothing leaves, and no connection is made or accepted; what was sent is kept, as TCP does, until the cut is healed or the connection drops.
+    pub cut: bool,
+    /// Nothing is read from the lanes of the LMS: the peer's frames stay in the buffers, which fill up. The control lane goes on.
+    pub deaf: bool,
+    /// So many of the last frames of each lane are sent again on the next connection: what a peer sees that is driven again.
+    pub repeat: usize,
+}
+
+/// See the module. Shared between an interconnect and the test that torments it.
+#[derive(Default)]
+pub struct Faults {
+    armed: AtomicBool,
+    by_peer: Mutex<BTreeMap<u16, Fault>>,
+    changed: Condvar,
+}
+
+/// Why a frame does not leave now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hold {
+    Cut,
+    Until(Instant),
+}
+
+impl Faults {
+    /// Replaces the fault on the way to `peer`. Use [`crate::Interconnect::set_fault`], which also tells those who wait because of the old one.
+    pub(crate) fn set(&self, peer: InstanceId, fault: Fault) {
+        let mut by_peer = self.by_peer.lock();
+        by_peer.insert(peer.0, fault);
+        let any = by_peer.values().any(|f| *f != Fault::default());
+        self.armed.store(any, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn get(&self, peer: InstanceId) -> Fault {
+        if !self.armed.load(Ordering::Acquire) {
+            return Fault::default();
+        }
+        self.by_peer
+            .lock()
+            .get(&peer.0)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn hold(&self, peer: InstanceId) -> Option<Hold> {
+        let fault = self.get(peer);
+        match fault {
+            Fault { cut: true, .. } => Some(Hold::Cut),
+            Fault { delay, .. } if !delay.is_zero() => Some(Hold::Until(Instant::now() + delay)),
+            _ => None,
+        }
+    }
+
+    /// Returns once `peer` may be read from, or once `stopped` says so.
+    pub(crate) fn wait_while_deaf(&self, peer: InstanceId, stopped: impl Fn() -> bool) {
+        if !self.get(peer).deaf {
+            return;
+        }
+        let mut by_peer = self.by_peer.lock();
+        while by_peer.get(&peer.0).is_some_and(|f| f.deaf) && !stopped() {
+            self.changed.wait(&mut by_peer);
+        }
+    }
+
+    /// For [`Faults::wait_while_deaf`] to ask again.
+    pub(crate) fn wake(&self) {
+        let _by_peer = self.by_peer.lock();
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,54 @@
+//! The interconnect: framed, authenticated connections between the instances of a cluster, and the threads that receive from them.
+//!
+//! **Owns** the sockets between instances, their threads (`lms0:2` receives lane 0 from instance 2, `lmd0:2` the control lane, `lmon` the heartbeats, `lmw0` goes on with
+//! sends that found a socket full, `lmln` accepts), the newest group commits heard of, and the requests that sessions wait for. What the messages mean is the business
+//! of the [`Service`] behind it; payloads are opaque here.
+//!
+//! **Invariants**, with their reasons in `README.md`.
+//! - Sends never block, whoever sends (R8). A handler never waits; asserted for what this crate offers to wait for.
+//! - In one lane messages of one life of a connection arrive in order, each at most once. What was sent before a connection was lost may be lost: the service is told.
+//! - A message is for one life of an instance (number and incarnation), and never reaches another.
+//! - The clock is lifted, and the group commits a message rests on are known, before the message is handled.
+//! - Nothing is told to, and nothing accepted from, whoever has not proved the cluster secret.
+//! - Evidence about a peer is counted in what was read from it. Nothing here decides that a peer is dead.
+
+mod auth;
+mod board;
+mod calls;
+pub mod certs;
+mod error;
+mod faults;
+mod flusher;
+mod frame;
+mod handshake;
+mod interconnect;
+mod link;
+mod liveness;
+mod mesh;
+mod outbox;
+mod receive;
+mod service;
+mod stream;
+mod tls;
+
+pub use auth::Secret;
+pub use board::CommitBoard;
+pub use calls::{CREDITS, Credit, Provenance, Reply};
+pub use error::{Error, Result};
+pub use faults::Fault;
+pub use frame::{
+    Cluster, CommitNote, FrameError, HEADER_BYTES, Header, KIND_RESERVED, Lane, MAX_PAYLOAD_BYTES,
+    Member, Role, ServiceTimes,
+};
+pub use interconnect::{
+    Ask, Bound, Config, Interconnect, LinkReport, PeerAddress, ThreadReport, ViewOf,
+};
+pub use liveness::{Evidence, Seen};
+pub use outbox::{Body, Message, QUEUE_MAX_BYTES};
+pub use service::{Arrival, Block, Clock, Landing, LinkChange, ReplyTo, Served, Service};
+
+/// This machine's monotonic clock in nanoseconds: the clock of `sent_ns`, `received_ns` and everything else here that is called so.
+pub fn now_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
