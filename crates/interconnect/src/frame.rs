@@ -331,6 +331,14 @@ pub fn payload_crc(parts: &[&[u8]]) -> u32 {
     parts.iter().fold(0, |crc, p| crc32c::crc32c_append(crc, p))
 }
 
+/// A damaged head with its checksum made right: what a faulty or newer program would send.
+#[cfg(test)]
+pub(crate) fn with_checksum(mut frame: Vec<u8>) -> Vec<u8> {
+    let crc = head_crc(&frame[..HEADER_BYTES]);
+    frame[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    frame
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -63,7 +63,7 @@ impl Config {
             tls: None,
             tls_on_loopback: false,
             heartbeat: Duration::from_millis(100),
-            priority: Priority::RealTime,
+            priority: Priority::default(),
             cpus: Vec::new(),
             socket_buffer_bytes: None,
             fatal: Arc::new(|why| {

@@ -21,6 +21,8 @@ mod faults;
 mod flusher;
 mod frame;
 mod handshake;
+#[cfg(test)]
+mod hostile_tests;
 mod interconnect;
 mod link;
 mod liveness;

@@ -18,7 +18,7 @@ pub struct Evidence {
     pub incarnation: Option<u32>,
     pub lanes_connected: u8,
     pub lanes: u8,
-    /// Frames read from it, ever.
+    /// Frames and proofs read from it, ever.
     pub frames_read: u64,
     /// Looks in a row that found it silent.
     pub silent_looks: u32,

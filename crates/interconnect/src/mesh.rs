@@ -383,6 +383,8 @@ impl Mesh {
         } = proved;
         let interconnect = Interconnect::of(self);
         link.counters.connections.fetch_add(1, Ordering::Relaxed);
+        // Its proof has been read: that is evidence of its life as well.
+        peer.frames_read.fetch_add(1, Ordering::Relaxed);
         let (generation, handed) = link.outbox.up(&self.common, member, stream.clone());
         link.set_trouble(None);
         if let Some(h) = handed {

@@ -86,6 +86,13 @@ impl Stream {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
+    /// The other side finds the end after what was sent.
+    #[cfg(test)]
+    pub fn shutdown_sending(&self) {
+        // It may have refused what was sent and closed already.
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+    }
+
     /// Whether bytes have arrived that nobody has read.
     pub fn has_unread(&self) -> io::Result<bool> {
         Ok(rustix::io::ioctl_fionread(&self.socket)? > 0)

@@ -175,7 +175,7 @@ fn group_commits_go_ahead_of_what_rests_on_them() {
 fn a_lane_keeps_the_order_of_every_sender() {
     const SENDERS: u64 = 8;
     const EACH: u64 = 400;
-    let nodes = cluster(2, |c| c.socket_buffer_bytes = Some(16 << 10));
+    let nodes = cluster(2, |c| c.socket_buffer_bytes = Some(64 << 10));
     let to = nodes[1].member;
     std::thread::scope(|s| {
         for sender in 0..SENDERS {

@@ -9,10 +9,11 @@ use std::fmt;
 /// The strongest means a thread may use; weaker ones follow when it is not permitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Priority {
-    /// Runs whenever it can (SCHED_RR at its lowest level).
-    #[default]
+    /// Runs whenever it can (SCHED_RR at its lowest level). The kernel moves a waking real-time thread to an idle CPU rather than to the waker's, which on a virtual machine
+    /// costs more than it gains: see the measurements in `crates/interconnect/README.md`.
     RealTime,
     /// Like everybody else, with more weight (nice -10).
+    #[default]
     Nice,
     /// Like everybody else, but preempting those with a longer slice when it wakes up (a slice of 0.1 ms).
     ShortSlice,
