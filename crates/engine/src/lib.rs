@@ -17,6 +17,7 @@ mod recovery;
 mod session;
 mod table;
 mod undo;
+mod upsert;
 mod verify;
 mod write;
 
@@ -30,5 +31,6 @@ pub use recovery::Recovery;
 pub use session::{AdvisoryKey, LockMode, LockWait, Savepoint, Session};
 pub use table::{IndexColumn, IndexDef, TableDef};
 pub use txn::{HeldSnapshot, Isolation, Snapshot};
+pub use upsert::Upsert;
 pub use verify::{Verified, check_all, verify};
 pub use write::{LockOutcome, WriteOutcome};

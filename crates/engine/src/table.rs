@@ -82,6 +82,17 @@ impl IndexDef {
         Ok(key)
     }
 
+    /// Whether a stored row has the same key as another row of the table; NULL equals nothing.
+    pub fn has_key_of(
+        &self,
+        table: &TableDef,
+        stored: &[u8],
+        row: &[DatumRef<'_>],
+    ) -> Result<bool> {
+        let key = self.key_of(&table.columns, row);
+        Ok(!key.has_null && self.key_of_stored(&table.columns, stored)?.bytes == key.bytes)
+    }
+
     /// Whether a stored row has this key.
     pub(crate) fn matches(
         &self,

@@ -36,9 +36,9 @@ pub enum LockOutcome {
 }
 
 /// A unique check's finding about the rows of a key.
-enum Verdict {
+pub(crate) enum Verdict {
     AllDead,
-    Duplicate,
+    Duplicate(RowId),
     WaitFor(TxnId, RowId),
 }
 
@@ -74,9 +74,9 @@ impl Session {
             let IndexOutcome::Check(conflicts) = outcome else {
                 return Ok(());
             };
-            vouched = match self.judge(table, heap, index, &key.bytes, &conflicts)? {
+            vouched = match self.judge(table, heap, index, &key.bytes, conflicts.row_ids())? {
                 Verdict::AllDead => Some(conflicts),
-                Verdict::Duplicate => {
+                Verdict::Duplicate(_) => {
                     return Err(Error::UniqueViolation {
                         index: index.name.clone(),
                         table: table.object,
@@ -93,15 +93,15 @@ impl Session {
     }
 
     /// Learns from the rows what the entries in the way of a key are. Every row is looked at as it is now, whatever the snapshot.
-    fn judge(
+    pub(crate) fn judge(
         &mut self,
         table: &TableDef,
         heap: &Heap,
         index: &IndexDef,
         key: &[u8],
-        conflicts: &Conflicts,
+        rows: impl Iterator<Item = RowId>,
     ) -> Result<Verdict> {
-        for rid in conflicts.row_ids() {
+        for rid in rows {
             let Newest::Row { head, body } = heap.newest(rid)? else {
                 continue;
             };
@@ -116,7 +116,7 @@ impl Session {
                 return Ok(Verdict::WaitFor(holder, rid));
             }
             if !head.is_deleted() && index.matches(&table.columns, &body, key, &mut self.scratch)? {
-                return Ok(Verdict::Duplicate);
+                return Ok(Verdict::Duplicate(rid));
             }
         }
         Ok(Verdict::AllDead)
@@ -292,6 +292,22 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The version of a row that the snapshot sees; false if it sees none.
+    pub fn fetch_version(
+        &mut self,
+        table: &TableDef,
+        rid: RowId,
+        snapshot: &Snapshot,
+        row: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let heap = self.engine.heap(table.object, table.header);
+        let copied = heap.fetch_with(snapshot, rid, |bytes| {
+            row.clear();
+            row.extend_from_slice(bytes);
+        })?;
+        Ok(copied.is_some())
     }
 
     /// The newest version of a row that the transaction has locked.

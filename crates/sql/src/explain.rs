@@ -26,6 +26,7 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
                     lines.push(format!("  ->  Values  (rows={})", rows.len()))
                 }
                 InsertSource::Query(q, _) => select(q, 1, &mut lines),
+                InsertSource::General(q, _) => lines.extend(q.explain()),
             }
         }
         Kind::Update(plan) => {
@@ -35,6 +36,15 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
         Kind::Delete(plan) => {
             lines.push(format!("Delete on {}", plan.access.table.name));
             access(&plan.access, 1, &mut lines);
+        }
+        Kind::Supplied(plan) => {
+            let verb = if plan.set.is_some() {
+                "Update"
+            } else {
+                "Delete"
+            };
+            lines.push(format!("{verb} on {}", plan.table.name));
+            lines.extend(plan.query.explain());
         }
         Kind::General(query) => lines.extend(query.explain()),
         _ => {

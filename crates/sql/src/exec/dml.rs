@@ -12,6 +12,7 @@ use super::drive::{Flow, holds, lock};
 use super::row::{decode, recycle};
 use super::select::SelectRun;
 use super::source::TableCursor;
+use super::upsert::Upserted;
 use crate::api::RowSink;
 use crate::dict::Table;
 use crate::error::{Error, Result};
@@ -30,11 +31,11 @@ pub fn insert(
     match &plan.source {
         InsertSource::Rows(rows) => {
             let env = Env { row: &[], params };
-            if let [row] = rows.as_slice() {
+            if let ([row], None) = (rows.as_slice(), &plan.conflict) {
                 insert_row(plan, row, core, &env, sink)?;
                 return Ok(1);
             }
-            let mut feed = Feed::new(plan, params);
+            let mut feed = Feed::new(plan, params, snapshot);
             for row in rows {
                 feed.take(row, core, &env, sink)?;
             }
@@ -42,13 +43,28 @@ pub fn insert(
         }
         InsertSource::Query(select, row) => {
             let mut run = SelectRun::start(select, core, params, snapshot)?;
-            let mut feed = Feed::new(plan, params);
+            let mut feed = Feed::new(plan, params, snapshot);
             run.feed(select, core, params, &mut |core, values| {
                 let env = Env {
                     row: values,
                     params,
                 };
                 feed.take(row, core, &env, sink)?;
+                Ok(Flow::More)
+            })?;
+            feed.finish(core)
+        }
+        InsertSource::General(query, rows) => {
+            let mut run = crate::olap::start(query, core, params, snapshot)?;
+            let mut feed = Feed::new(plan, params, snapshot);
+            super::supply::each(&mut run, core, &mut |core, values| {
+                let env = Env {
+                    row: values,
+                    params,
+                };
+                for row in rows {
+                    feed.take(row, core, &env, sink)?;
+                }
                 Ok(Flow::More)
             })?;
             feed.finish(core)
@@ -79,16 +95,18 @@ fn insert_row(
 struct Feed<'f> {
     plan: &'f InsertPlan,
     params: &'f [Datum],
+    snapshot: Snapshot,
     bulk: BulkRows,
     refs: Vec<DatumRef<'static>>,
     count: u64,
 }
 
 impl<'f> Feed<'f> {
-    fn new(plan: &'f InsertPlan, params: &'f [Datum]) -> Feed<'f> {
+    fn new(plan: &'f InsertPlan, params: &'f [Datum], snapshot: Snapshot) -> Feed<'f> {
         Feed {
             plan,
             params,
+            snapshot,
             bulk: BulkRows::new(&plan.table),
             refs: Vec::new(),
             count: 0,
@@ -104,7 +122,6 @@ impl<'f> Feed<'f> {
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let plan = self.plan;
-        self.count += 1;
         let mut values: Vec<Val<'_>> = Vec::with_capacity(row.len());
         for e in row {
             values.push(e.eval(env, core)?);
@@ -112,6 +129,19 @@ impl<'f> Feed<'f> {
         let mut refs = recycle(std::mem::take(&mut self.refs));
         refs.extend(values.iter().map(Val::get));
         check_row(&plan.table, &plan.rules, core, &refs)?;
+        if let Some(conflict) = &plan.conflict {
+            let new = Upserted {
+                plan,
+                conflict,
+                row: &refs,
+                params: self.params,
+                snapshot: &self.snapshot,
+            };
+            self.count += u64::from(new.write(core, sink)?);
+            self.refs = recycle(refs);
+            return Ok(());
+        }
+        self.count += 1;
         self.bulk
             .push(&plan.table, core, &refs, self.count)
             .map_err(|(e, _)| e)?;
@@ -334,7 +364,7 @@ pub fn delete(
     Ok(count)
 }
 
-fn returned(
+pub fn returned(
     returning: Option<&[Expr]>,
     core: &mut Core,
     row: &[DatumRef<'_>],

@@ -7,3 +7,5 @@ pub mod row;
 pub mod select;
 mod sort;
 mod source;
+pub mod supply;
+mod upsert;

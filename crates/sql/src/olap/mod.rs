@@ -18,6 +18,7 @@ mod planner;
 mod rewrite;
 mod structure;
 mod tables;
+pub mod target;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
@@ -41,6 +42,7 @@ use crate::views::Context;
 use error::from_datafusion;
 
 /// A query whose columns are known.
+#[derive(Debug)]
 pub struct Query {
     query: Box<ast::Query>,
     params: Vec<SqlType>,

@@ -110,6 +110,12 @@ impl Names<'_> {
                 table, rows, reading,
             )?)));
         }
+        if schema == Some(super::target::SCHEMA) {
+            let table = self.context.dict.table(name.table());
+            let table = table.ok_or_else(|| names::no_relation(name.table()))?;
+            let reading = (*self.open.borrow_mut())(table)?;
+            return Ok(provider_as_source(super::target::provider(table, reading)?));
+        }
         match views::find(schema, name.table()) {
             Some(view) => Ok(provider_as_source(Arc::new(ViewTable::new(
                 view,

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use block::value::Datum;
 use datafusion::sql::sqlparser::ast::{
-    self, AssignmentTarget, Delete, FromTable, Insert, SelectItem, SetExpr, TableFactor,
-    TableObject, TableWithJoins, Update,
+    self, ConflictTarget, Delete, FromTable, Insert, OnConflictAction, OnInsert, SelectItem,
+    SetExpr, TableFactor, TableObject, TableWithJoins, Update,
 };
 
 use super::path::conjuncts;
+use super::supply::{General, is_general};
 use super::{Output, Planner, SelectPlan, TableAccess};
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::{Column, Identity, Table};
@@ -27,21 +28,40 @@ pub struct RowRules {
     pub checks: Vec<(String, Expr)>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct InsertPlan {
     pub table: Arc<Table>,
+    pub conflict: Option<Conflict>,
     pub source: InsertSource,
     pub rules: RowRules,
     /// Over the new row.
     pub returning: Option<Vec<Expr>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum InsertSource {
     /// Each row's values for all columns.
     Rows(Vec<Vec<Expr>>),
     /// The query's rows, and the values for all columns over them.
     Query(Box<SelectPlan>, Vec<Expr>),
+    /// The same from the general lane; for each of its rows one or several, as there are lists of values.
+    General(Box<crate::olap::Query>, Vec<Vec<Expr>>),
+}
+
+/// What is to happen to a row that meets another with its key.
+#[derive(Debug)]
+pub struct Conflict {
+    /// Unique indexes, by their places in the table's list, in which to meet.
+    pub arbiters: Vec<usize>,
+    /// `None`: the new row is passed over.
+    pub update: Option<ConflictUpdate>,
+}
+
+/// How the row that is there is changed: all over its columns, followed by those of the row that was to be inserted.
+#[derive(Debug)]
+pub struct ConflictUpdate {
+    pub set: Vec<(usize, Expr)>,
+    pub condition: Option<Expr>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,13 +83,14 @@ pub struct DeletePlan {
 }
 
 impl Planner<'_> {
-    pub fn insert(&self, i: &Insert) -> Result<(InsertPlan, Option<Output>)> {
-        if i.on.is_some()
-            || i.overwrite
-            || i.replace_into
-            || i.or.is_some()
-            || i.ignore
-            || !i.assignments.is_empty()
+    /// `with` stood before the statement.
+    pub fn insert(
+        &self,
+        i: &Insert,
+        with: Option<ast::With>,
+        general: &General<'_>,
+    ) -> Result<(InsertPlan, Option<Output>)> {
+        if i.overwrite || i.replace_into || i.or.is_some() || i.ignore || !i.assignments.is_empty()
         {
             return Err(Error::unsupported("this form of INSERT"));
         }
@@ -82,14 +103,38 @@ impl Planner<'_> {
             None => InsertSource::Rows(vec![self.full_row(&table, Vec::new())?]),
             Some(q) => match &*q.body {
                 SetExpr::Values(v)
-                    if q.order_by.is_none() && q.limit_clause.is_none() && q.with.is_none() =>
+                    if q.order_by.is_none()
+                        && q.limit_clause.is_none()
+                        && q.with.is_none()
+                        && with.is_none() =>
                 {
-                    let rows = v.rows.iter().map(|r| {
-                        self.insert_row(&table, &columns, i.columns.is_empty(), &r.content)
-                    });
-                    InsertSource::Rows(rows.collect::<Result<_>>()?)
+                    let mut supplied = Vec::new();
+                    let mut rows = Vec::with_capacity(v.rows.len());
+                    for r in &v.rows {
+                        let implicit = i.columns.is_empty();
+                        rows.push(self.insert_row(
+                            &table,
+                            &columns,
+                            implicit,
+                            &r.content,
+                            &mut supplied,
+                        )?);
+                    }
+                    match supplied.is_empty() {
+                        true => InsertSource::Rows(rows),
+                        false => self.supplied_rows(&table, &columns, rows, &supplied, general)?,
+                    }
                 }
-                _ => self.insert_query(&table, &columns, i.columns.is_empty(), q)?,
+                _ => {
+                    let mut q = q.clone();
+                    if with.is_some() {
+                        if q.with.is_some() {
+                            return Err(Error::unsupported("WITH before and in an INSERT"));
+                        }
+                        q.with = with;
+                    }
+                    self.insert_query(&table, &columns, i.columns.is_empty(), &q, general)?
+                }
             },
         };
         let alias = i
@@ -98,8 +143,14 @@ impl Planner<'_> {
             .map_or(table.name.clone(), |a| names::ident(&a.alias));
         let returning = self.returning(&table, &alias, i.returning.as_deref())?;
         let rules = self.rules(&table)?;
+        let conflict = match &i.on {
+            None => None,
+            Some(OnInsert::OnConflict(on)) => Some(self.conflict(&table, &alias, on)?),
+            Some(other) => return Err(Error::unsupported(format!("INSERT ...{other}"))),
+        };
         Ok((
             InsertPlan {
+                conflict,
                 table,
                 source,
                 rules,
@@ -107,6 +158,76 @@ impl Planner<'_> {
             },
             returning,
         ))
+    }
+
+    fn conflict(&self, table: &Table, alias: &str, on: &ast::OnConflict) -> Result<Conflict> {
+        let unique = || (0..table.indexes.len()).filter(|&i| table.indexes[i].unique);
+        let update = match &on.action {
+            OnConflictAction::DoNothing => None,
+            OnConflictAction::DoUpdate(update) => {
+                let mut scope = Scope::of_table(table, alias);
+                scope.add_table(table, "excluded", table.columns.len());
+                let set = self.set_list(table, &scope, &update.assignments)?;
+                let binder = Binder::new(&scope, self.params, "WHERE");
+                let condition = update.selection.as_ref();
+                let condition = condition.map(|w| binder.condition(w)).transpose()?;
+                Some(ConflictUpdate { set, condition })
+            }
+        };
+        let arbiters: Vec<usize> = match &on.conflict_target {
+            None if update.is_some() => {
+                return Err(Error::new(
+                    "42601",
+                    "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+                )
+                .hint("For example, ON CONFLICT (column_name)."));
+            }
+            None => unique().collect(),
+            Some(ConflictTarget::Columns(columns)) => {
+                let mut wanted = Vec::new();
+                for c in columns {
+                    let name = names::ident(c);
+                    let at = table.column(&name);
+                    wanted.push(at.ok_or_else(|| {
+                        Error::new("42703", format!("column \"{name}\" does not exist"))
+                    })?);
+                }
+                let keys = |i: &usize| -> Vec<usize> {
+                    table.indexes[*i].keys.iter().map(|k| k.column).collect()
+                };
+                let same = |i: &usize| {
+                    let keys = keys(i);
+                    wanted.iter().all(|w| keys.contains(w))
+                        && keys.iter().all(|k| wanted.contains(k))
+                };
+                unique().filter(same).collect()
+            }
+            Some(ConflictTarget::OnConstraint(name)) => {
+                let name = names::public(name)?;
+                let named = |i: &usize| {
+                    let index = &table.indexes[*i];
+                    index.name == name && index.constraint != 0
+                };
+                let found: Vec<usize> = unique().filter(named).collect();
+                if found.is_empty() {
+                    return Err(Error::new(
+                        "42704",
+                        format!(
+                            "constraint \"{name}\" for table \"{}\" does not exist",
+                            table.name
+                        ),
+                    ));
+                }
+                found
+            }
+        };
+        if arbiters.is_empty() && on.conflict_target.is_some() {
+            return Err(Error::new(
+                "42P10",
+                "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+            ));
+        }
+        Ok(Conflict { arbiters, update })
     }
 
     fn target(&self, name: &ast::ObjectName) -> Result<Arc<Table>> {
@@ -123,6 +244,7 @@ impl Planner<'_> {
         columns: &[usize],
         implicit: bool,
         values: &[ast::Expr],
+        supplied: &mut Vec<Supplied>,
     ) -> Result<Vec<Expr>> {
         check_count(columns.len(), values.len(), implicit)?;
         let scope = Scope::default();
@@ -135,14 +257,54 @@ impl Planner<'_> {
                 continue;
             }
             refuse_identity(c)?;
-            given.push((
-                column,
-                binder
-                    .assign(binder.expr(value)?, c.ty(), c.typmod, &c.name)?
-                    .expr,
-            ));
+            let value = match binder.expr(value) {
+                Ok(bound) => binder.assign(bound, c.ty(), c.typmod, &c.name)?.expr,
+                // Subqueries, above all. Its place is settled once the query is planned.
+                Err(e) if is_general(&e) => {
+                    supplied.push(Supplied {
+                        value: value.clone(),
+                        column,
+                    });
+                    Expr::Column(supplied.len() - 1)
+                }
+                Err(e) => return Err(e),
+            };
+            given.push((column, value));
         }
         self.full_row(table, given)
+    }
+
+    /// Rows of values of which the general lane computes some, all of them as the one row of one query.
+    fn supplied_rows(
+        &self,
+        table: &Table,
+        columns: &[usize],
+        mut rows: Vec<Vec<Expr>>,
+        supplied: &[Supplied],
+        general: &General<'_>,
+    ) -> Result<InsertSource> {
+        let query = super::supply::one_row(supplied.iter().map(|s| s.value.clone()))?;
+        let (query, given) = general(&query)?;
+        let scope = Scope::default();
+        let binder = Binder::new(&scope, self.params, "VALUES");
+        for row in &mut rows {
+            for &column in columns {
+                let Expr::Column(at) = row[column] else {
+                    continue;
+                };
+                if supplied[at].column != column {
+                    return Err(Error::internal("a value of another column"));
+                }
+                let (c, desc) = (&table.columns[column], &given[at]);
+                let value = Typed {
+                    expr: Expr::Column(at),
+                    ty: desc.ty,
+                    typmod: desc.typmod,
+                };
+                row[column] = binder.assign(value, c.ty(), c.typmod, &c.name)?.expr;
+            }
+        }
+        Ok(InsertSource::General(Box::new(query), rows))
     }
 
     /// Values for all columns: the given ones, and defaults for the others.
@@ -163,13 +325,21 @@ impl Planner<'_> {
         columns: &[usize],
         implicit: bool,
         q: &ast::Query,
+        general: &General<'_>,
     ) -> Result<InsertSource> {
-        let (plan, output) = self.query(q)?;
-        check_count(columns.len(), output.columns.len(), implicit)?;
+        let (query, given_columns) = match self.query(q) {
+            Ok((plan, output)) => (Ok(plan), output.columns),
+            Err(e) if is_general(&e) => {
+                let (query, columns) = general(q)?;
+                (Err(query), columns)
+            }
+            Err(e) => return Err(e),
+        };
+        check_count(columns.len(), given_columns.len(), implicit)?;
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "SELECT");
         let mut given = Vec::new();
-        for (i, (desc, &column)) in output.columns.iter().zip(columns).enumerate() {
+        for (i, (desc, &column)) in given_columns.iter().zip(columns).enumerate() {
             let c = &table.columns[column];
             refuse_identity(c)?;
             let value = Typed {
@@ -183,7 +353,10 @@ impl Planner<'_> {
             ));
         }
         let row = self.full_row(table, given)?;
-        Ok(InsertSource::Query(Box::new(plan), row))
+        Ok(match query {
+            Ok(plan) => InsertSource::Query(Box::new(plan), row),
+            Err(query) => InsertSource::General(Box::new(query), vec![row]),
+        })
     }
 
     /// The value of a column that is not given.
@@ -256,41 +429,7 @@ impl Planner<'_> {
         }
         let (table, alias) = self.written_table(&u.table)?;
         let scope = Scope::of_table(&table, &alias);
-        let mut set: Vec<(usize, Expr)> = Vec::new();
-        let binder = Binder::new(&scope, self.params, "UPDATE");
-        for a in &u.assignments {
-            let AssignmentTarget::ColumnName(name) = &a.target else {
-                return Err(Error::unsupported("SET (columns) = ..."));
-            };
-            let name = names::parts(name)?.pop().unwrap_or_default();
-            let at = table
-                .column(&name)
-                .ok_or_else(|| no_column(&name, &table.name))?;
-            let c = &table.columns[at];
-            if set.iter().any(|(seen, _)| *seen == at) {
-                return Err(Error::new(
-                    "42601",
-                    format!("multiple assignments to same column \"{name}\""),
-                ));
-            }
-            let value = if is_default(&a.value) {
-                self.default(c)?
-            } else {
-                if c.identity == Some(Identity::Always) {
-                    return Err(Error::new(
-                        "428C9",
-                        format!("column \"{name}\" can only be updated to DEFAULT"),
-                    )
-                    .detail(format!(
-                        "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
-                    )));
-                }
-                binder
-                    .assign(binder.expr(&a.value)?, c.ty(), c.typmod, &c.name)?
-                    .expr
-            };
-            set.push((at, value));
-        }
+        let set = self.set_list(&table, &scope, &u.assignments)?;
         let (access, condition) = self.found_rows(&table, &scope, u.selection.as_ref())?;
         let returning = self.returning(&table, &alias, u.returning.as_deref())?;
         let rules = self.rules(&table)?;
@@ -304,6 +443,47 @@ impl Planner<'_> {
             },
             returning,
         ))
+    }
+
+    /// Column and new value of each assignment, the values over the scope's row.
+    fn set_list(
+        &self,
+        table: &Table,
+        scope: &Scope,
+        list: &[ast::Assignment],
+    ) -> Result<Vec<(usize, Expr)>> {
+        self.assigned(table, list)?
+            .into_iter()
+            .map(|(at, value)| Ok((at, self.assignment(table, scope, at, &value)?)))
+            .collect()
+    }
+
+    /// The new value of a column.
+    pub(super) fn assignment(
+        &self,
+        table: &Table,
+        scope: &Scope,
+        at: usize,
+        value: &ast::Expr,
+    ) -> Result<Expr> {
+        let c = &table.columns[at];
+        if is_default(value) {
+            return self.default(c);
+        }
+        if c.identity == Some(Identity::Always) {
+            let name = &c.name;
+            return Err(Error::new(
+                "428C9",
+                format!("column \"{name}\" can only be updated to DEFAULT"),
+            )
+            .detail(format!(
+                "Column \"{name}\" is an identity column defined as GENERATED ALWAYS."
+            )));
+        }
+        let binder = Binder::new(scope, self.params, "UPDATE");
+        Ok(binder
+            .assign(binder.expr(value)?, c.ty(), c.typmod, &c.name)?
+            .expr)
     }
 
     pub fn delete(&self, d: &Delete) -> Result<(DeletePlan, Option<Output>)> {
@@ -329,7 +509,7 @@ impl Planner<'_> {
         ))
     }
 
-    fn written_table(&self, t: &TableWithJoins) -> Result<(Arc<Table>, String)> {
+    pub(super) fn written_table(&self, t: &TableWithJoins) -> Result<(Arc<Table>, String)> {
         let TableFactor::Table {
             name,
             alias,
@@ -362,6 +542,12 @@ impl Planner<'_> {
         access.needed = table.columns.len();
         Ok((access, condition))
     }
+}
+
+/// A value of an INSERT that the general lane computes.
+struct Supplied {
+    value: ast::Expr,
+    column: usize,
 }
 
 fn is_default(e: &ast::Expr) -> bool {

@@ -9,6 +9,7 @@ mod from;
 mod output;
 pub mod path;
 pub mod select;
+pub mod supply;
 
 use std::sync::Arc;
 
@@ -18,10 +19,11 @@ use crate::dict::{Dict, Table};
 use crate::expr::Expr;
 
 pub use aggregate::{AggFunc, Aggregate, finds_call};
-pub use dml::{DeletePlan, InsertPlan, InsertSource, RowRules, UpdatePlan};
+pub use dml::{Conflict, DeletePlan, InsertPlan, InsertSource, RowRules, UpdatePlan};
 pub use output::column_name;
 pub use path::{KeyBound, Path};
 pub use select::{LockRows, SelectPlan, SortKey, Source};
+pub use supply::SuppliedWrite;
 
 /// One table and how its rows are found.
 #[derive(Clone, Debug)]

@@ -20,6 +20,7 @@ use crate::pgtype::IoSettings;
 use crate::prepared::Prepared;
 
 pub use core::{Core, cancelled, now_micros};
+pub(crate) use run::Keep;
 pub(crate) use statement::Kind;
 pub use statement::{Portal, Statement};
 pub(crate) use timeout::Timer;

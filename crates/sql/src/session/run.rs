@@ -12,8 +12,8 @@ use super::{Core, SqlSession};
 use crate::api::{Completion, RowSink, Tag};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
-use crate::exec::dml;
 use crate::exec::select::{SelectRun, run_point};
+use crate::exec::{dml, supply};
 use crate::parse::utility::TableLock;
 
 /// How often a statement is planned again because its tables changed before they could be locked.
@@ -154,6 +154,22 @@ impl SqlSession {
                         let snapshot = core.engine.snapshot()?;
                         dml::delete(plan, core, params, snapshot, sink)
                     },
+                )
+            }
+            Kind::Supplied(plan) => {
+                let name = if plan.set.is_some() {
+                    "UPDATE"
+                } else {
+                    "DELETE"
+                };
+                self.refuse_if_read_only(name)?;
+                self.write(
+                    portal,
+                    plan.returning.is_some(),
+                    max_rows,
+                    sink,
+                    |n| Tag::Rows(name, n),
+                    |core, params, sink| supply::write(plan, core, params, sink),
                 )
             }
             Kind::Ddl(statement) => {

@@ -16,7 +16,8 @@ use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
 use crate::plan::{
-    DeletePlan, InsertPlan, InsertSource, Output, Planner, SelectPlan, Source, UpdatePlan,
+    DeletePlan, InsertPlan, InsertSource, Output, Planner, SelectPlan, Source, SuppliedWrite,
+    UpdatePlan, supply,
 };
 use crate::types::SqlType;
 
@@ -42,6 +43,8 @@ pub(crate) enum Kind {
     Insert(Box<InsertPlan>),
     Update(Box<UpdatePlan>),
     Delete(Box<DeletePlan>),
+    /// An UPDATE or DELETE of rows that a query of the general lane finds.
+    Supplied(Box<SuppliedWrite>),
     Utility(Utility),
     Ddl(Box<ast::Statement>),
     /// A query of the general lane.
@@ -71,7 +74,7 @@ impl Statement {
         match self.kind {
             Kind::Empty | Kind::Utility(_) => "utility",
             Kind::Ddl(_) => "definition",
-            Kind::General(_) => "general",
+            Kind::General(_) | Kind::Supplied(_) => "general",
             _ => "direct",
         }
     }
@@ -86,10 +89,13 @@ impl Statement {
     }
     /// What EXPLAIN and v$sql call it.
     pub(crate) fn is_cacheable(&self) -> bool {
+        // What the general lane does is planned at each execution, by the definitions of then.
+        if let Kind::Insert(plan) = &self.kind {
+            return !matches!(plan.source, InsertSource::General(..));
+        }
         matches!(
             self.kind,
             Kind::Select(_)
-                | Kind::Insert(_)
                 | Kind::Update(_)
                 | Kind::Delete(_)
                 | Kind::Utility(
@@ -225,6 +231,21 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         dict: &dict,
         params,
     };
+    let general = |q: &ast::Query| {
+        let refused = Error::unsupported("this form of query in a direct plan");
+        crate::olap::plan(core, q, params, refused)
+    };
+    let supplied = |(plan, output): (SuppliedWrite, Option<Output>)| {
+        let tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
+        (Kind::Supplied(Box::new(plan)), columns_of(output), tables)
+    };
+    let (statement, with) = match &statement {
+        ast::Statement::Query(q) => match supply::write_after_with(q) {
+            Some((write, with)) => (write.clone(), with),
+            None => (statement, None),
+        },
+        _ => (statement, None),
+    };
     Ok(match statement {
         ast::Statement::Query(q) => match planner.query(&q) {
             Ok((plan, output)) => {
@@ -249,23 +270,39 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
             Err(e) => return Err(e),
         },
         ast::Statement::Insert(i) => {
-            let (plan, output) = planner.insert(&i)?;
+            let (plan, output) = planner.insert(&i, with, &general)?;
             let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
             if let InsertSource::Query(select, _) = &plan.source {
                 read_tables(&select.source, &mut tables);
             }
             (Kind::Insert(Box::new(plan)), columns_of(output), tables)
         }
-        ast::Statement::Update(u) => {
-            let (plan, output) = planner.update(&u)?;
-            let tables = vec![(plan.access.table.clone(), TableLock::RowExclusive)];
-            (Kind::Update(Box::new(plan)), columns_of(output), tables)
+        ast::Statement::Update(u) if with.is_some() => {
+            supplied(planner.supplied_update(&u, with, &general)?)
         }
-        ast::Statement::Delete(d) => {
-            let (plan, output) = planner.delete(&d)?;
-            let tables = vec![(plan.access.table.clone(), TableLock::RowExclusive)];
-            (Kind::Delete(Box::new(plan)), columns_of(output), tables)
+        ast::Statement::Update(u) => match planner.update(&u) {
+            Ok((plan, output)) => {
+                let tables = vec![(plan.access.table.clone(), TableLock::RowExclusive)];
+                (Kind::Update(Box::new(plan)), columns_of(output), tables)
+            }
+            Err(e) if supply::is_general(&e) => {
+                supplied(planner.supplied_update(&u, None, &general)?)
+            }
+            Err(e) => return Err(e),
+        },
+        ast::Statement::Delete(d) if with.is_some() => {
+            supplied(planner.supplied_delete(&d, with, &general)?)
         }
+        ast::Statement::Delete(d) => match planner.delete(&d) {
+            Ok((plan, output)) => {
+                let tables = vec![(plan.access.table.clone(), TableLock::RowExclusive)];
+                (Kind::Delete(Box::new(plan)), columns_of(output), tables)
+            }
+            Err(e) if supply::is_general(&e) => {
+                supplied(planner.supplied_delete(&d, None, &general)?)
+            }
+            Err(e) => return Err(e),
+        },
         other => (Kind::Ddl(Box::new(other)), None, Vec::new()),
     })
 }

@@ -1,0 +1,102 @@
+//! Inserting a row unless another has one of its keys: `INSERT ... ON CONFLICT`.
+//!
+//! The keys are looked up first, waiting for whoever's change of such a row is undecided. If none is taken the row is inserted; should
+//! somebody have been faster with a key meanwhile, the insertion is undone and the look-up begins again. So either the row is in, or the row in its way is
+//! committed, or the transaction's own.
+
+use crate::table::RowKey;
+use crate::write::Verdict;
+use crate::{Error, Result, Session, TableDef};
+use access::heap::Newest;
+use block::RowId;
+use block::ids::StampKind;
+use block::value::DatumRef;
+use txn::{Isolation, Snapshot};
+
+/// What came of inserting a row unless it meets another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Upsert {
+    Inserted(RowId),
+    /// This row has a key of the new one's, and is committed or the transaction's own.
+    Conflict(RowId),
+}
+
+impl Session {
+    /// Inserts the row unless a row with its key is in one of the unique indexes `arbiters`, by their places in the table's list. A key taken in
+    /// another unique index is an error, as ever.
+    pub fn insert_unless(
+        &mut self,
+        table: &TableDef,
+        row: &[DatumRef<'_>],
+        arbiters: &[usize],
+    ) -> Result<Upsert> {
+        let engine = self.engine.clone();
+        loop {
+            wait::check_cancel().map_err(txn::Error::from)?;
+            for &at in arbiters {
+                let key = table.indexes[at].key_of(&table.columns, row);
+                if let Some(rid) = self.holder(table, at, &key)? {
+                    return Ok(Upsert::Conflict(rid));
+                }
+            }
+            let before = self.txn.savepoint();
+            match self.insert(table, row) {
+                Ok(rid) => return Ok(Upsert::Inserted(rid)),
+                Err(Error::UniqueViolation { index_object, .. })
+                    if arbiters
+                        .iter()
+                        .any(|&at| table.indexes[at].object == index_object) =>
+                {
+                    self.txn.rollback_to(&before, &*engine)?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// The row that has the key in a unique index, once all who are about to change that have ended.
+    fn holder(&mut self, table: &TableDef, at: usize, key: &RowKey) -> Result<Option<RowId>> {
+        if key.has_null {
+            return Ok(None);
+        }
+        let index = &table.indexes[at];
+        let tree = self.engine.tree(index.object, index.header);
+        let heap = self.engine.heap(table.object, table.header);
+        loop {
+            let mut entries = Vec::new();
+            tree.lookup(&key.bytes, &mut entries)?;
+            let rows = entries.into_iter().map(|(rid, _)| rid);
+            match self.judge(table, &heap, index, &key.bytes, rows)? {
+                Verdict::AllDead => return Ok(None),
+                Verdict::Duplicate(rid) => return Ok(Some(rid)),
+                Verdict::WaitFor(holder, rid) => {
+                    self.txn.wait_for_row(holder, rid, self.lock_wait())?;
+                }
+            }
+        }
+    }
+
+    /// A statement passes a row over because of the row `rid`: under REPEATABLE READ it must be one that the transaction sees.
+    pub fn check_seen(&mut self, table: &TableDef, rid: RowId, snapshot: &Snapshot) -> Result<()> {
+        if self.txn.isolation() == Isolation::ReadCommitted || self.is_own(table, rid)? {
+            return Ok(());
+        }
+        let heap = self.engine.heap(table.object, table.header);
+        match heap.fetch_with(snapshot, rid, |_| ())? {
+            Some(()) => Ok(()),
+            None => Err(Error::Serialization("update")),
+        }
+    }
+
+    /// Whether the newest version of a row is there and this transaction's.
+    pub fn is_own(&mut self, table: &TableDef, rid: RowId) -> Result<bool> {
+        let heap = self.engine.heap(table.object, table.header);
+        Ok(match heap.newest(rid)? {
+            Newest::Nothing => false,
+            Newest::Row { head, .. } => {
+                !head.is_deleted()
+                    && matches!(head.stamp.kind(), StampKind::Txn(id) if id == self.txn.id())
+            }
+        })
+    }
+}

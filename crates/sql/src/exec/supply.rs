@@ -1,0 +1,150 @@
+//! UPDATE and DELETE of rows that a query of the general lane finds.
+//!
+//! If under READ COMMITTED one of the rows has another committed version than the query saw, the statement is undone and begins
+//! again with a new snapshot, as Oracle does it: joins and subqueries are then as consistent with the row as with each other.
+//! PostgreSQL would look at the row's new version, and at the old ones of all others.
+
+use block::RowId;
+use block::value::{Datum, DatumRef};
+use engine::{Snapshot, WriteOutcome};
+
+use super::dml::{check_row, returned, write_error};
+use super::drive::Flow;
+use super::row::decode;
+use crate::api::RowSink;
+use crate::error::{Error, Result};
+use crate::expr::{Env, Val};
+use crate::olap;
+use crate::plan::SuppliedWrite;
+use crate::session::{Core, Keep};
+
+/// Rows taken from the query at a time.
+const BATCH_ROWS: usize = 1000;
+/// How often a statement begins again before it gives up.
+const MAX_RESTARTS: u32 = 1000;
+
+/// Brings every row of the run to `take`.
+pub fn each(
+    run: &mut olap::Run,
+    core: &mut Core,
+    take: &mut dyn FnMut(&mut Core, &[DatumRef<'_>]) -> Result<Flow>,
+) -> Result<Flow> {
+    loop {
+        let mut batch = Keep::default();
+        let (_, more) = run.run(core, BATCH_ROWS, &mut batch)?;
+        for row in &batch.rows {
+            let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+            if take(core, &refs)? == Flow::Stop {
+                return Ok(Flow::Stop);
+            }
+        }
+        if !more {
+            return Ok(Flow::More);
+        }
+    }
+}
+
+/// Runs the statement; returns how many rows it changed.
+pub fn write(
+    plan: &SuppliedWrite,
+    core: &mut Core,
+    params: &[Datum],
+    sink: &mut dyn RowSink,
+) -> Result<u64> {
+    for _ in 0..MAX_RESTARTS {
+        let before = core.engine.savepoint()?;
+        let snapshot = core.engine.snapshot()?;
+        // Rows go to the client only when it is sure that they stay.
+        let mut kept = Keep::default();
+        if let Some(count) = attempt(plan, core, params, &snapshot, &mut kept)? {
+            for row in &kept.rows {
+                let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+                sink.row(&refs)?;
+            }
+            return Ok(count);
+        }
+        wait::stat::add(wait::Stat::StatementRestarts, 1);
+        core.engine.rollback_to(&before)?;
+    }
+    Err(Error::new(
+        "40001",
+        "could not serialize access due to concurrent update",
+    ))
+}
+
+/// `None`: a row has changed since the snapshot.
+fn attempt(
+    plan: &SuppliedWrite,
+    core: &mut Core,
+    params: &[Datum],
+    snapshot: &Snapshot,
+    kept: &mut Keep,
+) -> Result<Option<u64>> {
+    let mut run = olap::start(&plan.query, core, params, *snapshot)?;
+    let (mut count, mut stored) = (0, Vec::new());
+    let flow = each(&mut run, core, &mut |core, given| {
+        let Some(DatumRef::Int8(id)) = given.first().copied() else {
+            return Err(Error::internal("a row to be written has no id"));
+        };
+        let rid = RowId(id as u64);
+        let engine = plan.table.engine();
+        if !core
+            .engine
+            .fetch_version(engine, rid, snapshot, &mut stored)?
+        {
+            return Err(Error::internal("a row to be written is not there"));
+        }
+        match change(plan, core, params, snapshot, rid, &stored, given, kept)? {
+            WriteOutcome::Done => count += 1,
+            // Deleted meanwhile, or found by the query more than once: the first time counts.
+            WriteOutcome::Gone => {}
+            WriteOutcome::Changed => return Ok(Flow::Stop),
+        }
+        Ok(Flow::More)
+    })?;
+    Ok((flow == Flow::More).then_some(count))
+}
+
+#[allow(clippy::too_many_arguments)]
+fn change(
+    plan: &SuppliedWrite,
+    core: &mut Core,
+    params: &[Datum],
+    snapshot: &Snapshot,
+    rid: RowId,
+    stored: &[u8],
+    given: &[DatumRef<'_>],
+    kept: &mut Keep,
+) -> Result<WriteOutcome> {
+    let table = &plan.table;
+    let columns = &table.engine().columns;
+    let mut both = Vec::with_capacity(columns.len() + given.len());
+    decode(stored, columns, columns.len(), &mut both)?;
+    both.extend_from_slice(given);
+    let Some(set) = &plan.set else {
+        let outcome = core.engine.delete(table.engine(), rid, Some(snapshot))?;
+        if outcome == WriteOutcome::Done {
+            returned(plan.returning.as_deref(), core, &both, params, kept)?;
+        }
+        return Ok(outcome);
+    };
+    let env = Env { row: &both, params };
+    let mut values: Vec<(usize, Val<'_>)> = Vec::with_capacity(set.len());
+    for (column, e) in set {
+        values.push((*column, e.eval(&env, core)?));
+    }
+    let mut row = both.clone();
+    for (column, value) in &values {
+        row[*column] = value.get();
+    }
+    let new = &row[..columns.len()];
+    check_row(table, &plan.rules, core, new)?;
+    let outcome = core
+        .engine
+        .update(table.engine(), rid, new, Some(snapshot))
+        .map_err(|e| write_error(e, table, new, core))?;
+    if outcome == WriteOutcome::Done {
+        returned(plan.returning.as_deref(), core, &row, params, kept)?;
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,136 @@
+//! INSERT ... ON CONFLICT: one row that may meet another with its key.
+
+use block::value::{Datum, DatumRef};
+use engine::{LockOutcome, LockWait, Snapshot, Upsert};
+
+use super::dml::{check_row, returned, write_error};
+use super::drive::holds;
+use super::row::decode;
+use crate::api::RowSink;
+use crate::error::{Error, Result};
+use crate::expr::{Env, Val};
+use crate::plan::dml::ConflictUpdate;
+use crate::plan::{Conflict, InsertPlan};
+use crate::session::Core;
+
+/// A checked row to be inserted, or else.
+pub struct Upserted<'u> {
+    pub plan: &'u InsertPlan,
+    pub conflict: &'u Conflict,
+    pub row: &'u [DatumRef<'u>],
+    pub params: &'u [Datum],
+    pub snapshot: &'u Snapshot,
+}
+
+impl Upserted<'_> {
+    /// Whether a row was inserted or changed.
+    ///
+    /// As in PostgreSQL, the row in the way is looked at as it is now, whatever the snapshot; REPEATABLE READ answers 40001 if the transaction does
+    /// not see it.
+    pub fn write(&self, core: &mut Core, sink: &mut dyn RowSink) -> Result<bool> {
+        let table = &self.plan.table;
+        let mut newest = Vec::new();
+        loop {
+            let arbiters = &self.conflict.arbiters;
+            let met = core
+                .engine
+                .insert_unless(table.engine(), self.row, arbiters)
+                .map_err(|e| write_error(e, table, self.row, core))?;
+            let rid = match met {
+                Upsert::Inserted(_) => {
+                    let returning = self.plan.returning.as_deref();
+                    returned(returning, core, self.row, self.params, sink)?;
+                    return Ok(true);
+                }
+                Upsert::Conflict(rid) => rid,
+            };
+            let Some(update) = &self.conflict.update else {
+                core.engine.check_seen(table.engine(), rid, self.snapshot)?;
+                return Ok(false);
+            };
+            let locked = core.engine.lock_row(
+                table.engine(),
+                rid,
+                self.snapshot,
+                LockWait::Wait,
+                &mut newest,
+            );
+            let found = match locked {
+                Ok(LockOutcome::Changed) => true,
+                Ok(LockOutcome::Locked) => {
+                    core.engine
+                        .fetch_current(table.engine(), rid, &mut newest)?
+                }
+                Ok(LockOutcome::Gone | LockOutcome::Skipped) => {
+                    self.refuse_own(core, rid)?;
+                    false
+                }
+                Err(e) => {
+                    self.refuse_own(core, rid)?;
+                    return Err(e.into());
+                }
+            };
+            // Whoever changed it meanwhile may have given it another key, or deleted it: then the insertion may do.
+            let same = |i: &usize| {
+                table.engine().indexes[*i].has_key_of(table.engine(), &newest, self.row)
+            };
+            let met = found
+                && arbiters
+                    .iter()
+                    .map(same)
+                    .collect::<engine::Result<Vec<bool>>>()?
+                    .contains(&true);
+            if met {
+                return self.update(update, core, rid, &newest, sink);
+            }
+        }
+    }
+
+    /// A row that this very statement has written cannot be changed by it again: which of the two came first would decide.
+    fn refuse_own(&self, core: &mut Core, rid: block::RowId) -> Result<()> {
+        if !core.engine.is_own(self.plan.table.engine(), rid)? {
+            return Ok(());
+        }
+        Err(Error::new(
+            "21000",
+            "ON CONFLICT DO UPDATE command cannot affect row a second time",
+        )
+        .hint(
+            "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+        ))
+    }
+
+    /// Changes the row in the way, which is locked; false if the condition does not hold.
+    fn update(
+        &self,
+        update: &ConflictUpdate,
+        core: &mut Core,
+        rid: block::RowId,
+        stored: &[u8],
+        sink: &mut dyn RowSink,
+    ) -> Result<bool> {
+        let (table, params) = (&self.plan.table, self.params);
+        let columns = &table.engine().columns;
+        let mut both = Vec::with_capacity(columns.len() * 2);
+        decode(stored, columns, columns.len(), &mut both)?;
+        both.extend_from_slice(self.row);
+        let env = Env { row: &both, params };
+        if !holds(update.condition.as_ref(), core, &env)? {
+            return Ok(false);
+        }
+        let mut values: Vec<(usize, Val<'_>)> = Vec::with_capacity(update.set.len());
+        for (column, e) in &update.set {
+            values.push((*column, e.eval(&env, core)?));
+        }
+        let mut row = both[..columns.len()].to_vec();
+        for (column, value) in &values {
+            row[*column] = value.get();
+        }
+        check_row(table, &self.plan.rules, core, &row)?;
+        core.engine
+            .update(table.engine(), rid, &row, None)
+            .map_err(|e| write_error(e, table, &row, core))?;
+        returned(self.plan.returning.as_deref(), core, &row, params, sink)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,366 @@
+//! Writes whose rows a query of the general lane supplies: INSERT of whatever query, UPDATE ... FROM, DELETE ... USING, conditions and values with
+//! subqueries, and WITH before any of them.
+//!
+//! The query gives, for each row to be changed, its row id and the values that the write needs; what the direct lane can compute
+//! from the row itself it computes, as it does in its own plans.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    self, Delete, FromTable, Ident, Query, SelectItem, SetExpr, TableAlias, TableFactor,
+    TableWithJoins, Update, UpdateTableFromKind, With,
+};
+
+use super::dml::no_column;
+use super::{Output, Planner, RowRules};
+use crate::api::ColumnDesc;
+use crate::bind::{Binder, Scope, ScopeColumn, Typed, names};
+use crate::dict::Table;
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+use crate::olap;
+use crate::parse::{self, Command};
+
+/// Plans a query in the general lane.
+pub type General<'g> = dyn Fn(&Query) -> Result<(olap::Query, Vec<ColumnDesc>)> + 'g;
+
+/// An UPDATE or DELETE of rows that a query finds.
+pub struct SuppliedWrite {
+    pub table: Arc<Table>,
+    /// Gives the row id first.
+    pub query: olap::Query,
+    /// Column and its new value, over the old row and what the query gives; `None`: the row is deleted.
+    pub set: Option<Vec<(usize, Expr)>>,
+    pub rules: RowRules,
+    /// Over the new row, or the deleted one, and what the query gives.
+    pub returning: Option<Vec<Expr>>,
+}
+
+/// The query as it is put together.
+struct Supply<'a> {
+    table: Arc<Table>,
+    alias: String,
+    scope: Scope,
+    /// What it gives after the row id.
+    items: Vec<ast::Expr>,
+    with: Option<With>,
+    from: Vec<TableWithJoins>,
+    selection: Option<&'a ast::Expr>,
+}
+
+/// Whether a refusal of the direct lane leaves the statement to the general one.
+pub fn is_general(e: &Error) -> bool {
+    matches!(e.sqlstate(), "0A000" | "42883")
+}
+
+impl Planner<'_> {
+    pub fn supplied_update(
+        &self,
+        u: &Update,
+        with: Option<With>,
+        general: &General<'_>,
+    ) -> Result<(SuppliedWrite, Option<Output>)> {
+        if u.or.is_some() || !u.order_by.is_empty() || u.limit.is_some() || u.output.is_some() {
+            return Err(Error::unsupported("this form of UPDATE"));
+        }
+        let from = match &u.from {
+            None => Vec::new(),
+            Some(UpdateTableFromKind::AfterSet(from)) => from.clone(),
+            Some(UpdateTableFromKind::BeforeSet(_)) => {
+                return Err(Error::unsupported("FROM before SET"));
+            }
+        };
+        let mut supply = self.supply(&u.table, with, from, u.selection.as_ref())?;
+        let width = supply.table.columns.len();
+        // Each value: computed from the old row, or the place of what the query gives.
+        let mut values = Vec::new();
+        for (at, value) in self.assigned(&supply.table, &u.assignments)? {
+            let direct = self.assignment(&supply.table, &supply.scope, at, &value);
+            values.push((
+                at,
+                match direct {
+                    Ok(e) => Ok(e),
+                    Err(e) if is_general(&e) || matches!(e.sqlstate(), "42703" | "42P01") => {
+                        Err(supply.item(value))
+                    }
+                    Err(e) => return Err(e),
+                },
+            ));
+        }
+        let extras = supply.extras(u.returning.as_deref())?;
+        let (query, given) = supply.plan(general)?;
+        let binder = Binder::new(&supply.scope, self.params, "UPDATE");
+        let mut set = Vec::new();
+        for (at, value) in values {
+            let c = &supply.table.columns[at];
+            let value = match value {
+                Ok(e) => e,
+                Err(item) => {
+                    let desc = &given[item + 1];
+                    let value = Typed {
+                        expr: Expr::Column(width + item + 1),
+                        ty: desc.ty,
+                        typmod: desc.typmod,
+                    };
+                    binder.assign(value, c.ty(), c.typmod, &c.name)?.expr
+                }
+            };
+            set.push((at, value));
+        }
+        self.supplied(
+            supply,
+            query,
+            &given,
+            extras,
+            Some(set),
+            u.returning.as_deref(),
+        )
+    }
+
+    pub fn supplied_delete(
+        &self,
+        d: &Delete,
+        with: Option<With>,
+        general: &General<'_>,
+    ) -> Result<(SuppliedWrite, Option<Output>)> {
+        if !d.tables.is_empty() || !d.order_by.is_empty() || d.limit.is_some() || d.output.is_some()
+        {
+            return Err(Error::unsupported("this form of DELETE"));
+        }
+        let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &d.from;
+        let [target] = from.as_slice() else {
+            return Err(Error::unsupported("DELETE from several tables"));
+        };
+        let using = d.using.clone().unwrap_or_default();
+        let mut supply = self.supply(target, with, using, d.selection.as_ref())?;
+        let extras = supply.extras(d.returning.as_deref())?;
+        let (query, given) = supply.plan(general)?;
+        self.supplied(supply, query, &given, extras, None, d.returning.as_deref())
+    }
+
+    fn supply<'a>(
+        &self,
+        target: &TableWithJoins,
+        with: Option<With>,
+        from: Vec<TableWithJoins>,
+        selection: Option<&'a ast::Expr>,
+    ) -> Result<Supply<'a>> {
+        let (table, alias) = self.written_table(target)?;
+        Ok(Supply {
+            scope: Scope::of_table(&table, &alias),
+            table,
+            alias,
+            items: Vec::new(),
+            with,
+            from,
+            selection,
+        })
+    }
+
+    fn supplied(
+        &self,
+        mut supply: Supply<'_>,
+        query: olap::Query,
+        given: &[ColumnDesc],
+        extras: Vec<Extra>,
+        set: Option<Vec<(usize, Expr)>>,
+        returning: Option<&[SelectItem]>,
+    ) -> Result<(SuppliedWrite, Option<Output>)> {
+        let width = supply.table.columns.len();
+        for extra in extras {
+            let desc = &given[extra.item + 1];
+            supply.scope.columns.push(ScopeColumn {
+                table: extra.table,
+                name: extra.name,
+                ty: desc.ty,
+                typmod: desc.typmod,
+                slot: width + extra.item + 1,
+                table_oid: desc.table_oid,
+                attnum: desc.attnum,
+                hidden: false,
+            });
+        }
+        let output = returning
+            .map(|items| self.projection(&supply.scope, items))
+            .transpose()?;
+        let rules = self.rules(&supply.table)?;
+        let plan = SuppliedWrite {
+            table: supply.table,
+            query,
+            set,
+            rules,
+            returning: output.as_ref().map(|o| o.exprs.clone()),
+        };
+        Ok((plan, output))
+    }
+}
+
+/// A column of another table that RETURNING names, and its place among what the query gives.
+struct Extra {
+    table: String,
+    name: String,
+    item: usize,
+}
+
+impl Supply<'_> {
+    fn item(&mut self, e: ast::Expr) -> usize {
+        self.items.push(e);
+        self.items.len() - 1
+    }
+
+    /// What RETURNING names that is not the target's.
+    fn extras(&mut self, returning: Option<&[SelectItem]>) -> Result<Vec<Extra>> {
+        let mut extras = Vec::new();
+        let items = returning.unwrap_or_default();
+        let star = |i: &SelectItem| matches!(i, SelectItem::Wildcard(_));
+        if !self.from.is_empty() && items.iter().any(star) {
+            return Err(Error::unsupported("RETURNING * of several tables")
+                .hint("Name the columns, or one table's as table.*."));
+        }
+        let mut named: Vec<ast::Expr> = Vec::new();
+        let _ = ast::visit_expressions(&items.to_vec(), |e| {
+            if matches!(
+                e,
+                ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_)
+            ) {
+                named.push(e.clone());
+            }
+            std::ops::ControlFlow::<()>::Continue(())
+        });
+        for e in named {
+            let (table, name) = match &e {
+                ast::Expr::CompoundIdentifier(path) => match path.as_slice() {
+                    [table, name] => (names::ident(table), names::ident(name)),
+                    _ => continue,
+                },
+                ast::Expr::Identifier(name) => (String::new(), names::ident(name)),
+                _ => continue,
+            };
+            let own = table == self.alias || table.is_empty() && self.table.column(&name).is_some();
+            let known = |x: &Extra| x.table == table && x.name == name;
+            if !own && !extras.iter().any(known) {
+                let item = self.item(e);
+                extras.push(Extra { table, name, item });
+            }
+        }
+        Ok(extras)
+    }
+
+    /// Puts the query together and plans it.
+    fn plan(&self, general: &General<'_>) -> Result<(olap::Query, Vec<ColumnDesc>)> {
+        let quoted = |name: &str| Ident::with_quote('"', name);
+        let mut query = empty_query()?;
+        let SetExpr::Select(select) = &mut *query.body else {
+            return Err(Error::internal("a query that is no SELECT"));
+        };
+        let row_id = vec![quoted(&self.alias), quoted(olap::target::ROW_ID)];
+        select.projection = std::iter::once(ast::Expr::CompoundIdentifier(row_id))
+            .chain(self.items.iter().cloned())
+            .map(SelectItem::UnnamedExpr)
+            .collect();
+        let Some(TableWithJoins {
+            relation: TableFactor::Table { name, alias, .. },
+            ..
+        }) = select.from.first_mut()
+        else {
+            return Err(Error::internal("a query without a table"));
+        };
+        *name = vec![quoted(olap::target::SCHEMA), quoted(&self.table.name)].into();
+        *alias = Some(TableAlias {
+            explicit: true,
+            name: quoted(&self.alias),
+            columns: Vec::new(),
+            at: None,
+        });
+        select.from.extend(self.from.iter().cloned());
+        select.selection = self.selection.cloned();
+        query.with = self.with.clone();
+        general(&query)
+    }
+}
+
+/// A query of one row of values.
+pub fn one_row(values: impl Iterator<Item = ast::Expr>) -> Result<Query> {
+    let mut query = empty_query()?;
+    let SetExpr::Select(select) = &mut *query.body else {
+        return Err(Error::internal("a query that is no SELECT"));
+    };
+    select.projection = values.map(SelectItem::UnnamedExpr).collect();
+    select.from.clear();
+    Ok(query)
+}
+
+fn empty_query() -> Result<Query> {
+    match parse::statement("SELECT 1 FROM t")? {
+        Command::Sql(s) => match *s {
+            ast::Statement::Query(q) => Ok(*q),
+            _ => Err(Error::internal("a SELECT that is no query")),
+        },
+        _ => Err(Error::internal("a SELECT that is no statement")),
+    }
+}
+
+/// The write in a WITH statement, and the WITH.
+pub fn write_after_with(q: &Query) -> Option<(&ast::Statement, Option<With>)> {
+    match &*q.body {
+        SetExpr::Insert(s) | SetExpr::Update(s) | SetExpr::Delete(s) => Some((s, q.with.clone())),
+        _ => None,
+    }
+}
+
+/// Name and value of each assignment, rows of columns taken apart.
+pub fn assignments(list: &[ast::Assignment]) -> Result<Vec<(String, ast::Expr)>> {
+    let column = |name: &ast::ObjectName| -> Result<String> {
+        Ok(names::parts(name)?.pop().unwrap_or_default())
+    };
+    let mut all = Vec::new();
+    for a in list {
+        match (&a.target, &a.value) {
+            (ast::AssignmentTarget::ColumnName(name), value) => {
+                all.push((column(name)?, value.clone()));
+            }
+            (ast::AssignmentTarget::Tuple(columns), ast::Expr::Tuple(values)) => {
+                if columns.len() != values.len() {
+                    return Err(Error::new(
+                        "42601",
+                        "number of columns does not match number of values",
+                    ));
+                }
+                for (name, value) in columns.iter().zip(values) {
+                    all.push((column(name)?, value.clone()));
+                }
+            }
+            (ast::AssignmentTarget::Tuple(columns), ast::Expr::Nested(value))
+                if columns.len() == 1 =>
+            {
+                all.push((column(&columns[0])?, (**value).clone()));
+            }
+            _ => return Err(Error::unsupported("SET (columns) = (SELECT ...)")),
+        }
+    }
+    Ok(all)
+}
+
+impl Planner<'_> {
+    /// Column and value of each assignment of a table, each column once.
+    pub(super) fn assigned(
+        &self,
+        table: &Table,
+        list: &[ast::Assignment],
+    ) -> Result<Vec<(usize, ast::Expr)>> {
+        let mut all: Vec<(usize, ast::Expr)> = Vec::new();
+        for (name, value) in assignments(list)? {
+            let at = table
+                .column(&name)
+                .ok_or_else(|| no_column(&name, &table.name))?;
+            if all.iter().any(|(seen, _)| *seen == at) {
+                return Err(Error::new(
+                    "42601",
+                    format!("multiple assignments to same column \"{name}\""),
+                ));
+            }
+            all.push((at, value));
+        }
+        Ok(all)
+    }
+}
