@@ -17,9 +17,11 @@ use crate::session::{Kind, Portal, SqlSession};
 pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Vec<Datum>>> {
     let statement = session.parse(text, &[])?;
     let mut lines = Vec::new();
-    match &statement.kind {
-        Kind::Select(plan) => select(plan, 0, &mut lines),
-        Kind::Insert(plan) => {
+    let vectorized = statement.vectorized(&mut session.core)?;
+    match (&statement.kind, vectorized) {
+        (_, Some(query)) => lines.extend(query.explain()),
+        (Kind::Select(plan), _) => select(plan, 0, &mut lines),
+        (Kind::Insert(plan), _) => {
             lines.push(format!("Insert on {}", plan.table.name));
             match &plan.source {
                 InsertSource::Rows(rows) => {
@@ -29,15 +31,15 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
                 InsertSource::General(q, _) => lines.extend(q.explain()),
             }
         }
-        Kind::Update(plan) => {
+        (Kind::Update(plan), _) => {
             lines.push(format!("Update on {}", plan.access.table.name));
             access(&plan.access, 1, &mut lines);
         }
-        Kind::Delete(plan) => {
+        (Kind::Delete(plan), _) => {
             lines.push(format!("Delete on {}", plan.access.table.name));
             access(&plan.access, 1, &mut lines);
         }
-        Kind::Supplied(plan) => {
+        (Kind::Supplied(plan), _) => {
             let verb = if plan.set.is_some() {
                 "Update"
             } else {
@@ -46,7 +48,7 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
             lines.push(format!("{verb} on {}", plan.table.name));
             lines.extend(plan.query.explain());
         }
-        Kind::General(query) => lines.extend(query.explain()),
+        (Kind::General(query), _) => lines.extend(query.explain()),
         _ => {
             return Err(Error::new(
                 "42601",

@@ -1,13 +1,16 @@
 //! Direct plans of SELECT and VALUES: no table, one table, or two joined by index.
 
+use std::sync::Arc;
+
 use datafusion::sql::sqlparser::ast::{
     self, Distinct, GroupByExpr, LimitClause, LockType, NonBlock, Query, Select, SetExpr,
 };
 
 use super::output::sort_keys;
-use super::path::{conjoin, conjuncts};
+use super::path::{Path, conjoin, conjuncts};
 use super::{Aggregate, Output, Planner, TableAccess};
 use crate::bind::{Binder, Scope, Typed, common_type};
+use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::expr::cast::CastContext;
@@ -27,6 +30,19 @@ pub struct SelectPlan {
     pub lock: Option<LockRows>,
     /// With `lock`: the whole condition, for rows that changed since they were found.
     pub condition: Option<Expr>,
+}
+
+impl SelectPlan {
+    /// The table of which all rows are read only to be aggregated.
+    pub fn aggregated_whole(&self) -> Option<&Arc<Table>> {
+        match &self.source {
+            Source::Table(access) => {
+                let whole = matches!(access.path, Path::Full) && self.lock.is_none();
+                (whole && self.aggregate.is_some()).then_some(&access.table)
+            }
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -106,6 +106,15 @@ impl SqlSession {
                     return Ok(Completion::Complete(Tag::Rows("SELECT", sent)));
                 }
                 let snapshot = self.core.engine.snapshot()?;
+                if let Some(query) = statement.vectorized(&mut self.core)? {
+                    portal.run = Run::General(Box::new(crate::olap::start(
+                        query,
+                        &mut self.core,
+                        &portal.params,
+                        snapshot,
+                    )?));
+                    return self.resume(portal, max_rows, sink);
+                }
                 portal.run = Run::Select(Box::new(SelectRun::start(
                     plan,
                     &mut self.core,

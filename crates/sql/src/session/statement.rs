@@ -1,7 +1,7 @@
 //! Statements: parsed, bound and planned once, shared by all sessions; and portals, their executions.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use block::value::Datum;
 use datafusion::sql::sqlparser::ast;
@@ -21,6 +21,10 @@ use crate::plan::{
 };
 use crate::types::SqlType;
 
+/// Aggregates over a whole table of at least so many blocks (8 MiB) go to the general lane: from here on what it takes to plan there, a fraction of a
+/// millisecond, is made up for.
+const LARGE_TABLE_BLOCKS: u64 = 1024;
+
 /// A statement, parsed, bound and planned; shared among sessions.
 pub struct Statement {
     text: Arc<str>,
@@ -32,6 +36,7 @@ pub struct Statement {
     /// Version of the dictionary against which the tables were last found current. A hint: zero is never right.
     pub(crate) verified: AtomicU64,
     usage: super::usage::Usage,
+    vectorized: OnceLock<Option<crate::olap::Query>>,
 }
 
 /// The definitions a plan was made from, and the locks it needs.
@@ -87,6 +92,43 @@ impl Statement {
             )
         )
     }
+    /// The general lane's query for this SELECT, if it has a direct plan whose table is by now so large that vectors over several threads are
+    /// faster. `None` also where that lane does not take the query, or would give other columns.
+    pub(crate) fn vectorized(&self, core: &mut Core) -> Result<Option<&crate::olap::Query>> {
+        let Kind::Select(plan) = &self.kind else {
+            return Ok(None);
+        };
+        let Some(table) = plan.aggregated_whole() else {
+            return Ok(None);
+        };
+        if core
+            .engine
+            .scan(table.engine())
+            .blocks()
+            .map_err(Error::from)?
+            < LARGE_TABLE_BLOCKS
+        {
+            return Ok(None);
+        }
+        let query = self.vectorized.get_or_init(|| {
+            let (query, columns) = self.plan_generally(core).ok()?;
+            (Some(columns) == self.columns).then_some(query)
+        });
+        Ok(query.as_ref())
+    }
+
+    fn plan_generally(&self, core: &Core) -> Result<(crate::olap::Query, Vec<ColumnDesc>)> {
+        let not_a_query = Error::unsupported("this statement in the general lane");
+        let Command::Sql(statement) = parse::statement(&self.text)? else {
+            return Err(not_a_query);
+        };
+        let ast::Statement::Query(query) = *statement else {
+            return Err(not_a_query);
+        };
+        let params = ParamTypes::declared(&self.param_types)?;
+        crate::olap::plan(core, &query, &params, not_a_query)
+    }
+
     /// What EXPLAIN and v$sql call it.
     pub(crate) fn is_cacheable(&self) -> bool {
         // What the general lane does is planned at each execution, by the definitions of then.
@@ -173,6 +215,7 @@ impl SqlSession {
             tables,
             verified: AtomicU64::new(0),
             usage: super::usage::Usage::default(),
+            vectorized: OnceLock::new(),
         })
     }
 
