@@ -1,6 +1,6 @@
 //! Cursors over rows. They hold no latch and no pin between calls.
 
-use crate::{Result, Session, TableDef};
+use crate::{Engine, Result, Session, TableDef};
 use access::btree::{BTree, Cursor};
 use access::heap::Heap;
 use block::key::{after_prefix, push_column};
@@ -50,12 +50,34 @@ impl HeapScan {
         snapshot: &Snapshot,
         f: &mut dyn FnMut(RowId, &[u8]),
     ) -> Result<bool> {
+        let Some(dba) = self.advance()? else {
+            return Ok(false);
+        };
+        self.heap.scan_block(snapshot, dba, f)?;
+        Ok(true)
+    }
+
+    /// The visible rows of the next block all at once, most of them under the block's latch. False at the end.
+    pub fn next_rows_of(
+        &mut self,
+        snapshot: &Snapshot,
+        f: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<bool> {
+        let Some(dba) = self.advance()? else {
+            return Ok(false);
+        };
+        self.heap.scan_block_rows(snapshot, dba, f)?;
+        Ok(true)
+    }
+
+    /// The block to read next; those after it are on their way by then.
+    fn advance(&mut self) -> Result<Option<Dba>> {
         if self.runs.is_none() {
             self.runs = Some(self.heap.block_runs()?);
         }
         let runs = self.runs.as_deref().unwrap_or_default();
         let Some(&(first, n)) = runs.get(self.run) else {
-            return Ok(false);
+            return Ok(None);
         };
         if self.at.is_multiple_of(READ_AHEAD) {
             self.heap
@@ -66,8 +88,7 @@ impl HeapScan {
         if self.at == n {
             (self.run, self.at) = (self.run + 1, 0);
         }
-        self.heap.scan_block(snapshot, dba, f)?;
-        Ok(true)
+        Ok(Some(dba))
     }
 
     /// Blocks to be read in all.
@@ -122,6 +143,11 @@ impl IndexScan {
         snapshot: &Snapshot,
         row: &mut Vec<u8>,
     ) -> Result<Option<RowId>> {
+        self.next_of(snapshot, row)
+    }
+
+    /// The same for a worker without a session, whose snapshot is held for it.
+    pub fn next_of(&mut self, snapshot: &Snapshot, row: &mut Vec<u8>) -> Result<Option<RowId>> {
         let index = &self.table.indexes[self.index];
         while let Some(found) = self.tree.next(&mut self.cursor)? {
             self.steps = self.steps.wrapping_add(1);
@@ -142,14 +168,10 @@ impl IndexScan {
     }
 }
 
-impl Session {
-    pub fn scan(&mut self, table: &Arc<TableDef>) -> HeapScan {
-        HeapScan::new(self.engine.heap(table.object, table.header))
-    }
-
+impl Engine {
     /// Rows between two bounds, each of which is a prefix of the key's columns.
     pub fn index_range(
-        &mut self,
+        &self,
         table: &Arc<TableDef>,
         index: usize,
         low: Bound<&[Datum]>,
@@ -174,14 +196,32 @@ impl Session {
             None => Cursor::new(Vec::new(), Some(Vec::new()), backward),
         };
         Ok(IndexScan {
-            tree: self.engine.tree(def.object, def.header),
-            heap: self.engine.heap(table.object, table.header),
+            tree: self.tree(def.object, def.header),
+            heap: self.heap(table.object, table.header),
             table: table.clone(),
             index,
             cursor,
             scratch: Vec::new(),
             steps: 0,
         })
+    }
+}
+
+impl Session {
+    pub fn scan(&mut self, table: &Arc<TableDef>) -> HeapScan {
+        HeapScan::new(self.engine.heap(table.object, table.header))
+    }
+
+    /// Rows between two bounds, each of which is a prefix of the key's columns.
+    pub fn index_range(
+        &mut self,
+        table: &Arc<TableDef>,
+        index: usize,
+        low: Bound<&[Datum]>,
+        high: Bound<&[Datum]>,
+        backward: bool,
+    ) -> Result<IndexScan> {
+        self.engine.index_range(table, index, low, high, backward)
     }
 
     /// The row that a whole key of a unique index leads to.

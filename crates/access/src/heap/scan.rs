@@ -4,7 +4,7 @@ use super::Heap;
 use super::read::Version;
 use crate::Result;
 use block::heap;
-use block::{Dba, RowId, Scn, Stamp};
+use block::{BlockBuf, Dba, RowId, Scn, Stamp};
 use txn::{Snapshot, Verdict};
 use wait::{Stat, stat};
 
@@ -18,53 +18,94 @@ impl Heap {
         f: &mut dyn FnMut(RowId, &[u8]),
     ) -> Result<()> {
         let mut later = Vec::new();
-        let mut rows = 0;
         {
             let block = self.cache().read(dba)?;
-            if block.object() != self.object()
-                || !matches!(block.block_type(), Ok(block::BlockType::Heap))
-            {
-                return Ok(());
+            self.visible_rows(snap, dba, &block, &mut *f, &mut later)?;
+        }
+        self.later_rows(snap, later, f)
+    }
+
+    /// The same with the rows of the block at once, for readers that take them apart column by column. Those that are not as the block has them come one by one
+    /// after it.
+    pub fn scan_block_rows(
+        &self,
+        snap: &Snapshot,
+        dba: Dba,
+        f: &mut dyn FnMut(&[&[u8]]),
+    ) -> Result<()> {
+        let mut later = Vec::new();
+        {
+            let block = self.cache().read(dba)?;
+            let mut rows = Vec::with_capacity(usize::from(heap::slots(&block)));
+            self.visible_rows(snap, dba, &block, |_, row| rows.push(row), &mut later)?;
+            f(&rows);
+        }
+        self.later_rows(snap, later, &mut |_, row| f(&[row]))
+    }
+
+    /// The rows that the snapshot sees as they are in the block; the others are put aside for when the latch is free.
+    #[inline]
+    fn visible_rows<'b>(
+        &self,
+        snap: &Snapshot,
+        dba: Dba,
+        block: &'b BlockBuf,
+        mut f: impl FnMut(RowId, &'b [u8]),
+        later: &mut Vec<(RowId, Version)>,
+    ) -> Result<()> {
+        if block.object() != self.object()
+            || !matches!(block.block_type(), Ok(block::BlockType::Heap))
+        {
+            return Ok(());
+        }
+        let mut rows = 0;
+        // A stamp and whether it is visible; at first one that is: committed before all time.
+        let mut known = (Stamp::committed(Scn::ZERO), true);
+        for slot in 0..heap::slots(block) {
+            let Some(row) = heap::row(block, slot)? else {
+                continue;
+            };
+            if row.head.is_piece() {
+                continue;
             }
-            // A stamp and whether it is visible; at first one that is: committed before all time.
-            let mut known = (Stamp::committed(Scn::ZERO), true);
-            for slot in 0..heap::slots(&block) {
-                let Some(row) = heap::row(&block, slot)? else {
-                    continue;
-                };
-                if row.head.is_piece() {
-                    continue;
-                }
-                rows += 1;
-                // Neighbours mostly come from one transaction, and a verdict stands.
-                if known.0 != row.head.stamp {
-                    let verdict = self.txns.verdict(row.head.stamp, snap);
-                    known = (row.head.stamp, matches!(verdict, Verdict::Visible));
-                }
-                let visible = known.1;
-                if visible && row.head.is_deleted() {
-                    continue;
-                }
-                let rid = RowId::new(dba, slot);
-                match visible && !row.head.is_chained() {
-                    true => f(rid, row.body),
-                    false => later.push((
-                        rid,
-                        Version {
-                            head: row.head,
-                            body: row.body.to_vec(),
-                        },
-                    )),
-                }
+            rows += 1;
+            // Neighbours mostly come from one transaction, and a verdict stands.
+            if known.0 != row.head.stamp {
+                let verdict = self.txns.verdict(row.head.stamp, snap);
+                known = (row.head.stamp, matches!(verdict, Verdict::Visible));
+            }
+            let visible = known.1;
+            if visible && row.head.is_deleted() {
+                continue;
+            }
+            let rid = RowId::new(dba, slot);
+            match visible && !row.head.is_chained() {
+                true => f(rid, row.body),
+                false => later.push((
+                    rid,
+                    Version {
+                        head: row.head,
+                        body: row.body.to_vec(),
+                    },
+                )),
             }
         }
+        stat::add(Stat::TableScanBlocks, 1);
+        stat::add(Stat::TableScanRows, rows);
+        Ok(())
+    }
+
+    fn later_rows(
+        &self,
+        snap: &Snapshot,
+        later: Vec<(RowId, Version)>,
+        f: &mut dyn FnMut(RowId, &[u8]),
+    ) -> Result<()> {
         for (rid, mut version) in later {
             if self.resolve(snap, rid, &mut version)? {
                 f(rid, &version.body);
             }
         }
-        stat::add(Stat::TableScanBlocks, 1);
-        stat::add(Stat::TableScanRows, rows);
         Ok(())
     }
 

@@ -162,6 +162,19 @@ impl ParamTypes {
         self.0.borrow_mut()[i] = Some(ty);
     }
 
+    /// The type of a parameter (from 0) if it is declared, or known from a use.
+    pub fn known(&self, i: usize) -> Result<Option<SqlType>> {
+        self.get(i)
+    }
+
+    /// Takes a type for a parameter that has none.
+    pub fn infer(&self, i: usize, ty: SqlType) -> Result<()> {
+        if self.get(i)?.is_none() {
+            self.set(i, ty);
+        }
+        Ok(())
+    }
+
     /// The type of a parameter of which nothing more will be learnt: text if nothing was.
     pub fn settle(&self, i: usize) -> Result<SqlType> {
         if let Some(known) = self.get(i)? {

@@ -6,6 +6,6 @@ mod drive;
 pub mod row;
 pub mod select;
 mod sort;
-mod source;
+pub mod source;
 pub mod supply;
 mod upsert;

@@ -10,7 +10,7 @@ use engine::{HeapScan, IndexScan, Snapshot};
 
 use crate::dict::Table;
 use crate::error::Result;
-use crate::expr::{Env, Expr, cast, compare};
+use crate::expr::{Calls, Env, Expr, cast, compare};
 use crate::plan::{KeyBound, Path, TableAccess};
 use crate::session::Core;
 use crate::types::SqlType;
@@ -226,12 +226,12 @@ fn equal_key(
     access: &TableAccess,
     index: usize,
     equal: &[Expr],
-    core: &mut Core,
+    calls: &mut dyn Calls,
     env: &Env<'_>,
 ) -> Result<Option<Vec<Datum>>> {
     let mut key = Vec::with_capacity(equal.len() + 1);
     for (i, e) in equal.iter().enumerate() {
-        match fit(&access.table, index, i, e.eval(env, core)?.get())? {
+        match fit(&access.table, index, i, e.eval(env, calls)?.get())? {
             Fit::Key(value) => key.push(value),
             _ => return Ok(None),
         }
@@ -272,13 +272,17 @@ fn listed_keys(
     index: usize,
     prefix: Vec<Datum>,
     list: &[Expr],
-    core: &mut Core,
+    calls: &mut dyn Calls,
     env: &Env<'_>,
 ) -> Result<Vec<Vec<Datum>>> {
     let mut values = Vec::with_capacity(list.len());
     for e in list {
-        if let Fit::Key(value) = fit(&access.table, index, prefix.len(), e.eval(env, core)?.get())?
-        {
+        if let Fit::Key(value) = fit(
+            &access.table,
+            index,
+            prefix.len(),
+            e.eval(env, calls)?.get(),
+        )? {
             values.push(value);
         }
     }
@@ -294,7 +298,43 @@ fn listed_keys(
     Ok(values.into_iter().map(key).collect())
 }
 
-type KeyRange = (Bound<Vec<Datum>>, Bound<Vec<Datum>>);
+/// A range of an index, in its own order.
+pub type KeyRange = (Bound<Vec<Datum>>, Bound<Vec<Datum>>);
+
+/// The index of an access by one, and its ranges to be read; their keys need no row.
+pub fn key_ranges(
+    access: &TableAccess,
+    calls: &mut dyn Calls,
+) -> Result<Option<(usize, Vec<KeyRange>)>> {
+    let Path::Index {
+        index,
+        equal,
+        any_of,
+        low,
+        high,
+        ..
+    } = &access.path
+    else {
+        return Ok(None);
+    };
+    let env = Env::EMPTY;
+    let Some(key) = equal_key(access, *index, equal, calls, &env)? else {
+        return Ok(Some((*index, Vec::new())));
+    };
+    let point = |key: Vec<Datum>| (Bound::Included(key.clone()), Bound::Included(key));
+    let ranges = if !any_of.is_empty() {
+        let keys = listed_keys(access, *index, key, any_of, calls, &env)?;
+        keys.into_iter().map(point).collect()
+    } else if low.is_none() && high.is_none() && !key.is_empty() {
+        vec![point(key)]
+    } else {
+        let (low, high) = (low.as_ref(), high.as_ref());
+        range(access, *index, key, low, high, calls, &env)?
+            .into_iter()
+            .collect()
+    };
+    Ok(Some((*index, ranges)))
+}
 
 /// The range of an index, in its own order: the equal prefix, then the bounds of the next column. NULLs meet no bound
 /// but may lie inside the range at its open end; the filter refuses them.
@@ -304,7 +344,7 @@ fn range(
     key: Vec<Datum>,
     low: Option<&KeyBound>,
     high: Option<&KeyBound>,
-    core: &mut Core,
+    calls: &mut dyn Calls,
     env: &Env<'_>,
 ) -> Result<Option<KeyRange>> {
     let next = key.len();
@@ -318,7 +358,7 @@ fn range(
     let mut ends = [whole(), whole()];
     for (side, bound) in [(0, low), (1, high)] {
         let Some(bound) = bound else { continue };
-        let value = bound.value.eval(env, core)?;
+        let value = bound.value.eval(env, calls)?;
         let end = match fit(&access.table, index, next, value.get())? {
             Fit::Null => return Ok(None),
             Fit::Below if side == 1 => return Ok(None),
@@ -344,7 +384,7 @@ fn range(
     Ok(Some(if descending { (high, low) } else { (low, high) }))
 }
 
-fn as_slice(bound: &Bound<Vec<Datum>>) -> Bound<&[Datum]> {
+pub fn as_slice(bound: &Bound<Vec<Datum>>) -> Bound<&[Datum]> {
     match bound {
         Bound::Unbounded => Bound::Unbounded,
         Bound::Included(k) => Bound::Included(k),

@@ -16,6 +16,7 @@ pub mod func;
 mod like;
 pub mod number;
 mod text;
+mod transcendental;
 
 pub use arith::ArithOp;
 pub use cast::Cast;

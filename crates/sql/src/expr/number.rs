@@ -1,18 +1,19 @@
 //! Arithmetic and functions on `numeric`, with PostgreSQL's rules for the scale of results.
 
 use bigdecimal::num_bigint::Sign;
-use bigdecimal::{BigDecimal, FromPrimitive, RoundingMode, ToPrimitive, Zero};
+use bigdecimal::{BigDecimal, RoundingMode, ToPrimitive, Zero};
 use block::numeric::{Numeric, NumericRef};
 
 use super::arith::{ArithOp, division_by_zero};
 use super::func::PureFunc;
+use super::transcendental;
 use crate::error::{Error, Result};
 use crate::pgtype::{self, IoSettings};
 use crate::types::SqlType;
 
 /// Digits a quotient has at least, and scale it has at most.
-const MIN_SIGNIFICANT_DIGITS: i64 = 16;
-const MAX_SCALE: i64 = 1000;
+pub const MIN_SIGNIFICANT_DIGITS: i64 = 16;
+pub const MAX_SCALE: i64 = 1000;
 /// Digits before the point, beyond which PostgreSQL calls it an overflow.
 const MAX_INTEGER_DIGITS: i64 = 131_072;
 
@@ -102,13 +103,22 @@ pub fn apply(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeri
         return specials(op, l, r);
     };
     let result = match op {
-        ArithOp::Add => a + b,
-        ArithOp::Sub => a - b,
-        ArithOp::Mul => a * b,
+        // A zero operand would leave the other one its own scale.
+        ArithOp::Add | ArithOp::Sub => {
+            let both = scale(&a).max(scale(&b));
+            match op {
+                ArithOp::Add => (a + b).with_scale(both),
+                _ => (a - b).with_scale(both),
+            }
+        }
+        ArithOp::Mul => {
+            let both = scale(&a) + scale(&b);
+            (a * b).with_scale(both)
+        }
         ArithOp::Div => divide(a, b)?,
         ArithOp::Mod if b.is_zero() => return Err(division_by_zero()),
         ArithOp::Mod => a % b,
-        ArithOp::Pow => power(a, b)?,
+        ArithOp::Pow => transcendental::power(&a, &b)?,
         _ => return Err(Error::internal("bit operation on numeric")),
     };
     bounded(result)
@@ -143,7 +153,7 @@ fn bounded(d: BigDecimal) -> Result<Numeric> {
     Ok(Numeric::from_bigdecimal(d))
 }
 
-fn scale(d: &BigDecimal) -> i64 {
+pub fn scale(d: &BigDecimal) -> i64 {
     d.as_bigint_and_exponent().1
 }
 
@@ -181,7 +191,7 @@ fn divide(a: BigDecimal, b: BigDecimal) -> Result<BigDecimal> {
 }
 
 /// `a / b` rounded half away from zero to a scale, in whole numbers.
-fn quotient(a: &BigDecimal, b: &BigDecimal, result_scale: i64) -> BigDecimal {
+pub fn quotient(a: &BigDecimal, b: &BigDecimal, result_scale: i64) -> BigDecimal {
     use bigdecimal::num_bigint::BigInt;
     let (a_int, a_scale) = a.as_bigint_and_exponent();
     let (b_int, b_scale) = b.as_bigint_and_exponent();
@@ -199,38 +209,6 @@ fn quotient(a: &BigDecimal, b: &BigDecimal, result_scale: i64) -> BigDecimal {
     );
     let rounded: BigInt = (&n * 2 + &d) / (&d * 2);
     BigDecimal::new(if negative { -rounded } else { rounded }, result_scale)
-}
-
-fn power(a: BigDecimal, b: BigDecimal) -> Result<BigDecimal> {
-    if a.is_zero() && b.sign() == Sign::Minus {
-        return Err(Error::new(
-            "2201F",
-            "zero raised to a negative power is undefined",
-        ));
-    }
-    if let Some(n) = b.to_i32().filter(|n| b == *n && n.unsigned_abs() <= 1000) {
-        let mut product = BigDecimal::from(1);
-        for _ in 0..n.unsigned_abs() {
-            product *= &a;
-        }
-        let wanted = scale(&a).max(MIN_SIGNIFICANT_DIGITS);
-        return if n < 0 {
-            divide(BigDecimal::from(1), product)
-        } else {
-            Ok(product.with_scale_round(wanted, RoundingMode::HalfUp))
-        };
-    }
-    let approximate = super::arith::power(
-        a.to_f64().unwrap_or(f64::NAN),
-        b.to_f64().unwrap_or(f64::NAN),
-    )?;
-    from_float(approximate)
-}
-
-fn from_float(f: f64) -> Result<BigDecimal> {
-    BigDecimal::from_f64(f)
-        .map(|d| d.with_scale_round(MIN_SIGNIFICANT_DIGITS, RoundingMode::HalfUp))
-        .ok_or_else(|| Error::new("22003", "value overflows numeric format"))
 }
 
 /// A function of one numeric; `places` is the second argument of round and trunc.
@@ -254,16 +232,11 @@ pub fn function(f: PureFunc, n: NumericRef<'_>, places: i64) -> Result<Numeric> 
         PureFunc::Trunc | PureFunc::TruncTo => rounded(RoundingMode::Down, places),
         PureFunc::Ceil => rounded(RoundingMode::Ceiling, 0),
         PureFunc::Floor => rounded(RoundingMode::Floor, 0),
-        PureFunc::Sqrt => {
-            let root = d.sqrt().ok_or_else(|| {
-                Error::new("2201F", "cannot take square root of a negative number")
-            })?;
-            root.with_scale_round(
-                scale(&d).max(MIN_SIGNIFICANT_DIGITS - 1),
-                RoundingMode::HalfUp,
-            )
-        }
-        other => from_float(other.float(to_f64(n))?)?,
+        PureFunc::Sqrt => transcendental::sqrt(&d)?,
+        PureFunc::Exp => transcendental::exp(&d)?,
+        PureFunc::Ln => transcendental::ln(&d)?,
+        PureFunc::Log10 => transcendental::log_base_10(&d)?,
+        other => return Err(Error::internal(format!("{other:?} of a numeric"))),
     };
     bounded(result)
 }
@@ -286,6 +259,8 @@ mod tests {
         assert_eq!(calc(ArithOp::Div, "-2", "3"), "-0.66666666666666666667");
         assert_eq!(calc(ArithOp::Mul, "1.10", "2.0"), "2.200");
         assert_eq!(calc(ArithOp::Add, "1.10", "2"), "3.10");
+        assert_eq!(calc(ArithOp::Sub, "20", "0.00"), "20.00");
+        assert_eq!(calc(ArithOp::Mul, "0.00", "1.5"), "0.000");
         assert_eq!(calc(ArithOp::Mod, "-7.5", "2"), "-1.5");
         assert!(
             apply(

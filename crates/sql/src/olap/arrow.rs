@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 
 use block::numeric::Numeric;
-use block::value::{Datum, DatumRef};
+use block::value::{ColType, Datum, DatumRef};
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BinaryBuilder, BooleanBuilder, Date32Builder, Decimal128Builder,
-    Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, StringBuilder,
-    TimestampMicrosecondBuilder,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryBuilder, BooleanBuilder, Date32Builder,
+    Decimal128Builder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder,
+    PrimitiveBuilder, StringBuilder, TimestampMicrosecondBuilder,
 };
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Field, Float32Type, Float64Type, Int16Type, Int32Type,
@@ -232,6 +232,39 @@ impl Builder {
         Ok(())
     }
 
+    /// Adds the value at `at` of each row, which the caller knows to be there, of the type, and not NULL.
+    pub fn gather(&mut self, ty: ColType, rows: &[&[u8]], at: usize) -> Result<()> {
+        match (self, ty) {
+            (Builder::Int4(b), ColType::Int4) => fixed(b, rows, at, i32::from_le_bytes),
+            (Builder::Int8(b), ColType::Int8) => fixed(b, rows, at, i64::from_le_bytes),
+            (Builder::Float8(b), ColType::Float8) => fixed(b, rows, at, f64::from_le_bytes),
+            (Builder::Int2(b), ColType::Int2) => fixed(b, rows, at, i16::from_le_bytes),
+            (Builder::Float4(b), ColType::Float4) => fixed(b, rows, at, f32::from_le_bytes),
+            (Builder::Date(b), ColType::Date) => fixed(b, rows, at, |v| {
+                i32::from_le_bytes(v).saturating_add(EPOCH_DAYS)
+            }),
+            (Builder::Timestamp(b), ColType::Timestamp | ColType::TimestampTz) => {
+                fixed(b, rows, at, |v| {
+                    i64::from_le_bytes(v).saturating_add(EPOCH_MICROS)
+                })
+            }
+            (Builder::Bool(b), ColType::Bool) => {
+                rows.iter().for_each(|r| b.append_value(r[at] != 0));
+            }
+            (Builder::Text(b), ColType::Uuid) => {
+                for row in rows {
+                    b.append_value(uuid_text(&bytes_at(row, at)));
+                }
+            }
+            (_, other) => {
+                return Err(Error::internal(format!(
+                    "{other:?} in a column of another type"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn push_null(&mut self) {
         match self {
             Builder::Bool(b) => b.append_null(),
@@ -263,6 +296,31 @@ impl Builder {
             Builder::Date(b) => Arc::new(b.finish()),
             Builder::Timestamp(b) => Arc::new(b.finish()),
         }
+    }
+}
+
+/// The value's bytes; the row is long enough.
+#[inline]
+fn bytes_at<const N: usize>(row: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&row[at..at + N]);
+    bytes
+}
+
+fn fixed<T: ArrowPrimitiveType, const N: usize>(
+    builder: &mut PrimitiveBuilder<T>,
+    rows: &[&[u8]],
+    at: usize,
+    read: impl Fn([u8; N]) -> T::Native,
+) {
+    // A block holds fewer rows than this, so that its values come in one piece from the stack.
+    const PIECE: usize = 512;
+    let mut values = [T::Native::default(); PIECE];
+    for piece in rows.chunks(PIECE) {
+        for (value, row) in values.iter_mut().zip(piece) {
+            *value = read(bytes_at(row, at));
+        }
+        builder.append_slice(&values[..piece.len()]);
     }
 }
 

@@ -148,7 +148,7 @@ impl std::hash::Hash for Bound {
 }
 
 /// Answers what depends on session settings; functions that need more never come here.
-struct Settings(IoSettings);
+pub struct Settings(pub IoSettings);
 
 impl Calls for Settings {
     fn call(&mut self, func: SessionFunc, _: &[Val<'_>]) -> Result<Val<'static>> {

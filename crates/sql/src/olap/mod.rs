@@ -11,11 +11,13 @@
 mod arrow;
 mod bound;
 mod error;
+mod filters;
 mod functions;
 mod gate;
 mod operators;
 mod planner;
 mod rewrite;
+mod scan;
 mod structure;
 mod tables;
 pub mod target;
@@ -36,6 +38,7 @@ use wait::{Event, WaitResult, Waiter};
 use crate::api::{ColumnDesc, RowSink};
 use crate::bind::ParamTypes;
 use crate::error::{Error, Result};
+use crate::plan::{Path, SelectPlan, Source};
 use crate::session::Core;
 use crate::types::SqlType;
 use crate::views::Context;
@@ -91,7 +94,8 @@ pub fn plan(
     refused: Error,
 ) -> Result<(Query, Vec<ColumnDesc>)> {
     gate::check(q)?;
-    let types = parameter_types(q, params)?;
+    let context = Arc::new(Context::new(core));
+    let types = parameter_types(q, params, &context)?;
     let mut rewritten = q.clone();
     rewrite::rewrite(
         &mut rewritten,
@@ -103,7 +107,6 @@ pub fn plan(
         },
         &rewrite::stable(&mut |_, _| Ok(None))?,
     )?;
-    let context = Arc::new(Context::new(core));
     let planned = guarded(|| {
         let logical = planner::logical(&rewritten, &context, &mut |_| Ok(None));
         let state = planner::state()?;
@@ -142,29 +145,108 @@ fn choose(general: Error, direct: Error) -> Error {
     }
 }
 
-/// Types of the parameters: as declared, or text.
-fn parameter_types(q: &ast::Query, params: &ParamTypes) -> Result<Vec<SqlType>> {
-    let mut types = Vec::new();
-    let mut failed = Ok(());
+/// Whether a query that has a direct plan is for this lane nevertheless: an aggregate over all rows of a large table.
+pub fn prefers(core: &Core, plan: &SelectPlan) -> bool {
+    let Source::Table(access) = &plan.source else {
+        return false;
+    };
+    let whole =
+        plan.aggregate.is_some() && plan.lock.is_none() && matches!(access.path, Path::Full);
+    whole && {
+        let segment = block::ObjectId(access.table.segment);
+        let blocks = core.database.engine().space().blocks_of(segment);
+        blocks >= tables::LARGE_BLOCKS
+    }
+}
+
+/// The number of a parameter, from 1.
+fn placeholder(e: &ast::Expr) -> Option<usize> {
+    let ast::Expr::Value(v) = e else { return None };
+    let ast::Value::Placeholder(p) = &v.value else {
+        return None;
+    };
+    p.strip_prefix('$')?.parse().ok().filter(|n| *n > 0)
+}
+
+/// Types of the parameters: as declared, as their uses tell, or else text.
+fn parameter_types(
+    q: &ast::Query,
+    params: &ParamTypes,
+    context: &Arc<Context>,
+) -> Result<Vec<SqlType>> {
+    let mut numbers = Vec::new();
+    let mut learnt = Vec::new();
     let _ = ast::visit_expressions(q, |e| {
-        if let ast::Expr::Value(v) = e
-            && let ast::Value::Placeholder(p) = &v.value
-            && let Some(n) = p
-                .strip_prefix('$')
-                .and_then(|n| n.parse::<usize>().ok())
-                .filter(|n| *n > 0)
-        {
-            match params.settle(n - 1) {
-                Ok(ty) => {
-                    types.resize(types.len().max(n), SqlType::Text);
-                    types[n - 1] = ty;
+        match e {
+            ast::Expr::Cast {
+                expr, data_type, ..
+            } => {
+                if let (Some(n), Ok((ty, _))) =
+                    (placeholder(expr), crate::bind::parts::data_type(data_type))
+                {
+                    learnt.push((n, ty));
                 }
-                Err(e) => failed = Err(e),
             }
+            other => numbers.extend(placeholder(other)),
         }
         std::ops::ControlFlow::<()>::Continue(())
     });
-    failed.map(|()| types)
+    if let Some(ast::LimitClause::LimitOffset { limit, offset, .. }) = &q.limit_clause {
+        let counts = limit.iter().chain(offset.iter().map(|o| &o.value));
+        learnt.extend(counts.filter_map(|e| Some((placeholder(e)?, SqlType::Int8))));
+    }
+    for (n, ty) in learnt {
+        params.infer(n - 1, ty)?;
+    }
+    let mut open = false;
+    for n in &numbers {
+        open |= params.known(n - 1)?.is_none();
+    }
+    if open {
+        // Where this fails, the planning to come says why.
+        for (n, ty) in inferred(q, params, context).unwrap_or_default() {
+            params.infer(n - 1, ty)?;
+        }
+    }
+    let mut types = Vec::new();
+    for n in numbers {
+        types.resize(types.len().max(n), SqlType::Text);
+        types[n - 1] = params.settle(n - 1)?;
+    }
+    Ok(types)
+}
+
+/// What DataFusion finds out about parameters without a type from what they are compared and computed with.
+fn inferred(
+    q: &ast::Query,
+    params: &ParamTypes,
+    context: &Arc<Context>,
+) -> Result<Vec<(usize, SqlType)>> {
+    let mut query = q.clone();
+    let parameter = |n: usize| {
+        Ok(match params.known(n - 1)? {
+            Some(ty) => rewrite::typed(None, ty),
+            None => ast::Expr::Value(ast::Value::Placeholder(format!("${n}")).into()),
+        })
+    };
+    rewrite::rewrite(
+        &mut query,
+        &parameter,
+        &rewrite::stable(&mut |_, _| Ok(None))?,
+    )?;
+    let fields = guarded(|| {
+        planner::logical(&query, context, &mut |_| Ok(None))
+            .and_then(|plan| plan.get_parameter_fields())
+            .map_err(from_datafusion)
+    })?;
+    let mut types = Vec::new();
+    for (name, field) in fields {
+        let number = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok());
+        if let (Some(n), Some(field)) = (number.filter(|n| *n > 0), field) {
+            types.push((n, arrow::describe(&field)?.ty));
+        }
+    }
+    Ok(types)
 }
 
 /// Begins an execution at a snapshot.
@@ -187,6 +269,7 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
     };
     rewrite::rewrite(&mut rewritten, &parameter, &stable)?;
     let context = Arc::new(Context::new(core));
+    let large = std::cell::Cell::new(false);
     let mut open = |table: &Arc<crate::dict::Table>| {
         core.lock_table(
             table.oid,
@@ -194,16 +277,21 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
             false,
         )?;
         let held = core.engine.hold_snapshot(&snapshot)?;
+        let scan = core.engine.scan(table.engine());
+        large.set(large.get() || scan.blocks()? >= tables::LARGE_BLOCKS);
         Ok(Some(tables::Reading {
-            scan: core.engine.scan(table.engine()),
+            scan,
             snapshot: held,
         }))
     };
-    let state = planner::state()?;
     let _entered = runtime()?.enter();
     let waiter = Waiter::new();
     let stream = guarded(|| {
         let logical = planner::logical(&rewritten, &context, &mut open).map_err(from_datafusion)?;
+        let state = match large.get() {
+            true => planner::parallel_state()?,
+            false => planner::state()?,
+        };
         let plan = block_on(&waiter, state.create_physical_plan(&logical))?;
         plan.and_then(|p| datafusion::physical_plan::execute_stream(p, state.task_ctx()))
             .map_err(from_datafusion)

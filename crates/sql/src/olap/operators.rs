@@ -51,12 +51,26 @@ fn literal(e: &Expr) -> Option<&str> {
     }
 }
 
+/// A parameter without a type takes that of the other operand, with what Arrow does not know of it.
+fn infer_parameter(e: &mut Expr, other: &Expr, schema: &DFSchema) {
+    if let Expr::Placeholder(p) = e
+        && p.field.is_none()
+        && !matches!(other, Expr::Placeholder(_))
+        && literal(other).is_none()
+        && let Ok((_, field)) = other.to_field(schema)
+    {
+        p.field = Some(field);
+    }
+}
+
 impl ExprPlanner for Operators {
     fn plan_binary_op(
         &self,
-        raw: RawBinaryExpr,
+        mut raw: RawBinaryExpr,
         schema: &DFSchema,
     ) -> DfResult<PlannerResult<RawBinaryExpr>> {
+        infer_parameter(&mut raw.left, &raw.right, schema);
+        infer_parameter(&mut raw.right, &raw.left, schema);
         let (Some(left), Some(right)) = (
             Operand::new(&raw.left, schema),
             Operand::new(&raw.right, schema),

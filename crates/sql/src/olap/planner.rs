@@ -34,31 +34,49 @@ use crate::views::{self, Context};
 /// Memory of all queries of the general kind together, beyond which sorts and aggregates go to disk.
 const MEMORY_BYTES: usize = 256 << 20;
 
-/// What all queries share: functions, rules, memory.
-static STATE: LazyLock<std::result::Result<SessionState, String>> = LazyLock::new(|| {
+/// Tasks into which a plan over large tables is divided.
+const PARALLEL: usize = 2;
+
+/// What all queries share: functions, rules, memory. One for plans that are not divided, one for those that are.
+type States = (SessionState, SessionState);
+static STATES: LazyLock<std::result::Result<States, String>> = LazyLock::new(|| {
     let runtime: RuntimeEnv = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(FairSpillPool::new(MEMORY_BYTES)))
         .with_disk_manager_builder(DiskManagerBuilder::default())
         .build()
         .map_err(|e| e.to_string())?;
+    let runtime = Arc::new(runtime);
+    Ok((new_state(&runtime, 1), new_state(&runtime, PARALLEL)))
+});
+
+fn new_state(runtime: &Arc<RuntimeEnv>, partitions: usize) -> SessionState {
     let mut config = SessionConfig::new()
-        .with_target_partitions(1)
+        .with_target_partitions(partitions)
         .with_batch_size(8192);
     let options = config.options_mut();
     options.sql_parser.parse_float_as_decimal = true;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.execution.time_zone = Some("+00:00".to_string());
     options.execution.collect_statistics = true;
-    Ok(SessionStateBuilder::new()
+    SessionStateBuilder::new()
         .with_config(config)
-        .with_runtime_env(Arc::new(runtime))
+        .with_runtime_env(runtime.clone())
         .with_default_features()
-        .build())
-});
+        .build()
+}
 
 /// The shared state.
 pub fn state() -> Result<&'static SessionState> {
-    STATE
+    Ok(&states()?.0)
+}
+
+/// The state for plans over large tables.
+pub fn parallel_state() -> Result<&'static SessionState> {
+    Ok(&states()?.1)
+}
+
+fn states() -> Result<&'static States> {
+    STATES
         .as_ref()
         .map_err(|e| Error::internal(format!("the general lane cannot start: {e}")))
 }
@@ -105,10 +123,8 @@ impl Names<'_> {
         let in_public = schema.is_none_or(|s| s == "public");
         if let Some(table) = self.context.dict.table(name.table()).filter(|_| in_public) {
             let reading = (*self.open.borrow_mut())(table)?;
-            let rows = self.context.dict.stats(table.oid).map(|s| s.rows);
-            return Ok(provider_as_source(Arc::new(HeapTable::new(
-                table, rows, reading,
-            )?)));
+            let heap = HeapTable::new(table, &self.context, reading)?;
+            return Ok(provider_as_source(Arc::new(heap)));
         }
         if schema == Some(super::target::SCHEMA) {
             let table = self.context.dict.table(name.table());

@@ -10,7 +10,7 @@ pub mod utility;
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{Error, Result};
 
@@ -66,7 +66,50 @@ fn parser<'a>(dialect: &'a PostgreSqlDialect, sql: &str) -> Result<Parser<'a>> {
         })?;
     Ok(Parser::new(dialect)
         .with_recursion_limit(RECURSION_LIMIT)
-        .with_tokens_with_locations(tokens))
+        .with_tokens_with_locations(join_numbers(tokens)))
+}
+
+/// Columns of the `v$` views whose names end in `#`, as their names begin.
+const NUMBERED: &[&str] = &[
+    "serial",
+    "session_serial",
+    "seq",
+    "event",
+    "statistic",
+    "child",
+];
+
+/// Makes one word of each of these names, which PostgreSQL's grammar would take for an operator and its left operand.
+/// With a right operand beside the `#` it is one.
+fn join_numbers(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let mut joined: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    let mut rest = tokens.into_iter().peekable();
+    while let Some(token) = rest.next() {
+        let operand = matches!(
+            rest.peek().map(|t| &t.token),
+            Some(Token::Word(_) | Token::Number(..) | Token::LParen | Token::Placeholder(_))
+        );
+        match joined.last_mut() {
+            Some(TokenWithSpan {
+                token: Token::Word(word),
+                span,
+            }) if token.token == Token::Sharp
+                && !operand
+                && span.end == token.span.start
+                && word.quote_style.is_none()
+                && NUMBERED.iter().any(|n| word.value.eq_ignore_ascii_case(n)) =>
+            {
+                let name = format!("{}#", word.value.to_lowercase());
+                *word = match Token::make_word(&name, Some('"')) {
+                    Token::Word(w) => w,
+                    _ => continue,
+                };
+                span.end = token.span.end;
+            }
+            _ => joined.push(token),
+        }
+    }
+    joined
 }
 
 /// PostgreSQL's message for a token that does not belong.

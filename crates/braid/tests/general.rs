@@ -1,0 +1,208 @@
+//! The general lane from a client's side: which queries come to it, what it reads, what it makes of parameters.
+
+#[path = "wire/client.rs"]
+#[allow(dead_code, reason = "the wire tests use the rest")]
+mod client;
+mod common;
+
+use client::{Client, Message, describe, parse};
+use common::Instance;
+
+fn statistic(client: &mut postgres::Client, name: &str) -> i64 {
+    let row = client
+        .query_one("select value from v$sysstat where name = $1", &[&name])
+        .expect("v$sysstat");
+    row.get(0)
+}
+
+const PLANS: &str = "executions by vectorized plan";
+const RANGES: &str = "index ranges read for vectorized plans";
+
+/// Enough blocks to be a large table, with NULLs, and texts before a column of fixed length.
+fn large(client: &mut postgres::Client) {
+    client
+        .batch_execute(
+            "create table big (id bigint primary key, grp int, val double precision, name text, last int); \
+             insert into big select i, case when i % 7 = 0 then null else i % 10 end, i / 4.0, 'row ' || i, -i \
+             from generate_series(1, 60000) i; analyze big",
+        )
+        .expect("the table");
+}
+
+#[test]
+fn aggregates_over_a_large_table_are_vectorized_and_see_what_they_should() {
+    let instance = Instance::start("general-large");
+    let (mut a, mut b) = (instance.client(), instance.client());
+    large(&mut a);
+    let totals = |c: &mut postgres::Client| -> (i64, i64, i64, f64, i32) {
+        let row = c
+            .query_one(
+                "select count(*), count(grp), max(id), avg(val), min(last) from big",
+                &[],
+            )
+            .expect("totals");
+        (row.get(0), row.get(1), row.get(2), row.get(3), row.get(4))
+    };
+    let before = statistic(&mut a, PLANS);
+    let all = (60_000, 60_000 - 60_000 / 7, 60_000, 30_000.5 / 4.0, -60_000);
+    assert_eq!(totals(&mut a), all);
+    assert_eq!(statistic(&mut a, PLANS), before + 1);
+
+    // Changes of another's open transaction are not seen, one's own are; rows grown out of their blocks come whole.
+    b.batch_execute(
+        "begin; delete from big where id > 50000; update big set grp = 77, name = repeat('long ', 3000) where id <= 20; \
+         insert into big values (100001, null, 0, 'new', -100001)",
+    )
+    .expect("changes");
+    assert_eq!(totals(&mut a), all);
+    let own = totals(&mut b);
+    assert_eq!((own.0, own.2, own.4), (50_001, 100_001, -100_001));
+    let long: i64 = b
+        .query_one(
+            "select sum(length(name)) from big where grp = 77 and last < 0",
+            &[],
+        )
+        .expect("lengths")
+        .get(0);
+    assert_eq!(long, 20 * 15_000);
+    b.batch_execute("rollback").expect("rollback");
+    assert_eq!(totals(&mut b), all);
+
+    let groups = b
+        .query(
+            "select grp, count(*), avg(val), max(name) from big group by grp order by grp",
+            &[],
+        )
+        .expect("groups");
+    assert_eq!(groups.len(), 11);
+    assert_eq!(groups[10].get::<_, Option<i32>>(0), None);
+    assert_eq!(groups[10].get::<_, i64>(1), 60_000 / 7);
+    let grouped = b
+        .query(
+            "select id % 10, count(*), sum(id)::bigint from big group by id % 10 order by 1",
+            &[],
+        )
+        .expect("groups");
+    let found: Vec<(i64, i64, i64)> = grouped
+        .iter()
+        .map(|r| (r.get(0), r.get(1), r.get(2)))
+        .collect();
+    let expected = |d: i64| (1..=60_000).filter(|i| i % 10 == d).sum::<i64>();
+    assert!(
+        found
+            .iter()
+            .all(|(d, n, s)| *n == 6_000 && *s == expected(*d))
+    );
+}
+
+#[test]
+fn filters_that_an_index_fits_are_read_through_it() {
+    let instance = Instance::start("general-index");
+    let mut client = instance.client();
+    large(&mut client);
+    client
+        .batch_execute("create index big_grp on big (grp, id); create table small (n int); insert into small values (1), (2)")
+        .expect("index");
+    let query = |client: &mut postgres::Client, sql: &str, ranges: i64| -> Vec<i64> {
+        let before = statistic(client, RANGES);
+        let rows = client.query(sql, &[]).expect(sql);
+        assert_eq!(statistic(client, RANGES), before + ranges, "{sql}");
+        rows.iter().map(|r| r.get(0)).collect()
+    };
+    let joined = "select b.id from big b full join small s on s.n = b.last where b.id";
+    let ids = query(&mut client, &format!("{joined} = 17"), 1);
+    assert_eq!(ids, [17]);
+    let ids = query(
+        &mut client,
+        &format!("{joined} in (5, 3, 5, 99999) order by 1"),
+        1,
+    );
+    assert_eq!(ids, [3, 5]);
+    let ids = query(
+        &mut client,
+        &format!("{joined} between 100 and 102 order by 1"),
+        1,
+    );
+    assert_eq!(ids, [100, 101, 102]);
+    let ids = query(
+        &mut client,
+        &format!("{joined} < 30 and b.grp = 3 order by 1"),
+        1,
+    );
+    assert_eq!(ids, [3, 13, 23]);
+    let ids = query(
+        &mut client,
+        &format!("{joined} > 59998 and b.name like 'row 6%'"),
+        1,
+    );
+    assert_eq!(ids, [60_000]);
+    // Too many rows for the index: they come from a scan.
+    let count = query(
+        &mut client,
+        "select count(*) from big b full join small s on false where b.id > 10",
+        0,
+    );
+    assert_eq!(count, [59_990]);
+    // Nothing equals NULL, and nothing lies beyond the type.
+    assert!(query(&mut client, &format!("{joined} = null"), 0).is_empty());
+    let none = query(&mut client, &format!("{joined} > 9223372036854775806"), 1);
+    assert!(none.is_empty());
+}
+
+/// Types of a statement's parameters as ParameterDescription has them.
+fn parameters(client: &mut Client, sql: &str) -> Vec<u32> {
+    client.send(&[
+        parse("", sql, &[]),
+        describe(b'S', ""),
+        Message(b'S', Vec::new()),
+    ]);
+    let answer = client.until(b'Z');
+    let described = answer.iter().find(|m| m.0 == b't');
+    let described = described.unwrap_or_else(|| panic!("{sql}: {answer:?}"));
+    let oids = described.1[2..].chunks(4);
+    oids.map(|o| u32::from_be_bytes(o.try_into().expect("four bytes")))
+        .collect()
+}
+
+#[test]
+fn parameters_take_their_types_from_their_uses() {
+    let instance = Instance::start("general-parameters");
+    instance
+        .client()
+        .batch_execute(
+            "create table t (id int primary key, n numeric(12,2), k char(5), s text, at timestamptz, u uuid)",
+        )
+        .expect("table");
+    let mut client = Client::connect(instance.port);
+    let join = "from t join (select 1 as one) x on true";
+    let mut types = |rest: &str| parameters(&mut client, &format!("select t.id {join} {rest}"));
+    assert_eq!(types("where t.id = $1 and t.n > $2"), [23, 1700]);
+    assert_eq!(types("where t.k = $1 and t.s like $2"), [1042, 25]);
+    assert_eq!(
+        types("where t.at > $1 and t.u = $2 limit $3"),
+        [1184, 2950, 20]
+    );
+    assert_eq!(
+        types("where t.id in ($1, $2) or t.id between $3 and 7"),
+        [23, 23, 23]
+    );
+    assert_eq!(types("where t.id = $1::bigint + $2"), [20, 20]);
+    assert_eq!(types("where upper($1) = 'X'"), [25]);
+}
+
+#[test]
+fn columns_with_a_number_sign_need_no_quotes() {
+    let instance = Instance::start("general-names");
+    let mut client = instance.client();
+    let row = client
+        .query_one("select s.sid, s.serial#, 5#3 from v$session s where s.serial# > 0 and sid = pg_backend_pid()", &[])
+        .expect("v$session");
+    assert!(row.get::<_, i64>(1) > 0);
+    assert_eq!(row.get::<_, i32>(2), 6);
+    client
+        .query(
+            "select child#, sum(gets) from v$latch_children group by child# order by child#",
+            &[],
+        )
+        .expect("v$latch_children");
+}
