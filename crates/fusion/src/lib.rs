@@ -4,7 +4,9 @@
 //!
 //! The rules, their reasons, the messages and what is modelled are in this crate's README.
 
+pub mod gcs;
 pub mod ids;
+pub mod membership;
 mod planted;
 #[cfg(test)]
 mod testing;

@@ -21,6 +21,38 @@ pub(crate) enum Mutation {
     EvidenceInMessages,
     /// Recovery takes an SCN that is not above the survivors' clocks.
     Floor,
+    /// R1: exclusive ownership is granted without taking shared copies back.
+    NoInvalidation,
+    /// R2: a current copy leaves before its redo is durable.
+    ShipUnflushed,
+    /// R3: a past image is copied for readers as if it were current.
+    CopyFromPastImage,
+    /// R4: a reader is sent to disk while another instance holds the block.
+    GrantDiskBesideExclusive,
+    /// R5: a dirty block is given away without keeping its past image and redo.
+    NoPastImage,
+    /// R6: messages of older epochs are looked at.
+    AdmitOldEpochs,
+    /// R6: the latest request is served first.
+    ServeTheLatest,
+    /// R7: a grant is recalled before the sessions it was made for have latched it.
+    RecallFromGuests,
+    /// 9: an order that overtakes the installation is answered at once.
+    AnswerBeforeInstallation,
+    /// 13: a master forgets a request when its service ends.
+    ForgetRequests,
+    /// 17b: nobody inherits the dead owner's duty to write.
+    NoInheritedDuty,
+    /// 8: the mode is compared after latching, the ownership generation is not.
+    ModeWithoutGeneration,
+    /// 11: what was read before the grant is used.
+    ReadBeforeGrant,
+    /// 5: a frame is given away while a write of it is in flight.
+    CloseDuringWrite,
+    /// R8: a reader's request stands behind a transfer that waits for the log.
+    ReadersWaitForFlush,
+    /// Orders of a service long ended are carried out.
+    IgnoreTurns,
 }
 
 /// The rule left out in this machine, if any.

@@ -1,0 +1,599 @@
+//! A lane: holder and master of one instance put together, with the epoch in which they live.
+//!
+//! **Invariants**
+//! 1. A message is looked at only in the epoch in which it was sent (R6). An older one is dropped; a newer one waits with
+//!    the driver until this instance is there too ([`Lane::admits`]).
+//! 2. At a change of epoch only those blocks stop whose master changed, which a service was under way for, or which a
+//!    dead instance owned (20). For each the master collects a declaration of every member before it serves again.
+//! 3. A frozen bucket opens when, in addition, the blocks named by the dead threads are known.
+//! 4. The dead threads are closed when every master has everything on disk that they were needed for (18).
+
+use super::holder::Holder;
+use super::master::{FrozenBucket, Master, Rebuilding};
+use super::message::{Closed, Declaration, Effect, Message, Scope, Want};
+use super::{Mode, bucket_of};
+use crate::ids::{Bucket, Epoch, Generation, Member, Waiter};
+use crate::planted::{Mutation, Planted};
+use block::ids::{Dba, InstanceId, LogPos, Scn};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a change of epoch decides.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Plan {
+    pub epoch: Epoch,
+    pub members: BTreeSet<Member>,
+    /// Master of each bucket.
+    pub masters: Vec<InstanceId>,
+    /// The dead whose redo threads are open.
+    pub recovering: BTreeSet<Member>,
+    /// Who reads those threads.
+    pub recoverer: InstanceId,
+}
+
+/// What becomes of a message, by its epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admission {
+    Now,
+    /// Keep it until this instance has entered the message's epoch.
+    Later,
+    Never,
+}
+
+/// One instance's part of the global cache service, for the blocks of one LMS lane.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Lane {
+    me: InstanceId,
+    epoch: Epoch,
+    members: BTreeSet<Member>,
+    masters: Vec<InstanceId>,
+    recovering: BTreeSet<Member>,
+    recoverer: InstanceId,
+    holder: Holder,
+    master: Master,
+    /// Blocks that dead threads name, in buckets mastered here. None until the recoverer has read them.
+    dead_redo: Option<BTreeSet<Dba>>,
+    reported: bool,
+    /// The recoverer's: what it read, and which masters need the dead threads no more.
+    pass_one: Option<BTreeSet<Dba>>,
+    finished: BTreeSet<InstanceId>,
+    planted: Planted,
+}
+
+impl Lane {
+    /// A lane outside any cluster: to be given its first [`Plan`] before anything else.
+    pub fn new(me: InstanceId) -> Self {
+        Lane {
+            me,
+            epoch: Epoch(0),
+            members: BTreeSet::new(),
+            masters: Vec::new(),
+            recovering: BTreeSet::new(),
+            recoverer: me,
+            holder: Holder::new(me),
+            master: Master::new(),
+            dead_redo: None,
+            reported: false,
+            pass_one: None,
+            finished: BTreeSet::new(),
+            planted: Planted::default(),
+        }
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// What to do with a message of this epoch.
+    pub fn admits(&self, epoch: Epoch) -> Admission {
+        match epoch.cmp(&self.epoch) {
+            std::cmp::Ordering::Equal => Admission::Now,
+            std::cmp::Ordering::Greater => Admission::Later,
+            std::cmp::Ordering::Less if self.planted.breaks(Mutation::AdmitOldEpochs) => {
+                Admission::Now
+            }
+            std::cmp::Ordering::Less => Admission::Never,
+        }
+    }
+
+    // ---- local sessions, cache and log ----
+
+    /// A session needs the block in a mode that its frame does not have.
+    pub fn request(&mut self, block: Dba, want: Want, waiter: Waiter, out: &mut Vec<Effect>) {
+        self.with_holder(out, |h, master, out| {
+            h.request(block, want, waiter, master, out)
+        });
+    }
+
+    /// A session that [`Effect::Run`] let go on has latched the block once, or is gone.
+    pub fn latched(&mut self, block: Dba, waiter: Waiter, out: &mut Vec<Effect>) {
+        self.with_holder(out, |h, master, out| h.latched(block, waiter, master, out));
+    }
+
+    /// The block that [`Effect::ReadFromDisk`] or [`Effect::Recover`] asked for is in its frame, with this version.
+    pub fn installed(
+        &mut self,
+        block: Dba,
+        version: Scn,
+        generation: Generation,
+        out: &mut Vec<Effect>,
+    ) {
+        self.with_holder(out, |h, master, out| {
+            h.installed((block, version), generation, master, out);
+        });
+    }
+
+    /// The frame is closed as [`Effect::Close`] asked.
+    pub fn closed(
+        &mut self,
+        block: Dba,
+        generation: Generation,
+        found: Closed,
+        out: &mut Vec<Effect>,
+    ) {
+        self.with_holder(out, |h, master, out| {
+            h.closed(block, generation, found, master, out);
+        });
+    }
+
+    pub fn flushed(&mut self, upto: LogPos, out: &mut Vec<Effect>) {
+        self.with_holder(out, |h, master, out| h.flushed(upto, master, out));
+    }
+
+    /// This version of a frame is on synced disk.
+    pub fn wrote(&mut self, block: Dba, version: Scn, out: &mut Vec<Effect>) {
+        self.with_holder(out, |h, master, out| h.wrote(block, version, master, out));
+    }
+
+    /// A copy that [`Effect::ShipCopy`] asked for left with this version.
+    pub fn copied(&mut self, block: Dba, version: Scn, out: &mut Vec<Effect>) {
+        self.with_holder(out, |h, _, out| h.copied(block, version, out));
+    }
+
+    pub fn evict(&mut self, block: Dba, out: &mut Vec<Effect>) {
+        self.with_holder(out, |h, _, out| h.evict(block, out));
+    }
+
+    /// The checkpoint cannot pass the past image of this block: have it written. Repeated until `Forget` comes.
+    pub fn image_in_the_way(&mut self, block: Dba, out: &mut Vec<Effect>) {
+        self.with_holder(out, |h, master, out| h.image_in_the_way(block, master, out));
+    }
+
+    /// The past image kept of a block: redo up to this version is needed here until it is forgotten (R5).
+    pub fn image(&self, block: Dba) -> Option<Scn> {
+        self.holder.image(block)
+    }
+
+    /// Drives outstanding requests and services again. For a timer of a second or so: a message between two instances can
+    /// be lost with their connection while a third waits for what comes of it, and nobody would tell that one.
+    pub fn timer(&mut self, out: &mut Vec<Effect>) {
+        self.holder_step(out, |h, master, out| h.ask_again(None, master, out));
+        let blocks: Vec<Dba> = self.master.entries.keys().copied().collect();
+        for block in blocks {
+            self.master.drive(block, out);
+        }
+        for block in self.master.unwritten.clone() {
+            self.master.write_wanted(block, out);
+        }
+        self.settle(out);
+    }
+
+    // ---- messages ----
+
+    pub fn message(&mut self, from: InstanceId, message: Message, out: &mut Vec<Effect>) {
+        self.dispatch(from, message, out);
+        self.settle(out);
+    }
+
+    /// Does a holder's step with the knowledge of who masters what, then delivers what this instance said to itself.
+    fn with_holder(
+        &mut self,
+        out: &mut Vec<Effect>,
+        step: impl FnOnce(&mut Holder, &dyn Fn(Dba) -> InstanceId, &mut Vec<Effect>),
+    ) {
+        self.holder_step(out, step);
+        self.settle(out);
+    }
+
+    fn holder_step(
+        &mut self,
+        out: &mut Vec<Effect>,
+        step: impl FnOnce(&mut Holder, &dyn Fn(Dba) -> InstanceId, &mut Vec<Effect>),
+    ) {
+        let masters = &self.masters;
+        let count = masters.len() as u16;
+        let master = |block| masters[bucket_of(block, count).0 as usize];
+        step(&mut self.holder, &master, out);
+    }
+
+    /// Delivers messages to this instance itself at once, in order.
+    fn settle(&mut self, out: &mut Vec<Effect>) {
+        let me = self.me;
+        let to_me = |e: &Effect| matches!(e, Effect::Send { to, .. } if *to == me);
+        let mut delivered = 0;
+        while let Some(at) = out.iter().position(to_me) {
+            if let Effect::Send { message, .. } = out.remove(at) {
+                delivered += 1;
+                assert!(delivered < 1000, "an instance talks to itself: {message:?}");
+                self.dispatch(me, message, out);
+            }
+        }
+        self.report(out);
+        if out.iter().any(to_me) {
+            self.settle(out);
+        }
+    }
+
+    fn dispatch(&mut self, from: InstanceId, message: Message, out: &mut Vec<Effect>) {
+        if self.dispatch_to_master(from, &message, out) {
+            return;
+        }
+        match message {
+            Message::Grant { .. } | Message::Block { .. } => {
+                self.holder_step(out, |h, m, out| h.granted(from, message, m, out));
+            }
+            Message::Copy { block, id, clock } => {
+                self.holder_step(out, |h, m, out| {
+                    h.copy_arrived(from, (block, id, clock), m, out);
+                });
+            }
+            Message::Ship {
+                block,
+                turn,
+                to,
+                id,
+                mode,
+            } => {
+                self.holder_step(out, |h, m, out| h.ship((block, turn, to, id, mode), m, out));
+            }
+            Message::Invalidate { block, turn } => {
+                self.holder_step(out, |h, m, out| h.invalidate(block, turn, m, out));
+            }
+            Message::ReadFor {
+                block,
+                turn,
+                to,
+                id,
+                snapshot,
+            } => {
+                self.holder_step(out, |h, m, out| {
+                    h.read_for(block, (turn, to, id, snapshot), m, out)
+                });
+            }
+            Message::WriteOrder { block, turn } => {
+                self.holder_step(out, |h, m, out| h.write_order(block, turn, m, out));
+            }
+            Message::Inherit { block, turn, have } => {
+                self.holder_step(out, |h, m, out| h.inherit(block, (turn, have), m, out));
+            }
+            Message::Written { block, version } => self.holder.written(block, version, out),
+            Message::Recover { block, turn } => {
+                self.holder_step(out, |h, m, out| h.recover(block, turn, m, out));
+            }
+            Message::DeclareWanted { scope } => self.declare(from, scope, out),
+            Message::Declare { scope, blocks } => self.declared(from, scope, blocks, out),
+            Message::DeadRedo { blocks } => self.dead_redo(blocks, out),
+            Message::RecoveryDone => {
+                self.finished.insert(from);
+                if self
+                    .members
+                    .iter()
+                    .all(|m| self.finished.contains(&m.instance))
+                {
+                    self.finished.clear();
+                    let dead = std::mem::take(&mut self.recovering);
+                    out.push(Effect::CloseThreads { dead });
+                }
+            }
+            _ => unreachable!("the master's messages were dispatched above"),
+        }
+    }
+
+    fn dispatch_to_master(
+        &mut self,
+        from: InstanceId,
+        message: &Message,
+        out: &mut Vec<Effect>,
+    ) -> bool {
+        let m = &mut self.master;
+        match *message {
+            Message::Request {
+                block,
+                id,
+                floor,
+                want,
+                have,
+            } => m.request(block, from, (id, floor), (want, have), out),
+            Message::Done {
+                block,
+                id,
+                floor,
+                turn,
+                holds,
+                image,
+            } => m.done(block, from, (id, floor, turn), (holds, image), out),
+            Message::Invalidated { block, turn, image } => {
+                m.invalidated(block, from, turn, image, out);
+            }
+            Message::NotHeld { block, turn } => m.not_held(block, from, turn, self.recoverer, out),
+            Message::ReadBack {
+                block,
+                turn,
+                to,
+                id,
+                snapshot,
+            } => m.read_back(block, (from, turn), (to, id, snapshot), out),
+            Message::Released { block, turn } => m.released(block, from, turn, out),
+            Message::SteppedDown { block, turn } => m.stepped_down(block, from, turn, out),
+            Message::Wrote { block, version } => m.wrote(block, version, out),
+            Message::WriteWanted { block, version } => m.image_waits(block, from, version, out),
+            Message::Inherited { block, turn } => m.inherited(block, turn, out),
+            Message::Recovered {
+                block,
+                turn,
+                id,
+                served,
+                holds,
+            } => m.recovered(block, from, (turn, id, served, holds), out),
+            _ => return false,
+        }
+        true
+    }
+
+    // ---- reconnection, reconfiguration, recovery ----
+
+    /// The connection to `peer` broke and is back: messages either way may have been lost.
+    pub fn reconnected(&mut self, peer: InstanceId, out: &mut Vec<Effect>) {
+        self.holder_step(out, |h, master, out| h.ask_again(None, master, out));
+        let blocks: Vec<Dba> = self.master.entries.keys().copied().collect();
+        for block in blocks {
+            self.master.drive(block, out);
+            let rebuilding = self.master.entries.get(&block).map(|e| &e.rebuilding);
+            if matches!(rebuilding, Some(Some(r)) if r.missing.contains(&peer)) {
+                let scope = Scope::Block(block);
+                self.send(peer, Message::DeclareWanted { scope }, out);
+            }
+        }
+        for (&bucket, frozen) in &self.master.frozen {
+            if frozen.missing.contains(&peer) {
+                let scope = Scope::Bucket(bucket);
+                self.send(peer, Message::DeclareWanted { scope }, out);
+            }
+        }
+        for block in self.master.unwritten.clone() {
+            self.master.write_wanted(block, out);
+        }
+        self.send_dead_redo(Some(peer), out);
+        self.reported = false;
+        self.settle(out);
+    }
+
+    /// Enters a new epoch.
+    pub fn reconfigure(&mut self, plan: Plan, out: &mut Vec<Effect>) {
+        assert!(plan.epoch > self.epoch, "epochs rise");
+        assert!(
+            plan.members.iter().any(|m| m.instance == self.me),
+            "an instance that is no member ends"
+        );
+        for gone in self.members.difference(&plan.members) {
+            self.master.forget_requests_of(gone.instance);
+            out.push(Effect::DropCopies {
+                supplier: gone.instance,
+            });
+        }
+        let old_masters = std::mem::replace(&mut self.masters, plan.masters);
+        let survivors: BTreeSet<InstanceId> = self
+            .members
+            .intersection(&plan.members)
+            .map(|m| m.instance)
+            .collect();
+        self.epoch = plan.epoch;
+        self.members = plan.members;
+        self.recovering = plan.recovering;
+        self.recoverer = plan.recoverer;
+        self.dead_redo = self.recovering.is_empty().then(BTreeSet::new);
+        self.reported = false;
+        self.pass_one = None;
+        self.finished.clear();
+        self.holder.new_epoch(out);
+        self.rebuild_directory(&old_masters, &survivors, out);
+        self.holder_step(out, |h, master, out| h.resume(master, out));
+        self.settle(out);
+    }
+
+    fn rebuild_directory(
+        &mut self,
+        old_masters: &[InstanceId],
+        survivors: &BTreeSet<InstanceId>,
+        out: &mut Vec<Effect>,
+    ) {
+        let members: BTreeSet<InstanceId> = self.members.iter().map(|m| m.instance).collect();
+        self.master.epoch = self.epoch;
+        self.master.buckets = self.masters.len() as u16;
+        self.master.unwritten.clear();
+        let unfinished = std::mem::take(&mut self.master.frozen);
+        for (at, &master) in self.masters.iter().enumerate() {
+            let bucket = Bucket(at as u16);
+            let mine_before =
+                old_masters.get(at) == Some(&self.me) && !unfinished.contains_key(&bucket);
+            if master == self.me && !mine_before {
+                let missing = members.clone();
+                let declared = BTreeMap::new();
+                let frozen = FrozenBucket { missing, declared };
+                self.master.frozen.insert(bucket, frozen);
+            }
+        }
+        let buckets = self.master.buckets;
+        let (masters, me, frozen) = (&self.masters, self.me, &self.master.frozen);
+        self.master.entries.retain(|&block, _| {
+            let bucket = bucket_of(block, buckets);
+            masters[bucket.0 as usize] == me && !frozen.contains_key(&bucket)
+        });
+        let mut scopes: Vec<Scope> = frozen.keys().map(|&b| Scope::Bucket(b)).collect();
+        let blocks: Vec<Dba> = self.master.entries.keys().copied().collect();
+        for block in blocks {
+            if self.master.bury(block, survivors) {
+                let entry = self.master.entries.get_mut(&block).expect("just buried");
+                let missing = members.clone();
+                let declared = BTreeMap::new();
+                entry.rebuilding = Some(Rebuilding { missing, declared });
+                scopes.push(Scope::Block(block));
+            }
+        }
+        for scope in scopes {
+            for &to in &members {
+                self.send(to, Message::DeclareWanted { scope }, out);
+            }
+        }
+    }
+
+    fn declare(&mut self, to: InstanceId, scope: Scope, out: &mut Vec<Effect>) {
+        let buckets = self.master.buckets;
+        let blocks = self.holder.declare(|block| match scope {
+            Scope::Bucket(bucket) => bucket_of(block, buckets) == bucket,
+            Scope::Block(only) => block == only,
+        });
+        self.send(to, Message::Declare { scope, blocks }, out);
+    }
+
+    fn declared(
+        &mut self,
+        from: InstanceId,
+        scope: Scope,
+        blocks: Vec<(Dba, Declaration)>,
+        out: &mut Vec<Effect>,
+    ) {
+        match scope {
+            Scope::Bucket(bucket) => {
+                let Some(frozen) = self.master.frozen.get_mut(&bucket) else {
+                    return;
+                };
+                if frozen.missing.remove(&from) {
+                    for (block, declaration) in blocks {
+                        let block = frozen.declared.entry(block).or_default();
+                        block.insert(from, declaration);
+                    }
+                }
+                self.open_bucket(bucket, out);
+            }
+            Scope::Block(block) => {
+                let entry = self.master.entries.get_mut(&block);
+                let Some(rebuilding) = entry.and_then(|e| e.rebuilding.as_mut()) else {
+                    return;
+                };
+                if rebuilding.missing.remove(&from) {
+                    let own = blocks.into_iter().map(|(_, d)| (from, d));
+                    rebuilding.declared.extend(own);
+                }
+                if rebuilding.missing.is_empty() {
+                    let declared = std::mem::take(&mut rebuilding.declared);
+                    let lost = !self.recovering.is_empty();
+                    self.master
+                        .rebuilt(block, &declared, lost, self.recoverer, out);
+                }
+            }
+        }
+    }
+
+    /// Opens a frozen bucket when everything is known.
+    fn open_bucket(&mut self, bucket: Bucket, out: &mut Vec<Effect>) {
+        let (Some(frozen), Some(dead_redo)) = (self.master.frozen.get(&bucket), &self.dead_redo)
+        else {
+            return;
+        };
+        if !frozen.missing.is_empty() {
+            return;
+        }
+        let frozen = self.master.frozen.remove(&bucket).expect("just seen");
+        let buckets = self.master.buckets;
+        let inside = |block: &Dba| bucket_of(*block, buckets) == bucket;
+        let lost: BTreeSet<Dba> = dead_redo.iter().copied().filter(inside).collect();
+        let recoverer = self.recoverer;
+        let blocks: BTreeSet<Dba> = frozen.declared.keys().chain(&lost).copied().collect();
+        let nothing = BTreeMap::new();
+        for &block in &blocks {
+            let declared = frozen.declared.get(&block).unwrap_or(&nothing);
+            let lost = lost.contains(&block);
+            self.master.rebuilt(block, declared, lost, recoverer, out);
+        }
+        let waiting: Vec<Dba> = self.master.entries.keys().copied().collect();
+        for block in waiting.into_iter().filter(inside) {
+            self.master.pump(block, out);
+        }
+    }
+
+    /// The recoverer has read the dead threads and found these blocks in them.
+    pub fn pass_one(&mut self, blocks: BTreeSet<Dba>, out: &mut Vec<Effect>) {
+        assert_eq!(self.recoverer, self.me, "only the recoverer reads");
+        self.pass_one = Some(blocks);
+        self.send_dead_redo(None, out);
+        self.settle(out);
+    }
+
+    fn send_dead_redo(&self, only: Option<InstanceId>, out: &mut Vec<Effect>) {
+        let Some(pass_one) = &self.pass_one else {
+            return;
+        };
+        let buckets = self.master.buckets;
+        for to in self.members.iter().map(|m| m.instance) {
+            if only.is_some_and(|only| only != to) {
+                continue;
+            }
+            let his = |b: &Dba| self.masters[bucket_of(*b, buckets).0 as usize] == to;
+            let blocks = pass_one.iter().copied().filter(his).collect();
+            self.send(to, Message::DeadRedo { blocks }, out);
+        }
+    }
+
+    fn dead_redo(&mut self, blocks: Vec<Dba>, out: &mut Vec<Effect>) {
+        if self.dead_redo.is_some() {
+            return;
+        }
+        self.dead_redo = Some(blocks.iter().copied().collect());
+        let frozen: Vec<Bucket> = self.master.frozen.keys().copied().collect();
+        for block in blocks {
+            if !frozen.contains(&bucket_of(block, self.master.buckets)) {
+                self.master.keep_threads_for(block, out);
+            }
+        }
+        for bucket in frozen {
+            self.open_bucket(bucket, out);
+        }
+    }
+
+    /// Tells the recoverer when the dead threads are not needed here any more.
+    fn report(&mut self, out: &mut Vec<Effect>) {
+        if self.recovering.is_empty() {
+            return;
+        }
+        let rebuilt = self.dead_redo.is_some()
+            && self.master.frozen.is_empty()
+            && self.master.entries.values().all(|e| e.rebuilding.is_none());
+        if rebuilt
+            && self.master.unwritten.is_empty()
+            && !std::mem::replace(&mut self.reported, true)
+        {
+            self.send(self.recoverer, Message::RecoveryDone, out);
+        }
+    }
+
+    fn send(&self, to: InstanceId, message: Message, out: &mut Vec<Effect>) {
+        out.push(Effect::Send { to, message });
+    }
+
+    /// The mode that the block's copy here may be used in; None if there is none.
+    pub fn mode(&self, block: Dba) -> Option<(Mode, Generation)> {
+        self.holder.mode(block)
+    }
+
+    #[cfg(test)]
+    pub(super) fn idle(&self) -> bool {
+        self.holder.idle() && self.master.idle() && self.master.frozen.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn plant(&mut self, planted: Planted) {
+        self.planted = planted;
+        self.holder.planted = planted;
+        self.master.planted = planted;
+    }
+}

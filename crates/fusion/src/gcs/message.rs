@@ -1,0 +1,327 @@
+//! What instances say to each other about blocks, and what a lane asks its driver to do.
+
+use crate::ids::{Bucket, Generation, Member, RequestId, Turn, Waiter};
+use block::ids::{Dba, InstanceId, LogPos, Scn};
+use std::collections::BTreeSet;
+
+/// How an instance may use its current copy of a block.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mode {
+    Shared,
+    Exclusive,
+}
+
+/// What a local session wants of a block, weakest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Want {
+    /// To read it as of this snapshot. Served by a shared grant or by a copy, never by waiting for a flush (R3).
+    Read { snapshot: Scn },
+    /// To read the current version.
+    Shared,
+    /// To change it.
+    Exclusive,
+}
+
+impl Want {
+    /// The mode that serves it for certain.
+    pub fn mode(self) -> Mode {
+        match self {
+            Want::Read { .. } | Want::Shared => Mode::Shared,
+            Want::Exclusive => Mode::Exclusive,
+        }
+    }
+}
+
+/// Where the bytes of a granted block are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Source {
+    Disk,
+    /// The requester's own shared copy is current. `dirty`: the duty to write it comes with the grant.
+    Own {
+        dirty: bool,
+    },
+}
+
+/// What an instance declares about one block when a master rebuilds its directory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Declaration {
+    pub held: Option<DeclaredHold>,
+    /// The newest past image (every past image here keeps its bytes, see README G5).
+    pub image: Option<Scn>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DeclaredHold {
+    pub mode: Mode,
+    pub turn: Turn,
+    pub id: RequestId,
+    /// It owes the write of this version, if its frame is dirty.
+    pub duty: bool,
+}
+
+/// Which blocks a declaration is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Scope {
+    Bucket(Bucket),
+    Block(Dba),
+}
+
+/// Messages. `Block` and `Copy` travel with the block's bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Message {
+    // requester to master
+    Request {
+        block: Dba,
+        id: RequestId,
+        /// Every request of the sender with a lower number is done.
+        floor: RequestId,
+        want: Want,
+        /// The turn of the copy that the requester holds already.
+        have: Option<Turn>,
+    },
+    Done {
+        block: Dba,
+        id: RequestId,
+        floor: RequestId,
+        turn: Turn,
+        /// The sender owns the block under this turn. False if the request was done or the copy gone already.
+        holds: bool,
+        /// The past image that the supplier kept.
+        image: Option<(InstanceId, Scn)>,
+    },
+    // master to holder
+    Ship {
+        block: Dba,
+        turn: Turn,
+        to: InstanceId,
+        id: RequestId,
+        mode: Mode,
+    },
+    Invalidate {
+        block: Dba,
+        turn: Turn,
+    },
+    /// Send a reader a copy. `turn`: the ownership that the master knows of.
+    ReadFor {
+        block: Dba,
+        turn: Turn,
+        to: InstanceId,
+        id: RequestId,
+        snapshot: Scn,
+    },
+    /// Write your version; `turn` is the ownership that the master knows of.
+    WriteOrder {
+        block: Dba,
+        turn: Turn,
+    },
+    /// This version or a later one is on disk and synced: past images up to it go.
+    Written {
+        block: Dba,
+        version: Scn,
+    },
+    // holder to master
+    Invalidated {
+        block: Dba,
+        turn: Turn,
+        image: Option<Scn>,
+    },
+    /// An order came for a copy that is gone.
+    NotHeld {
+        block: Dba,
+        turn: Turn,
+    },
+    /// The requested copy cannot be made here any more: the block has left.
+    ReadBack {
+        block: Dba,
+        turn: Turn,
+        to: InstanceId,
+        id: RequestId,
+        snapshot: Scn,
+    },
+    Released {
+        block: Dba,
+        turn: Turn,
+    },
+    SteppedDown {
+        block: Dba,
+        turn: Turn,
+    },
+    Wrote {
+        block: Dba,
+        version: Scn,
+    },
+    /// The sender's checkpoint waits for its past image: have the block written.
+    WriteWanted {
+        block: Dba,
+        version: Scn,
+    },
+    // to the requester
+    Grant {
+        block: Dba,
+        id: RequestId,
+        turn: Turn,
+        mode: Mode,
+        source: Source,
+    },
+    /// The current block, from its holder.
+    Block {
+        block: Dba,
+        id: RequestId,
+        turn: Turn,
+        mode: Mode,
+        version: Scn,
+        dirty: bool,
+    },
+    /// A read-only copy; serves snapshots up to its supplier's clock, and dies with its supplier.
+    Copy {
+        block: Dba,
+        id: RequestId,
+        clock: Scn,
+    },
+    // reconfiguration and recovery
+    DeclareWanted {
+        scope: Scope,
+    },
+    Declare {
+        scope: Scope,
+        blocks: Vec<(Dba, Declaration)>,
+    },
+    /// From the recoverer to each master: the blocks of its buckets that dead threads name.
+    DeadRedo {
+        blocks: Vec<Dba>,
+    },
+    /// Bring the newest version back, from your past image or disk and the dead threads, and own it.
+    Recover {
+        block: Dba,
+        turn: Turn,
+    },
+    /// The sender owns the block; its requests for it up to `id` are thereby done, in particular `served`.
+    Recovered {
+        block: Dba,
+        turn: Turn,
+        id: RequestId,
+        served: Option<RequestId>,
+        /// False if it has written the block and let it go since.
+        holds: bool,
+    },
+    /// The owner of the copy that you hold under turn `have` is dead: you owe its write from now on, though you hold it clean.
+    Inherit {
+        block: Dba,
+        turn: Turn,
+        have: Turn,
+    },
+    Inherited {
+        block: Dba,
+        turn: Turn,
+    },
+    /// Everything in the sender's buckets that the dead threads were needed for is on disk.
+    RecoveryDone,
+}
+
+/// What the driver has to do, in order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Effect {
+    Send {
+        to: InstanceId,
+        message: Message,
+    },
+    /// Send [`Message::Block`] with the bytes of the frame (closed by now) or of the past image of that version.
+    ShipCurrent {
+        to: InstanceId,
+        message: Message,
+    },
+    /// Copy the frame as it is and send it as [`Message::Copy`] with the clock, which was lifted to the snapshot when
+    /// the message arrived; then call `copied`. If the frame's latch cannot be had
+    /// in a few tries, park the `ReadFor` message that led here and feed it again later (R8).
+    ShipCopy {
+        to: InstanceId,
+        block: Dba,
+        id: RequestId,
+        snapshot: Scn,
+    },
+    /// Read the block into a frame, then call `installed`. Whatever was read before this effect is worthless.
+    ReadFromDisk {
+        block: Dba,
+        mode: Mode,
+        generation: Generation,
+    },
+    /// Put the bytes that came with the message into a frame.
+    Install {
+        block: Dba,
+        mode: Mode,
+        generation: Generation,
+        dirty: bool,
+    },
+    /// The frame's mode changes in place. Cancels a `Close` under an older generation.
+    SetMode {
+        block: Dba,
+        mode: Mode,
+        generation: Generation,
+    },
+    /// The frame is dirty from now on, though nothing here changed it: dirty travels with the block.
+    MarkDirty {
+        block: Dba,
+    },
+    /// Under the frame's latch and with no write of it in flight, lower its mode to `keep` under the new generation,
+    /// then call `closed`. May take its time; LMS does not wait for it.
+    Close {
+        block: Dba,
+        keep: Option<Mode>,
+        generation: Generation,
+    },
+    /// Have the log flushed, then call `flushed`.
+    FlushLog {
+        upto: LogPos,
+    },
+    /// Write the frame if it is dirty; call `wrote` when it is clean on synced disk, at once if it is now.
+    Write {
+        block: Dba,
+    },
+    /// The closed frame is a past image now: not current, never written, kept until `Forget`.
+    KeepImage {
+        block: Dba,
+        version: Scn,
+    },
+    /// The closed frame is free.
+    Discard {
+        block: Dba,
+    },
+    /// Past images up to this version may go, and redo is no longer kept for them.
+    Forget {
+        block: Dba,
+        version: Scn,
+    },
+    /// Make the newest version from the past image (if one is kept) or disk, and the dead threads; it is dirty. Then call `installed`.
+    Recover {
+        block: Dba,
+        generation: Generation,
+    },
+    /// The session may go on: the block is here in the mode it asked for.
+    Run {
+        block: Dba,
+        waiter: Waiter,
+    },
+    /// The session may read the copy that came with the message.
+    ReadCopy {
+        block: Dba,
+        waiter: Waiter,
+        supplier: InstanceId,
+    },
+    /// Read-only copies made by this instance are worthless: operations resting on them start over.
+    DropCopies {
+        supplier: InstanceId,
+    },
+    /// The threads of these dead are needed no more.
+    CloseThreads {
+        dead: BTreeSet<Member>,
+    },
+}
+
+/// What the cache found when it closed a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Closed {
+    pub version: Scn,
+    pub dirty: bool,
+    /// End of the redo of this instance's last change to the block.
+    pub redo: LogPos,
+}

@@ -1,0 +1,28 @@
+//! The global cache service of one LMS lane: which instance may use which block how.
+//!
+//! A [`Lane`] is one instance's part of the service for the blocks of its buckets. [`Holder`] keeps what this instance
+//! holds and asks for, [`Master`] keeps the directory of the buckets that this instance masters; both speak only in
+//! messages, also with each other. The rules R1-R8 stand in the README with the place where each is kept.
+
+mod holder;
+mod lane;
+mod master;
+mod message;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
+pub use holder::{Holder, STEP_DOWN_AFTER_COPIES};
+pub use lane::{Admission, Lane, Plan};
+pub use master::Master;
+pub use message::{Closed, Declaration, DeclaredHold, Effect, Message, Mode, Scope, Source, Want};
+
+use crate::ids::Bucket;
+use block::ids::Dba;
+
+/// The bucket of a block, of `buckets` in all: neighbouring blocks fall into different ones.
+pub fn bucket_of(block: Dba, buckets: u16) -> Bucket {
+    let hash = block.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    Bucket((hash % u64::from(buckets)) as u16)
+}

@@ -1,0 +1,274 @@
+//! The models and the simulation of the global cache service, and the tests of those tests.
+
+use super::world::{Action, Config, World};
+use super::*;
+use crate::planted::{Mutation, Planted};
+use crate::testing::{Random, schedules, seeds};
+use block::ids::Scn;
+use stateright::{Checker, Model, Property};
+
+const READ: Want = Want::Read { snapshot: Scn(0) };
+
+fn model(nodes: usize, blocks: u32, wants: &[Want], sessions: usize) -> Config {
+    Config {
+        nodes,
+        blocks,
+        wants: wants.to_vec(),
+        sessions,
+        crashes: 0,
+        rejoins: 0,
+        duplicates: 0,
+        breaks: 0,
+        evictions: 0,
+        background: false,
+        remasters: 0,
+        planted: Planted::default(),
+    }
+}
+
+fn faulty() -> Config {
+    Config {
+        crashes: 3,
+        rejoins: 3,
+        duplicates: 6,
+        breaks: 4,
+        evictions: 6,
+        background: true,
+        remasters: 2,
+        ..model(
+            3,
+            2,
+            &[READ, Want::Shared, Want::Exclusive, Want::Exclusive],
+            20,
+        )
+    }
+}
+
+#[derive(Clone)]
+struct Exhaustive(Config);
+
+impl Model for Exhaustive {
+    type State = World;
+    type Action = Action;
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(self.0.clone())]
+    }
+    fn actions(&self, state: &World, actions: &mut Vec<Action>) {
+        if state.violation.is_none() {
+            actions.extend(state.actions());
+        }
+    }
+    fn next_state(&self, state: &World, action: Action) -> Option<World> {
+        let mut next = state.clone();
+        next.apply(&action);
+        Some(next)
+    }
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("R1-R8", |_, world: &World| world.violation.is_none()),
+            Property::always("nobody is left waiting", |_, world: &World| {
+                !world.pending() || !world.actions().is_empty()
+            }),
+        ]
+    }
+}
+
+fn check(what: &str, config: Config) {
+    let checker = Exhaustive(config).checker().threads(2).spawn_bfs().join();
+    println!(
+        "{what}: {} states, depth {}",
+        checker.unique_state_count(),
+        checker.max_depth()
+    );
+    checker.assert_properties();
+}
+
+struct Walk {
+    world: World,
+    path: Vec<Action>,
+    random: Random,
+}
+
+impl Walk {
+    fn new(config: Config, seed: u64) -> Self {
+        Walk {
+            world: World::new(config),
+            path: Vec::new(),
+            random: Random::new(seed),
+        }
+    }
+
+    fn step(&mut self, mut actions: Vec<Action>) -> Result<bool, String> {
+        if actions.is_empty() {
+            return Ok(false);
+        }
+        // Faults are rare among what can happen, otherwise little else would.
+        let fault = self.random.below(30) == 0;
+        let is_fault = |a: &Action| {
+            matches!(
+                a,
+                Action::Crash(..) | Action::Break(..) | Action::Duplicate(_) | Action::Remaster(..)
+            )
+        };
+        if actions.iter().any(|a| is_fault(a) == fault) {
+            actions.retain(|a| is_fault(a) == fault);
+        }
+        let action = actions.swap_remove(self.random.below(actions.len()));
+        if std::env::var_os("BRAID_FUSION_SEED").is_some() {
+            println!("{}", self.world.describe(&action));
+        }
+        self.path.push(action.clone());
+        self.world.apply(&action);
+        match &self.world.violation {
+            None => Ok(true),
+            Some(violation) => Err(format!("{violation}\nafter {:?}", self.path)),
+        }
+    }
+
+    /// No new work and no new faults: everybody gets what he waits for, all is written, dead threads are closed.
+    fn settle(&mut self) -> Result<(), String> {
+        for _ in 0..60 {
+            for _ in 0..400 {
+                let actions = self.world.helpful_actions();
+                if !self.step(actions)? {
+                    break;
+                }
+            }
+            let images = self.world.images();
+            let rests = images.is_empty() && !self.world.recovering();
+            if !self.world.pending() && rests && self.world.letters.is_empty() {
+                return Ok(());
+            }
+            for (n, block) in images {
+                self.world
+                    .with(n, 0, |lane, out| lane.image_in_the_way(block, out));
+            }
+            for n in 0..self.world.nodes.len() {
+                if self.world.nodes[n]
+                    .as_ref()
+                    .is_some_and(|n| n.lane.epoch().0 > 0)
+                {
+                    self.world.with(n, 0, |lane, out| lane.timer(out));
+                }
+            }
+        }
+        Err(format!(
+            "no progress once faults stopped\nafter {:?}\n{:#?}",
+            self.path, self.world
+        ))
+    }
+}
+
+/// Walks; an error carries the violation and the path to it. A broken assertion inside the machines is one too.
+fn walk(config: &Config, seed: u64, steps: usize) -> Result<(), String> {
+    std::panic::catch_unwind(|| walk_on(config, seed, steps))
+        .unwrap_or_else(|_| Err("a machine's assertion failed".to_string()))
+}
+
+fn walk_on(config: &Config, seed: u64, steps: usize) -> Result<(), String> {
+    let mut walk = Walk::new(config.clone(), seed);
+    for _ in 0..steps {
+        let actions = walk.world.actions();
+        if !walk.step(actions)? {
+            break;
+        }
+    }
+    walk.settle()
+}
+
+fn replay(seed: u64) -> String {
+    format!("BRAID_FUSION_SEED={seed} replays it")
+}
+
+#[test]
+fn simulation_without_faults() {
+    let config = Config {
+        crashes: 0,
+        rejoins: 0,
+        duplicates: 0,
+        breaks: 0,
+        remasters: 0,
+        ..faulty()
+    };
+    for seed in seeds(schedules(3_000)) {
+        walk(&config, seed, 300).unwrap_or_else(|e| panic!("{e}\n{}", replay(seed)));
+    }
+}
+
+#[test]
+fn simulation_with_duplicates_and_broken_connections() {
+    let config = Config {
+        crashes: 0,
+        rejoins: 0,
+        remasters: 0,
+        ..faulty()
+    };
+    for seed in seeds(schedules(3_000)) {
+        walk(&config, seed, 300).unwrap_or_else(|e| panic!("{e}\n{}", replay(seed)));
+    }
+}
+
+#[test]
+fn simulation_with_all_faults() {
+    for seed in seeds(schedules(5_000)) {
+        walk(&faulty(), seed, 400).unwrap_or_else(|e| panic!("{e}\n{}", replay(seed)));
+    }
+}
+
+/// Looks for a seed that notices the mutation; returns it with what was noticed.
+fn notices(mutation: Mutation, config: Config, tries: u64) -> Option<(u64, String)> {
+    let planted = Planted {
+        mutation: Some(mutation),
+    };
+    let config = Config { planted, ..config };
+    (0..tries).find_map(|seed| {
+        let violation = walk(&config, seed, 300).err()?;
+        let first = violation.lines().next().unwrap_or_default().to_string();
+        Some((seed, first))
+    })
+}
+
+#[test]
+fn every_rule_left_out_is_noticed() {
+    let quiet = Config {
+        crashes: 0,
+        rejoins: 0,
+        duplicates: 0,
+        breaks: 0,
+        remasters: 0,
+        ..faulty()
+    };
+    let one_block = Config {
+        blocks: 1,
+        sessions: 30,
+        wants: vec![READ, Want::Exclusive],
+        ..quiet.clone()
+    };
+    let twice = Config {
+        duplicates: 12,
+        breaks: 6,
+        ..quiet.clone()
+    };
+    let mut unnoticed = Vec::new();
+    for (mutation, config) in [
+        (Mutation::NoInvalidation, &quiet),
+        (Mutation::ShipUnflushed, &quiet),
+        (Mutation::CopyFromPastImage, &one_block),
+        (Mutation::GrantDiskBesideExclusive, &quiet),
+        (Mutation::NoPastImage, &quiet),
+        (Mutation::RecallFromGuests, &quiet),
+        (Mutation::AnswerBeforeInstallation, &quiet),
+        (Mutation::ModeWithoutGeneration, &quiet),
+        (Mutation::ReadBeforeGrant, &quiet),
+        (Mutation::CloseDuringWrite, &quiet),
+        (Mutation::ForgetRequests, &twice),
+        (Mutation::IgnoreTurns, &twice),
+        (Mutation::AdmitOldEpochs, &faulty()),
+        (Mutation::NoInheritedDuty, &faulty()),
+    ] {
+        let noticed = notices(mutation, config.clone(), 20_000);
+        println!("{mutation:?}: {noticed:?}");
+        unnoticed.extend(noticed.is_none().then_some(mutation));
+    }
+    assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
+}
