@@ -586,11 +586,6 @@ impl Lane {
     }
 
     #[cfg(test)]
-    pub(super) fn idle(&self) -> bool {
-        self.holder.idle() && self.master.idle() && self.master.frozen.is_empty()
-    }
-
-    #[cfg(test)]
     pub(super) fn plant(&mut self, planted: Planted) {
         self.planted = planted;
         self.holder.planted = planted;

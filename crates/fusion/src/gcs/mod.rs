@@ -9,6 +9,8 @@ mod lane;
 mod master;
 mod message;
 #[cfg(test)]
+mod scenarios;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod world;

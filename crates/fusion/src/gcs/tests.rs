@@ -3,13 +3,13 @@
 use super::world::{Action, Config, World};
 use super::*;
 use crate::planted::{Mutation, Planted};
-use crate::testing::{Random, schedules, seeds};
+use crate::testing::{Random, large_models, schedules, seeds};
 use block::ids::Scn;
 use stateright::{Checker, Model, Property};
 
-const READ: Want = Want::Read { snapshot: Scn(0) };
+pub(super) const READ: Want = Want::Read { snapshot: Scn(0) };
 
-fn model(nodes: usize, blocks: u32, wants: &[Want], sessions: usize) -> Config {
+pub(super) fn model(nodes: usize, blocks: u32, wants: &[Want], sessions: usize) -> Config {
     Config {
         nodes,
         blocks,
@@ -271,4 +271,41 @@ fn every_rule_left_out_is_noticed() {
         unnoticed.extend(noticed.is_none().then_some(mutation));
     }
     assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
+}
+
+#[test]
+fn model_two_instances_two_blocks() {
+    check(
+        "2 instances, 2 blocks, 3 sessions",
+        model(2, 2, &[READ, Want::Exclusive], 3),
+    );
+}
+
+#[test]
+fn model_three_instances_one_block() {
+    let config = Config {
+        evictions: 1,
+        ..model(3, 1, &[READ, Want::Exclusive], 3)
+    };
+    check("3 instances, 1 block, 3 sessions, an eviction", config);
+}
+
+#[test]
+fn model_three_instances_with_a_death() {
+    let death = |rejoins, sessions| Config {
+        crashes: 1,
+        rejoins,
+        ..model(3, 1, &[Want::Exclusive], sessions)
+    };
+    check("3 instances, 1 block, 2 sessions, a death", death(0, 2));
+    check(
+        "3 instances, 1 block, 1 session, a death and rejoin",
+        death(1, 1),
+    );
+    if large_models() {
+        check(
+            "3 instances, 1 block, 2 sessions, a death and rejoin",
+            death(1, 2),
+        );
+    }
 }

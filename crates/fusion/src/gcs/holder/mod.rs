@@ -1,0 +1,343 @@
+//! The holder's and requester's role: this instance's current copies, past images and outstanding requests.
+//!
+//! **Invariants**
+//! 1. One request per block is outstanding; local sessions wait behind it.
+//! 2. Orders carry the turn of the service they belong to; one at or below the turn of the copy held is late and is ignored.
+//! 3. A frame is closed (mode lowered under its latch, generation raised) before its version is looked at: what leaves
+//!    is what was closed. It leaves when the redo of that version is durable (R2).
+//! 4. A copy granted is not closed before it is installed and the sessions it was granted to have latched it once (R7).
+//! 5. A dirty block that is given away exclusively leaves a past image here until that version or a later one is on disk (R5).
+
+mod grants;
+mod orders;
+
+use super::message::{Closed, Declaration, DeclaredHold, Effect, Message, Mode, Source, Want};
+use crate::ids::{Generation, RequestId, Turn, Waiter};
+use crate::planted::{Mutation, Planted};
+use block::ids::{Dba, InstanceId, LogPos, Scn};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An exclusive holder that served this many copies of one version to readers steps down to shared.
+pub const STEP_DOWN_AFTER_COPIES: u8 = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Order {
+    Ship {
+        turn: Turn,
+        to: InstanceId,
+        id: RequestId,
+        mode: Mode,
+    },
+    Invalidate {
+        turn: Turn,
+    },
+    StepDown,
+    Evict,
+}
+
+impl Order {
+    fn turn(self) -> Option<Turn> {
+        match self {
+            Order::Ship { turn, .. } | Order::Invalidate { turn } => Some(turn),
+            Order::StepDown | Order::Evict => None,
+        }
+    }
+    fn keep(self) -> Option<Mode> {
+        match self {
+            Order::Ship {
+                mode: Mode::Shared, ..
+            }
+            | Order::StepDown => Some(Mode::Shared),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Closing {
+    order: Order,
+    /// What the cache found; then only the flush is missing.
+    found: Option<Closed>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Held {
+    mode: Mode,
+    turn: Turn,
+    id: RequestId,
+    generation: Generation,
+    installed: bool,
+    duty: bool,
+    /// The master wants to hear when this version is on disk.
+    notify: bool,
+    guests: BTreeSet<Waiter>,
+    closing: Option<Closing>,
+    copies: (Scn, u8),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Image {
+    version: Scn,
+    /// The turn that took the copy, and to whom it was shipped, for repeating the answer. None from an earlier epoch.
+    turn: Option<Turn>,
+    given: Option<(InstanceId, RequestId)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct Local {
+    held: Option<Held>,
+    image: Option<Image>,
+    wanted: Option<(RequestId, Want)>,
+    queue: Vec<(Waiter, Want)>,
+    parked: Option<Order>,
+    parked_reads: BTreeSet<(InstanceId, RequestId, Scn)>,
+}
+
+/// All blocks of a lane in which this instance has a part.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Holder {
+    me: InstanceId,
+    blocks: BTreeMap<Dba, Local>,
+    outstanding: BTreeSet<RequestId>,
+    last_id: u64,
+    last_generation: u64,
+    durable: LogPos,
+    flushing: BTreeSet<(LogPos, Dba)>,
+    /// Recoveries taken on in this epoch: a late copy of such an order must not be taken for another one.
+    recoveries: BTreeMap<Dba, (Turn, Option<RequestId>)>,
+    pub(crate) planted: Planted,
+}
+
+/// Where the master of a block is.
+pub(super) type MasterOf<'a> = &'a dyn Fn(Dba) -> InstanceId;
+
+impl Holder {
+    pub(super) fn new(me: InstanceId) -> Self {
+        Holder {
+            me,
+            blocks: BTreeMap::new(),
+            outstanding: BTreeSet::new(),
+            last_id: 0,
+            last_generation: 0,
+            durable: LogPos(0),
+            flushing: BTreeSet::new(),
+            recoveries: BTreeMap::new(),
+            planted: Planted::default(),
+        }
+    }
+
+    fn generation(&mut self) -> Generation {
+        self.last_generation += 1;
+        Generation(self.last_generation)
+    }
+
+    fn floor(&self) -> RequestId {
+        let next = RequestId(self.last_id + 1);
+        self.outstanding.first().copied().unwrap_or(next)
+    }
+
+    // ---- local sessions and the cache ----
+
+    /// A session needs the block in a mode it was not found in.
+    pub(super) fn request(
+        &mut self,
+        block: Dba,
+        want: Want,
+        waiter: Waiter,
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let local = self.blocks.entry(block).or_default();
+        local.queue.push((waiter, want));
+        self.advance(block, master, out);
+    }
+
+    /// Runs whoever can run, and asks the master for what the others need.
+    fn advance(&mut self, block: Dba, master: MasterOf, out: &mut Vec<Effect>) {
+        let Some(local) = self.blocks.get_mut(&block) else {
+            return;
+        };
+        if let Some(held) = &mut local.held {
+            if !held.installed || held.closing.is_some() || local.parked.is_some() {
+                return; // a transfer is decided: local sessions queue behind it (R2)
+            }
+            let mode = held.mode;
+            local.queue.retain(|&(waiter, want)| {
+                let served = want.mode() <= mode;
+                if served {
+                    held.guests.insert(waiter);
+                    out.push(Effect::Run { block, waiter });
+                }
+                !served
+            });
+        }
+        let strongest = local.queue.iter().map(|&(_, want)| want).max();
+        if let (Some(want), None) = (strongest, local.wanted) {
+            self.last_id += 1;
+            let id = RequestId(self.last_id);
+            local.wanted = Some((id, want));
+            self.outstanding.insert(id);
+            self.ask(block, master, out);
+        }
+        self.tidy(block);
+    }
+
+    /// Sends the outstanding request, for the first time or again.
+    fn ask(&self, block: Dba, master: MasterOf, out: &mut Vec<Effect>) {
+        let local = &self.blocks[&block];
+        let Some((id, want)) = local.wanted else {
+            return;
+        };
+        let message = Message::Request {
+            block,
+            id,
+            floor: self.floor(),
+            want,
+            have: local.held.as_ref().map(|h| h.turn),
+        };
+        let to = master(block);
+        out.push(Effect::Send { to, message });
+    }
+
+    /// A session that was let run has latched the block once, or is gone.
+    pub(super) fn latched(
+        &mut self,
+        block: Dba,
+        waiter: Waiter,
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(held) = self.blocks.get_mut(&block).and_then(|l| l.held.as_mut()) {
+            held.guests.remove(&waiter);
+            self.unpark(block, master, out);
+        }
+    }
+
+    /// The block is in its frame: read from disk, or recovered.
+    pub(super) fn installed(
+        &mut self,
+        (block, version): (Dba, Scn),
+        generation: Generation,
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(local) = self.blocks.get_mut(&block) else {
+            return;
+        };
+        let Some(held) = &mut local.held else { return };
+        if held.generation != generation || held.installed {
+            return;
+        }
+        held.installed = true;
+        held.copies = (version, 0);
+        if held.notify {
+            out.push(Effect::Write { block });
+        }
+        for &waiter in &held.guests {
+            out.push(Effect::Run { block, waiter });
+        }
+        for (to, id, snapshot) in std::mem::take(&mut local.parked_reads) {
+            out.push(Effect::ShipCopy {
+                to,
+                block,
+                id,
+                snapshot,
+            });
+        }
+        self.unpark(block, master, out);
+    }
+
+    /// The cache closed the frame as [`Effect::Close`] asked.
+    pub(super) fn closed(
+        &mut self,
+        block: Dba,
+        generation: Generation,
+        found: Closed,
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(held) = self.blocks.get_mut(&block).and_then(|l| l.held.as_mut()) else {
+            return;
+        };
+        let Some(closing) = &mut held.closing else {
+            return;
+        };
+        if held.generation != generation {
+            return; // given up meanwhile: the frame was opened again under a newer generation
+        }
+        closing.found = Some(found);
+        held.duty = found.dirty;
+        let durable = found.redo <= self.durable || self.planted.breaks(Mutation::ShipUnflushed);
+        if durable || closing.order == Order::Evict {
+            self.finish_closing(block, master, out);
+        } else {
+            self.flushing.insert((found.redo, block));
+            out.push(Effect::FlushLog { upto: found.redo });
+        }
+    }
+
+    /// The log is durable up to here.
+    pub(super) fn flushed(&mut self, upto: LogPos, master: MasterOf, out: &mut Vec<Effect>) {
+        self.durable = self.durable.max(upto);
+        while let Some(&(position, block)) = self.flushing.first() {
+            if position > self.durable {
+                break;
+            }
+            self.flushing.pop_first();
+            self.finish_closing(block, master, out);
+        }
+    }
+
+    /// The frame's version is on synced disk.
+    pub(super) fn wrote(
+        &mut self,
+        block: Dba,
+        version: Scn,
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(held) = self.blocks.get_mut(&block).and_then(|l| l.held.as_mut())
+            && std::mem::take(&mut held.notify)
+        {
+            let to = master(block);
+            let message = Message::Wrote { block, version };
+            out.push(Effect::Send { to, message });
+        }
+        self.written(block, version, out);
+    }
+
+    /// The cache wants the frame of a clean block back.
+    pub(super) fn evict(&mut self, block: Dba, out: &mut Vec<Effect>) {
+        let Some(local) = self.blocks.get_mut(&block) else {
+            return;
+        };
+        let idle = local.wanted.is_none() && local.parked.is_none();
+        if idle && local.held.as_ref().is_some_and(Held::idle) {
+            self.close(block, Order::Evict, out);
+        }
+    }
+
+    /// The checkpoint waits for the past image of this block.
+    pub(super) fn image_in_the_way(&self, block: Dba, master: MasterOf, out: &mut Vec<Effect>) {
+        if let Some(version) = self.image(block) {
+            let to = master(block);
+            let message = Message::WriteWanted { block, version };
+            out.push(Effect::Send { to, message });
+        }
+    }
+
+    pub(super) fn mode(&self, block: Dba) -> Option<(Mode, Generation)> {
+        let held = self.blocks.get(&block)?.held.as_ref()?;
+        Some((held.mode, held.generation))
+    }
+
+    pub(super) fn image(&self, block: Dba) -> Option<Scn> {
+        self.blocks.get(&block)?.image.map(|i| i.version)
+    }
+}
+
+impl Held {
+    fn idle(&self) -> bool {
+        self.installed && self.guests.is_empty() && self.closing.is_none()
+    }
+}

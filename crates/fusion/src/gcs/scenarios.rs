@@ -1,0 +1,248 @@
+//! The races of CORRECTNESS.md, each told as a story. Numbers in the names are that list's.
+
+use super::tests::{READ, model};
+use super::world::{Action, Config, World, dba};
+use super::*;
+use crate::planted::{Mutation, Planted};
+use block::ids::Dba;
+
+/// A world in which only what the story says happens.
+struct Story(World);
+
+impl Story {
+    fn of(nodes: usize, blocks: u32, mutation: Option<Mutation>) -> Self {
+        let config = Config {
+            planted: Planted { mutation },
+            crashes: 9,
+            rejoins: 9,
+            evictions: 9,
+            ..model(nodes, blocks, &[READ, Want::Shared, Want::Exclusive], 99)
+        };
+        Story(World::new(config))
+    }
+
+    fn go(&mut self, action: Action) {
+        assert!(
+            self.0.actions().contains(&action),
+            "{action:?} cannot happen"
+        );
+        self.0.apply(&action);
+    }
+
+    /// Everything goes on until nothing is left to do, except what is held back.
+    fn settle_without(&mut self, held_back: impl Fn(&Action) -> bool) {
+        while let Some(action) = self.0.helpful_actions().into_iter().find(|a| !held_back(a)) {
+            self.0.apply(&action);
+        }
+    }
+
+    fn settle(&mut self) {
+        self.settle_without(|_| false);
+        for n in 0..self.0.nodes.len() {
+            if self.0.recovering() && self.0.nodes[n].is_some() {
+                self.0.with(n, 0, |lane, out| lane.timer(out));
+                self.settle_without(|_| false);
+            }
+        }
+        assert!(!self.0.pending(), "a session is left waiting");
+    }
+
+    fn fine(&self) -> bool {
+        self.0.violation.is_none()
+    }
+
+    /// The block of the first address whose bucket this node masters.
+    fn block_of(&self, node: usize) -> Dba {
+        let blocks = (0..self.0.config.blocks).map(dba);
+        let mut his = blocks.filter(|&b| self.0.bucket(b) % self.0.config.nodes == node);
+        his.next()
+            .expect("some block falls into a bucket of each node")
+    }
+}
+
+/// A changes a block and commits; C takes it exclusive, changes nothing and dies. C's redo does not name the block, and
+/// disk is old: the declared past image of A says that something is missing.
+#[test]
+fn c17a_the_last_owner_died_without_changing_the_block() {
+    let mut story = Story::of(3, 1, None);
+    let block = dba(0);
+    story.go(Action::Start(0, block, Want::Exclusive));
+    story.settle();
+    story.go(Action::Start(2, block, Want::Exclusive));
+    story.settle_without(|a| matches!(a, Action::Execute(2, _)));
+    story.go(Action::Crash(2, false));
+    story.go(Action::Start(1, block, Want::Shared));
+    story.settle();
+    assert_eq!(story.0.violation, None);
+}
+
+/// A changes a block and steps down, B holds it shared and clean; A dies; the block is pruned because B has it. If B
+/// could let go of its copy, C would read the old version from disk.
+#[test]
+fn c17b_a_clean_copy_lets_the_block_be_pruned_and_is_evicted() {
+    let run = |mutation| {
+        let mut story = Story::of(3, 1, mutation);
+        let block = dba(0);
+        story.go(Action::Start(0, block, Want::Exclusive));
+        story.settle();
+        story.go(Action::Start(1, block, Want::Shared));
+        story.settle();
+        story.go(Action::Crash(0, false));
+        story.settle_without(|a| matches!(a, Action::BeginWrite(..)));
+        if story.0.actions().contains(&Action::Evict(1, block)) {
+            story.go(Action::Evict(1, block));
+        }
+        story.go(Action::Start(2, block, Want::Shared));
+        story.settle();
+        story.fine()
+    };
+    assert!(run(None));
+    assert!(!run(Some(Mutation::NoInheritedDuty)));
+}
+
+/// The recoverer dies before it has finished: the next one starts again, with both threads.
+#[test]
+fn c18_the_recoverer_dies() {
+    for steps in 0..12 {
+        let mut story = Story::of(3, 2, None);
+        for n in [0, 1] {
+            story.go(Action::Start(n, dba(n as u32), Want::Exclusive));
+            story.settle();
+            story.go(Action::Start(n, dba(1 - n as u32), Want::Exclusive));
+            story.settle();
+        }
+        story.go(Action::Crash(0, false));
+        for _ in 0..steps {
+            if let Some(action) = story.0.helpful_actions().into_iter().next() {
+                story.0.apply(&action);
+            }
+        }
+        story.go(Action::Crash(1, false));
+        story.go(Action::Start(2, dba(0), Want::Exclusive));
+        story.settle();
+        story.go(Action::Start(2, dba(1), Want::Exclusive));
+        story.settle();
+        assert_eq!(story.0.violation, None, "second death after {steps} steps");
+        assert!(!story.0.recovering(), "the dead threads stay open");
+    }
+}
+
+/// An instance dies and is back before anyone noticed: what it mastered is declared again before it serves.
+#[test]
+fn c16_a_master_that_came_back_with_an_empty_directory() {
+    let mut story = Story::of(3, 3, None);
+    let block = story.block_of(1);
+    story.go(Action::Start(0, block, Want::Exclusive));
+    story.settle();
+    story.go(Action::Crash(1, false));
+    story.go(Action::Rejoin(1));
+    story.go(Action::Start(2, block, Want::Exclusive));
+    story.settle();
+    assert_eq!(story.0.violation, None);
+}
+
+/// While nobody has declared anything yet, blocks whose master did not change are served.
+#[test]
+fn c20_only_moved_buckets_are_frozen() {
+    let mut story = Story::of(3, 8, None);
+    let (kept, moved) = (story.block_of(0), story.block_of(2));
+    story.go(Action::Crash(2, false));
+    story.go(Action::Decide);
+    story.go(Action::Enter(0));
+    story.go(Action::Enter(1));
+    story.go(Action::Start(0, kept, Want::Exclusive));
+    story.go(Action::Start(0, moved, Want::Exclusive));
+    story.settle_without(|a| matches!(a, Action::Deliver(_) | Action::ReadRedo(_)));
+    assert_eq!(
+        story.0.finished(),
+        1,
+        "the kept bucket serves, the moved one does not"
+    );
+    story.settle();
+    assert_eq!(story.0.finished(), 2);
+}
+
+/// Messages of a reconfiguration that another death overtook do nothing.
+#[test]
+fn c20_messages_of_an_abandoned_reconfiguration_are_ignored() {
+    let mut story = Story::of(4, 1, None);
+    let block = dba(0);
+    story.go(Action::Start(2, block, Want::Exclusive));
+    story.settle();
+    story.go(Action::Crash(0, false));
+    story.go(Action::Decide);
+    for n in 1..4 {
+        story.go(Action::Enter(n));
+    }
+    // The questions and declarations of this epoch are still on their way when the next death comes.
+    let late = story.0.letters.len();
+    assert!(late > 0);
+    story.go(Action::Crash(3, false));
+    story.go(Action::Decide);
+    story.go(Action::Enter(1));
+    story.go(Action::Enter(2));
+    story.go(Action::Start(1, block, Want::Exclusive));
+    story.settle();
+    assert_eq!(story.0.violation, None);
+}
+
+/// A reader is served while the holder waits for its log before it may ship the block (R3, R8).
+#[test]
+fn r3_a_reader_does_not_wait_for_the_flush_that_a_transfer_waits_for() {
+    let run = |mutation| {
+        let mut story = Story::of(3, 1, mutation);
+        let block = dba(0);
+        story.go(Action::Start(0, block, Want::Exclusive));
+        story.settle_without(|a| matches!(a, Action::Flush(_)));
+        let no_flush = |a: &Action| matches!(a, Action::Flush(_));
+        story.go(Action::Start(1, block, Want::Exclusive));
+        story.settle_without(no_flush);
+        story.go(Action::Start(2, block, READ));
+        story.settle_without(no_flush);
+        story.fine() && story.0.finished() == 2 // the writer that dirtied it, and the reader
+    };
+    assert!(run(None));
+    assert!(!run(Some(Mutation::ReadersWaitForFlush)));
+}
+
+/// Requests for one block are served in the order in which they came to the master (R6).
+#[test]
+fn r6_requests_are_served_in_order() {
+    let run = |mutation| {
+        let mut story = Story::of(4, 1, mutation);
+        let block = dba(0);
+        story.go(Action::Start(0, block, Want::Exclusive));
+        story.settle();
+        let no_flush = |a: &Action| matches!(a, Action::Flush(_));
+        for n in 1..4 {
+            story.go(Action::Start(n, block, Want::Exclusive));
+            story.settle_without(no_flush);
+        }
+        let mut order = Vec::new();
+        while let Some(action) = story.0.helpful_actions().into_iter().next() {
+            if let Action::Execute(n, _) = action {
+                order.push(n);
+            }
+            story.0.apply(&action);
+        }
+        order
+    };
+    // The first transfer waits for the log of instance 1's changes; the other requests come meanwhile.
+    assert_eq!(run(None), [1, 2, 3]);
+    assert_eq!(run(Some(Mutation::ServeTheLatest)), [1, 3, 2]);
+}
+
+/// A lone instance sends nothing.
+#[test]
+fn a_lone_instance_sends_no_messages() {
+    let mut story = Story::of(1, 4, None);
+    for b in 0..4 {
+        for want in [READ, Want::Shared, Want::Exclusive] {
+            story.go(Action::Start(0, dba(b), want));
+            assert!(story.0.letters.is_empty());
+            story.settle();
+            assert!(story.0.letters.is_empty());
+        }
+    }
+    assert!(story.fine());
+}
