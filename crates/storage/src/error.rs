@@ -40,6 +40,18 @@ pub enum Error {
     InUse { path: String, by: String },
     #[error("{path} already exists")]
     Exists { path: String },
+    #[error("{path} is on storage that has no locks for bytes")]
+    NoLocks { path: String },
+    #[error("the lock of instance {instance} on {path} is lost: others may believe it dead")]
+    LockLost { path: String, instance: u16 },
+    #[error(
+        "{path}: the lock of instance {peer}, which lives, could be taken from here: the mount keeps locks to itself, and several instances must not use it"
+    )]
+    LocksAreLocal { path: String, peer: u16 },
+    #[error("membership: {0}")]
+    Membership(String),
+    #[error("fence command {command} failed: {why}")]
+    Fence { command: String, why: String },
     /// The simulated machine has lost its power.
     #[error("simulated crash")]
     Crashed,

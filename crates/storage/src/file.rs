@@ -50,4 +50,8 @@ pub trait File: Send + Sync {
     fn allocate(&self, len: u64, zeroes: bool, progress: &mut dyn FnMut(u64)) -> Result<()>;
     /// Gives the space of a range back; it reads as zeros.
     fn punch(&self, offset: u64, len: u64) -> Result<()>;
+    /// Locks of bytes of this file, held by this opening of it. None where the storage has none.
+    fn locks(&self) -> Option<&dyn crate::lease::ByteLocks> {
+        None
+    }
 }

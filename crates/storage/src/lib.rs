@@ -15,6 +15,7 @@ mod doublewrite;
 mod error;
 mod failstop;
 mod file;
+pub mod lease;
 mod os;
 mod sim;
 

@@ -3,12 +3,13 @@
 //! Direct I/O is correctness on shared storage: a page cache would go stale when another host writes. Where the filesystem refuses it (tmpfs), files are
 //! opened without, and [`OsStorage::direct`] says so.
 
+use crate::lease::{self, ByteLocks};
 use crate::{Error, File, FileKind, Result, SECTOR, Storage};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::retry_on_intr;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -283,6 +284,23 @@ impl File for OsFile {
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(e) => Err(self.err("punch a hole into", offset, e.into())),
         }
+    }
+
+    fn locks(&self) -> Option<&dyn ByteLocks> {
+        Some(self)
+    }
+}
+
+impl ByteLocks for OsFile {
+    fn try_lock(&self, byte: u64) -> Result<bool> {
+        lease::os::try_lock(self.file.as_fd(), byte).map_err(|e| self.err("lock", byte, e))
+    }
+    fn unlock(&self, byte: u64) -> Result<()> {
+        lease::os::unlock(self.file.as_fd(), byte).map_err(|e| self.err("unlock", byte, e))
+    }
+    fn held_by_other(&self, byte: u64) -> Result<bool> {
+        lease::os::held_by_other(self.file.as_fd(), byte)
+            .map_err(|e| self.err("look at the locks of", byte, e))
     }
 }
 

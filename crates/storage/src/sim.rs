@@ -3,8 +3,10 @@
 //! The model is the harshest a disk may do: of the writes to a file since its last sync any subset survives a crash, in any mixture of their
 //! 512-byte pieces. Names, lengths and holes are durable when the call returns; a write to a log or control file is durable when it returns.
 
+use crate::lease::ByteLocks;
+use crate::lease::sim::{OpenId, SimLocks};
 use crate::{Error, File, FileKind, Result, SECTOR, Storage};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,6 +41,7 @@ struct Machine {
     reads: u64,
     syncs: u64,
     crashed: bool,
+    locks: SimLocks,
 }
 
 #[derive(Default, Clone)]
@@ -60,6 +63,17 @@ struct Settled {
 }
 
 impl FileState {
+    /// Takes a write in, not durably.
+    fn write(&mut self, at: usize, data: &[u8]) {
+        let end = at + data.len();
+        if self.current.len() < end {
+            self.current.resize(end, 0);
+            self.durable.resize(end, 0);
+        }
+        self.current[at..end].copy_from_slice(data);
+        self.pending.push((at, data.to_vec()));
+    }
+
     fn sync(&mut self) {
         for (at, data) in self.pending.drain(..) {
             match self.since_failure.is_empty() {
@@ -86,6 +100,8 @@ impl FileState {
 #[derive(Clone, Default)]
 pub struct SimStorage {
     machine: Arc<Mutex<Machine>>,
+    /// Whose openings of files these are.
+    client: u32,
 }
 
 impl SimStorage {
@@ -151,6 +167,7 @@ impl SimStorage {
             .map(|(name, f)| (name.clone(), survive(f, &mut rng)))
             .collect();
         SimStorage {
+            client: 0,
             machine: Arc::new(Mutex::new(Machine {
                 files,
                 ..Machine::default()
@@ -167,10 +184,54 @@ impl SimStorage {
         }
     }
 
+    /// The same storage as another client sees it: another process or host, whose openings of files live and die apart from the others'. Clients have numbers of
+    /// the caller's choice, each for one life.
+    pub fn as_client(&self, client: u32) -> SimStorage {
+        SimStorage {
+            machine: self.machine.clone(),
+            client,
+        }
+    }
+
+    /// A client's process is killed between two calls: its locks are free, its calls fail.
+    pub fn kill_client(&self, client: u32) {
+        self.machine.lock().locks.kill(client);
+    }
+
+    /// A client's process is killed during its next write, which the device has still to do: the client's locks stay until [`SimStorage::settle`].
+    pub fn kill_client_writing(&self, client: u32) {
+        self.machine.lock().locks.die_writing(client);
+    }
+
+    /// The device does the write that a killed client left behind, and the client's locks go. False if there is none.
+    pub fn settle(&self, client: u32) -> bool {
+        let mut m = self.machine.lock();
+        let Some((name, offset, data)) = m.locks.settle(client) else {
+            return false;
+        };
+        if let Some(f) = m.files.get_mut(&name) {
+            f.write(offset as usize, &data);
+        }
+        true
+    }
+
+    /// The file server gives a client up: its locks are free, its calls fail with an I/O error.
+    pub fn revoke_client(&self, client: u32) {
+        self.machine.lock().locks.revoke(client);
+    }
+
+    /// A lock vanishes and nobody is told. False if nobody had it.
+    pub fn lose_lock(&self, name: &str, byte: u64) -> bool {
+        self.machine.lock().locks.lose(name, byte)
+    }
+
     fn file(&self, name: &str) -> Arc<dyn File> {
+        let open = self.machine.lock().locks.open(self.client);
         Arc::new(SimFile {
             machine: self.machine.clone(),
             name: name.to_string(),
+            client: self.client,
+            open,
         })
     }
 }
@@ -268,6 +329,7 @@ impl Storage for SimStorage {
     fn create(&self, name: &str, _kind: FileKind) -> Result<Arc<dyn File>> {
         let mut m = self.machine.lock();
         m.check()?;
+        m.locks.check(self.client, "create", name)?;
         if m.files.contains_key(name) {
             return Err(Error::Exists {
                 path: name.to_string(),
@@ -279,7 +341,11 @@ impl Storage for SimStorage {
     }
 
     fn open(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>> {
-        self.machine.lock().get(name)?;
+        {
+            let mut m = self.machine.lock();
+            m.locks.check(self.client, "open", name)?;
+            m.get(name)?;
+        }
         let inner = self.file(name);
         Ok(if kind == FileKind::Data {
             inner
@@ -296,6 +362,7 @@ impl Storage for SimStorage {
 
     fn remove(&self, name: &str) -> Result<()> {
         let mut m = self.machine.lock();
+        m.locks.check(self.client, "remove", name)?;
         m.get(name)?;
         m.files.remove(name);
         Ok(())
@@ -338,11 +405,48 @@ impl File for WriteThrough {
     fn punch(&self, offset: u64, len: u64) -> Result<()> {
         self.inner.punch(offset, len)
     }
+    fn locks(&self) -> Option<&dyn ByteLocks> {
+        self.inner.locks()
+    }
 }
 
 struct SimFile {
     machine: Arc<Mutex<Machine>>,
     name: String,
+    client: u32,
+    open: OpenId,
+}
+
+impl SimFile {
+    /// For one call of this client; an error if the client is no more.
+    fn machine(&self, what: &'static str) -> Result<MutexGuard<'_, Machine>> {
+        let m = self.machine.lock();
+        m.locks.check(self.client, what, &self.name)?;
+        Ok(m)
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.machine.lock().locks.close(self.open);
+    }
+}
+
+impl ByteLocks for SimFile {
+    fn try_lock(&self, byte: u64) -> Result<bool> {
+        let mut m = self.machine("lock")?;
+        m.check()?;
+        Ok(m.locks.try_lock(self.open, &self.name, byte))
+    }
+    fn unlock(&self, byte: u64) -> Result<()> {
+        let mut m = self.machine("unlock")?;
+        m.locks.unlock(self.open, &self.name, byte);
+        Ok(())
+    }
+    fn held_by_other(&self, byte: u64) -> Result<bool> {
+        let m = self.machine("look at the locks of")?;
+        Ok(m.locks.held_by_other(self.open, &self.name, byte))
+    }
 }
 
 fn assert_aligned(offset: u64, buf: &[u8]) {
@@ -361,7 +465,7 @@ impl File for SimFile {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         assert_aligned(offset, buf);
-        let mut m = self.machine.lock();
+        let mut m = self.machine("read")?;
         m.check()?;
         m.reads += 1;
         if hits(m.faults.fail_from_read, m.faults.fail_reads, m.reads) {
@@ -385,7 +489,7 @@ impl File for SimFile {
 
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         assert_aligned(offset, buf);
-        let mut m = self.machine.lock();
+        let mut m = self.machine("write")?;
         m.check()?;
         m.writes += 1;
         let (n, faults) = (m.writes, m.faults);
@@ -406,13 +510,12 @@ impl File for SimFile {
                 wanted: buf.len() as u64,
             });
         }
-        let f = m.get(&self.name)?;
-        if f.current.len() < end {
-            f.current.resize(end, 0);
-            f.durable.resize(end, 0);
+        if m.locks
+            .stays_in_flight(self.client, &self.name, offset, buf)
+        {
+            return Err(Error::Crashed);
         }
-        f.current[offset as usize..end].copy_from_slice(buf);
-        f.pending.push((offset as usize, buf.to_vec()));
+        m.get(&self.name)?.write(offset as usize, buf);
         if faults.crash_at_write == Some(n) {
             m.crashed = true;
             return Err(Error::Crashed);
@@ -421,15 +524,15 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> Result<()> {
-        self.machine.lock().sync(&self.name)
+        self.machine("sync")?.sync(&self.name)
     }
 
     fn len(&self) -> Result<u64> {
-        Ok(self.machine.lock().get(&self.name)?.current.len() as u64)
+        Ok(self.machine("inspect")?.get(&self.name)?.current.len() as u64)
     }
 
     fn allocate(&self, len: u64, _zeroes: bool, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let mut m = self.machine.lock();
+        let mut m = self.machine("allocate")?;
         let old = m.get(&self.name)?.current.len() as u64;
         let wanted = len.saturating_sub(old);
         if !m.has_room(wanted) {
@@ -450,7 +553,7 @@ impl File for SimFile {
     }
 
     fn punch(&self, offset: u64, len: u64) -> Result<()> {
-        let mut m = self.machine.lock();
+        let mut m = self.machine("punch a hole into")?;
         let f = m.get(&self.name)?;
         f.sync();
         let end = ((offset + len) as usize).min(f.current.len());
@@ -458,6 +561,10 @@ impl File for SimFile {
         f.current[range.clone()].fill(0);
         f.durable[range].fill(0);
         Ok(())
+    }
+
+    fn locks(&self) -> Option<&dyn ByteLocks> {
+        Some(self)
     }
 }
 

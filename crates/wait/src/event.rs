@@ -93,6 +93,8 @@ events! {
     EnqUl, "enq: UL - contention", Application, ["name|mode", "id", ""];
     EnqSq, "enq: SQ - contention", Configuration, ["name|mode", "object #", ""];
     EnqHw, "enq: HW - contention", Configuration, ["name|mode", "object #", ""];
+    EnqCf, "enq: CF - contention", Other, ["name|mode", "", ""];
+    FenceCommand, "fence command", Cluster, ["instance", "", ""];
     RowCacheLock, "row cache lock", Concurrency, ["cache id", "mode", "request"];
     UndoSegmentExtension, "undo segment extension", Configuration, ["segment#", "", ""];
     NetFromClient, "SQL*Net message from client", Idle, ["driver id", "#bytes", ""];

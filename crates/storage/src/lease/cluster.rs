@@ -1,0 +1,442 @@
+//! Who is a member: epochs and incarnations, decided by whoever holds the control file's exclusive lock, written there, and followed by all.
+//!
+//! ```text
+//! control file, slot 0 at byte 65536, slot 1 at byte 81920; each:
+//! magic u64 | format version u32 | payload length u32 | sequence u64 | CRC32C of sequence and payload u32 | payload:
+//! epoch u64 | members u16 | each: instance u16 | incarnation u32 | state u8 | changed in epoch u64 | address length u8 | address
+//! ```
+//!
+//! **Invariants.**
+//! - Read, decided and written under the lock: no decision rests on what was read before it was taken.
+//! - Every change of a member is a new epoch, exactly one above the last. An incarnation never falls and is never used twice.
+//! - A member is declared dead only with a [`Proof`], and joins again only when its thread has been closed by whoever recovered it: the lock of a thread marked open means recovery
+//!   first, never reopening.
+//! - A write goes to the slot that does not hold the newest state, so a decider that dies writing leaves the old state or the new.
+
+use super::{EXCLUSIVE_BYTE, Lease, Proof, Takeover, locks_of};
+use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
+use block::{FileId, InstanceId};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wait::{Event, WaitResult, Waiter};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDCM1");
+const VERSION: u32 = 1;
+/// Behind the slots of the control state, with room for those to grow no further than they may.
+const REGION: u64 = 64 << 10;
+const SLOT: usize = 4 * SECTOR;
+const HEADER: usize = 28;
+const NAME: &str = "control";
+/// With the greatest number of instances, each with an address of this length, the state fits a slot.
+pub const MAX_ADDRESS_BYTES: usize = 120;
+const _: () =
+    assert!(HEADER + 10 + FileId::MAX_INSTANCES as usize * (16 + MAX_ADDRESS_BYTES) <= SLOT);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemberState {
+    /// Stopped, or recovered: its thread is closed.
+    Down = 0,
+    Up = 1,
+    /// Proved dead and not yet recovered.
+    Dead = 2,
+}
+
+/// What is known of one instance.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberRecord {
+    pub instance: InstanceId,
+    /// Of its present or last life, from 1.
+    pub incarnation: u32,
+    pub state: MemberState,
+    pub changed_in_epoch: u64,
+    /// Of its interconnect.
+    pub address: String,
+}
+
+/// The membership as of an epoch.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Cluster {
+    /// Zero before anybody has joined.
+    pub epoch: u64,
+    /// By instance.
+    pub members: Vec<MemberRecord>,
+}
+
+impl Cluster {
+    pub fn member(&self, instance: InstanceId) -> Option<&MemberRecord> {
+        self.members.iter().find(|m| m.instance == instance)
+    }
+
+    /// A new epoch in which this member is as given.
+    fn change(&mut self, instance: InstanceId, change: impl FnOnce(&mut MemberRecord)) {
+        self.epoch += 1;
+        let at = match self
+            .members
+            .binary_search_by_key(&instance.0, |m| m.instance.0)
+        {
+            Ok(at) => at,
+            Err(at) => {
+                let new = MemberRecord {
+                    instance,
+                    incarnation: 0,
+                    state: MemberState::Down,
+                    changed_in_epoch: 0,
+                    address: String::new(),
+                };
+                self.members.insert(at, new);
+                at
+            }
+        };
+        let m = &mut self.members[at];
+        let before = m.incarnation;
+        change(m);
+        assert!(
+            m.incarnation >= before,
+            "invariant: incarnations do not fall"
+        );
+        m.changed_in_epoch = self.epoch;
+    }
+
+    fn expect(&self, instance: InstanceId, incarnation: u32) -> Result<&MemberRecord> {
+        match self.member(instance) {
+            Some(m) if m.incarnation == incarnation => Ok(m),
+            found => Err(Error::Membership(format!(
+                "instance {}.{incarnation} is no longer what the control file says: {found:?}",
+                instance.0
+            ))),
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut w = Vec::new();
+        w.extend(self.epoch.to_le_bytes());
+        w.extend((self.members.len() as u16).to_le_bytes());
+        for m in &self.members {
+            w.extend(m.instance.0.to_le_bytes());
+            w.extend(m.incarnation.to_le_bytes());
+            w.push(m.state as u8);
+            w.extend(m.changed_in_epoch.to_le_bytes());
+            w.push(m.address.len() as u8);
+            w.extend(m.address.as_bytes());
+        }
+        w
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Cluster> {
+        let mut rest = bytes;
+        let mut take = |n: usize| {
+            let (head, tail) = rest.split_at_checked(n)?;
+            rest = tail;
+            Some(head)
+        };
+        let mut c = Cluster {
+            epoch: u64::from_le_bytes(take(8)?.try_into().ok()?),
+            members: Vec::new(),
+        };
+        for _ in 0..u16::from_le_bytes(take(2)?.try_into().ok()?) {
+            let instance = InstanceId(u16::from_le_bytes(take(2)?.try_into().ok()?));
+            let incarnation = u32::from_le_bytes(take(4)?.try_into().ok()?);
+            let state = match take(1)?[0] {
+                0 => MemberState::Down,
+                1 => MemberState::Up,
+                2 => MemberState::Dead,
+                _ => return None,
+            };
+            let changed_in_epoch = u64::from_le_bytes(take(8)?.try_into().ok()?);
+            let length = usize::from(take(1)?[0]);
+            let address = String::from_utf8(take(length)?.to_vec()).ok()?;
+            c.members.push(MemberRecord {
+                instance,
+                incarnation,
+                state,
+                changed_in_epoch,
+                address,
+            });
+        }
+        let sorted = c.members.is_sorted_by(|a, b| a.instance.0 < b.instance.0);
+        (rest.is_empty() && sorted).then_some(c)
+    }
+}
+
+/// The membership part of the control file, open.
+pub struct ClusterFile {
+    file: Arc<dyn File>,
+    /// Within this process: the lock of the file does not keep its own holder out.
+    turn: Mutex<()>,
+}
+
+/// Pauses between attempts to get the lock: nobody tells a waiter on another host that it is free.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+impl ClusterFile {
+    /// Opens the control file for itself, so that its lock is apart from the lease's. A control file made before there was this part gets it.
+    pub fn open(storage: &dyn Storage) -> Result<ClusterFile> {
+        let file = storage.open(NAME, FileKind::Control)?;
+        locks_of(&*file)?;
+        let c = ClusterFile {
+            file,
+            turn: Mutex::new(()),
+        };
+        let end = REGION + 2 * SLOT as u64;
+        if c.file.len()? < end {
+            c.exclusive(None, || {
+                if c.file.len()? < end {
+                    c.file.allocate(end, true, &mut |_| {})?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(c)
+    }
+
+    /// The membership as it is now. May be outdated when it is returned; nothing is decided by it.
+    pub fn read(&self) -> Result<Cluster> {
+        self.newest().map(|(c, _)| c)
+    }
+
+    /// Runs `f` under the control file's exclusive lock, for whatever else is decided under it. Waits for the lock under `enq: CF - contention` until the deadline; a holder that hangs is evicted
+    /// like any other instance that hangs.
+    pub fn exclusive<R>(
+        &self,
+        deadline: Option<Instant>,
+        f: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        let _turn = self.turn.lock();
+        let locks = locks_of(&*self.file)?;
+        let mut pause = FIRST_PAUSE;
+        let waiter = Waiter::new();
+        while !locks.try_lock(EXCLUSIVE_BYTE)? {
+            let now = Instant::now();
+            if deadline.is_some_and(|d| now >= d) {
+                return Err(Error::Membership(
+                    "another instance has held the control file's exclusive lock for too long"
+                        .into(),
+                ));
+            }
+            let until = deadline.map_or(now + pause, |d| d.min(now + pause));
+            if waiter.wait(Event::EnqCf, [0; 3], Some(until)) == WaitResult::Cancelled {
+                return Err(Error::Membership(
+                    "waiting for the control file was cancelled".into(),
+                ));
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        let result = f();
+        locks.unlock(EXCLUSIVE_BYTE)?;
+        result
+    }
+
+    /// Makes the instance whose lease this is a member, in a new life and a new epoch. Its former life must have been closed.
+    pub fn join(
+        &self,
+        lease: &Lease,
+        address: &str,
+        deadline: Option<Instant>,
+    ) -> Result<(MemberRecord, Cluster)> {
+        let instance = lease.instance();
+        if address.len() > MAX_ADDRESS_BYTES {
+            return Err(Error::Membership(format!(
+                "the address has {} bytes, at most {MAX_ADDRESS_BYTES} fit",
+                address.len()
+            )));
+        }
+        assert!(
+            !lease.paths().is_empty(),
+            "invariant: an instance joins with its locks held"
+        );
+        let cluster = self.decide(deadline, |c| {
+            if let Some(m) = c.member(instance)
+                && m.state != MemberState::Down
+            {
+                return Err(Error::Membership(format!(
+                    "instance {}.{} was not stopped cleanly: its thread must be recovered before it joins",
+                    instance.0, m.incarnation
+                )));
+            }
+            c.change(instance, |m| {
+                m.incarnation += 1;
+                m.state = MemberState::Up;
+                m.address = address.to_string();
+            });
+            Ok(())
+        })?;
+        let me = cluster.expect_member(instance)?.clone();
+        Ok((me, cluster))
+    }
+
+    /// A clean stop: its thread is closed, its locks are about to go.
+    pub fn leave(
+        &self,
+        instance: InstanceId,
+        incarnation: u32,
+        deadline: Option<Instant>,
+    ) -> Result<Cluster> {
+        self.decide(deadline, |c| {
+            let m = c.expect(instance, incarnation)?;
+            if m.state != MemberState::Up {
+                return Err(Error::Membership(format!(
+                    "instance {}.{incarnation} has been declared dead",
+                    instance.0
+                )));
+            }
+            c.change(instance, |m| m.state = MemberState::Down);
+            Ok(())
+        })
+    }
+
+    /// Declares instances dead, all in one decision. Those that are dead already stay so, in no new epoch.
+    pub fn declare_dead(&self, proofs: &[Proof<'_>], deadline: Option<Instant>) -> Result<Cluster> {
+        self.decide(deadline, |c| {
+            for proof in proofs {
+                let victim = proof.victim();
+                let m = c.expect_member(victim)?;
+                if let Proof::Fence(f) = proof
+                    && f.incarnation() != m.incarnation
+                {
+                    return Err(Error::Membership(format!(
+                        "instance {}.{} was fenced, but {} lives",
+                        victim.0,
+                        f.incarnation(),
+                        m.incarnation
+                    )));
+                }
+                if m.state == MemberState::Up {
+                    c.change(victim, |m| m.state = MemberState::Dead);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// A dead instance's thread has been recovered and closed. By locks only: a fenced one's must have been got by then, or it could not be started again anyway.
+    pub fn close(&self, recovered: &Takeover, deadline: Option<Instant>) -> Result<Cluster> {
+        self.decide(deadline, |c| {
+            let victim = recovered.victim();
+            if c.expect_member(victim)?.state != MemberState::Dead {
+                return Err(Error::Membership(format!(
+                    "instance {} is not dead, so it was not recovered",
+                    victim.0
+                )));
+            }
+            c.change(victim, |m| m.state = MemberState::Down);
+            Ok(())
+        })
+    }
+
+    fn decide(
+        &self,
+        deadline: Option<Instant>,
+        f: impl FnOnce(&mut Cluster) -> Result<()>,
+    ) -> Result<Cluster> {
+        self.exclusive(deadline, || {
+            let (old, sequence) = self.newest()?;
+            let mut new = old.clone();
+            f(&mut new)?;
+            if new != old {
+                assert!(new.epoch > old.epoch, "invariant: a change is a new epoch");
+                self.write(&new, sequence + 1)?;
+            }
+            Ok(new)
+        })
+    }
+
+    fn write(&self, cluster: &Cluster, sequence: u64) -> Result<()> {
+        let payload = cluster.encode();
+        let mut buf = AlignedBuf::zeroed(SLOT);
+        buf[..8].copy_from_slice(&MAGIC.to_le_bytes());
+        buf[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        buf[12..16].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        buf[16..24].copy_from_slice(&sequence.to_le_bytes());
+        buf[24..HEADER].copy_from_slice(&checksum(sequence, &payload).to_le_bytes());
+        buf[HEADER..HEADER + payload.len()].copy_from_slice(&payload);
+        let at = REGION + (sequence % 2) * SLOT as u64;
+        wait::during(Event::ControlFileWrite, [1, 0, 0], || {
+            self.file.write_at(at, &buf)?;
+            self.file.sync()
+        })
+    }
+
+    /// The newest whole state and its sequence number; an empty one if there never was any.
+    fn newest(&self) -> Result<(Cluster, u64)> {
+        let mut found = (Cluster::default(), 0);
+        for slot in 0..2u64 {
+            let mut buf = AlignedBuf::zeroed(SLOT);
+            wait::during(Event::ControlFileRead, [0; 3], || {
+                self.file.read_at(REGION + slot * SLOT as u64, &mut buf)
+            })?;
+            if let Some((cluster, sequence)) = parse(&buf)?
+                && sequence > found.1
+            {
+                found = (cluster, sequence);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Cluster {
+    fn expect_member(&self, instance: InstanceId) -> Result<&MemberRecord> {
+        self.member(instance).ok_or_else(|| {
+            Error::Membership(format!("instance {} has never been a member", instance.0))
+        })
+    }
+}
+
+fn checksum(sequence: u64, payload: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&sequence.to_le_bytes()), payload)
+}
+
+/// The state in a slot; none if it is torn or was never written, an error if a newer program wrote it.
+fn parse(slot: &[u8]) -> Result<Option<(Cluster, u64)>> {
+    let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| slot[at + i]));
+    let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| slot[at + i]));
+    let (version, length, sequence, crc) = (u32_at(8), u32_at(12), u64_at(16), u32_at(24));
+    let payload = slot[HEADER..].get(..length as usize);
+    let Some(payload) = payload.filter(|p| u64_at(0) == MAGIC && crc == checksum(sequence, p))
+    else {
+        return Ok(None);
+    };
+    if version != VERSION {
+        return Err(Error::Control(format!(
+            "membership has format version {version}, this program knows {VERSION}"
+        )));
+    }
+    match Cluster::decode(payload) {
+        Some(c) => Ok(Some((c, sequence))),
+        None => Err(Error::Control(
+            "membership: the checksum is right but the contents are not understood".to_string(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_are_pinned_and_damage_is_noticed() {
+        let mut c = Cluster::default();
+        c.change(InstanceId(2), |m| {
+            m.incarnation = 3;
+            m.state = MemberState::Dead;
+            m.address = "h:1".to_string();
+        });
+        c.change(InstanceId(1), |m| m.incarnation = 9);
+        let bytes = c.encode();
+        let pinned = [
+            2, 0, 0, 0, 0, 0, 0, 0, 2, 0, // epoch, members
+            1, 0, 9, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, // instance 1
+            2, 0, 3, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 3, b'h', b':', b'1',
+        ];
+        assert_eq!(bytes, pinned);
+        assert_eq!(Cluster::decode(&bytes), Some(c));
+        for n in 0..bytes.len() {
+            assert_eq!(Cluster::decode(&bytes[..n]), None);
+        }
+        let mut state = pinned;
+        state[16] = 3;
+        assert_eq!(Cluster::decode(&state), None);
+    }
+}

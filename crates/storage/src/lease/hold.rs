@@ -1,0 +1,228 @@
+//! The locks that an instance holds itself, and the storage through which it opens files so that none is written without its lock.
+
+use super::{Locked, lease_byte, locks_of};
+use crate::{Error, Fatal, File, FileKind, Result, Storage};
+use block::InstanceId;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What an error of a write means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnError {
+    /// The end of the instance: who cannot write may have been fenced.
+    EndInstance,
+    /// The caller's business: a redo log with two members outlives the loss of one.
+    Tell,
+}
+
+/// An instance's lease. While it lives, every file opened through [`Lease::storage`] stays open and locked.
+pub struct Lease {
+    instance: InstanceId,
+    fatal: Fatal,
+    /// By storage and name. Held while a file is opened, so that it is opened once.
+    files: Mutex<BTreeMap<(usize, String), Held>>,
+    storages: Mutex<Vec<Arc<dyn Storage>>>,
+}
+
+struct Held {
+    kind: FileKind,
+    file: Arc<dyn File>,
+    /// Another opening, to look at the lock from outside.
+    probe: Arc<dyn File>,
+}
+
+impl Lease {
+    pub fn new(instance: InstanceId, fatal: Fatal) -> Arc<Lease> {
+        Arc::new(Lease {
+            instance,
+            fatal,
+            files: Mutex::default(),
+            storages: Mutex::default(),
+        })
+    }
+
+    pub fn instance(&self) -> InstanceId {
+        self.instance
+    }
+
+    /// What this instance opens its files through, in place of `storage`. A file whose lock somebody else has is refused with [`Error::InUse`].
+    pub fn storage(
+        self: &Arc<Self>,
+        storage: Arc<dyn Storage>,
+        on_error: OnError,
+    ) -> Arc<dyn Storage> {
+        let mut storages = self.storages.lock();
+        storages.push(storage.clone());
+        Arc::new(LeasedStorage {
+            lease: self.clone(),
+            number: storages.len() - 1,
+            inner: storage,
+            on_error,
+        })
+    }
+
+    /// Looks whether every lock is still held; a lost one ends the instance. To be called every now and then: errors of writes tell sooner.
+    pub fn check(&self) -> Result<()> {
+        let byte = lease_byte(self.instance);
+        let files = self.files.lock();
+        for held in files.values() {
+            // Nobody else has it, as seen by the holder, and somebody has it, as seen by another: then it is ours.
+            let result = (|| {
+                let taken = locks_of(&*held.file)?.held_by_other(byte)?;
+                Ok(!taken && locks_of(&*held.probe)?.held_by_other(byte)?)
+            })();
+            let why = match result {
+                Ok(true) => continue,
+                Ok(false) => Error::LockLost {
+                    path: held.file.path().to_string(),
+                    instance: self.instance.0,
+                },
+                Err(e) => e,
+            };
+            (self.fatal)(&why.to_string());
+            return Err(why);
+        }
+        Ok(())
+    }
+
+    /// The files that are locked, for messages and views.
+    pub fn paths(&self) -> Vec<String> {
+        self.files
+            .lock()
+            .values()
+            .map(|h| h.file.path().to_string())
+            .collect()
+    }
+
+    fn hold(
+        &self,
+        storage: &LeasedStorage,
+        name: &str,
+        kind: FileKind,
+        create: bool,
+    ) -> Result<Arc<dyn File>> {
+        let key = (storage.number, name.to_string());
+        let mut files = self.files.lock();
+        if let Some(held) = files.get(&key) {
+            if create {
+                return Err(Error::Exists {
+                    path: held.file.path().to_string(),
+                });
+            }
+            if held.kind == kind {
+                return Ok(held.file.clone());
+            }
+            return Err(Error::Control(format!(
+                "{} is open as {:?}, it cannot be opened as {kind:?} under the same lease",
+                held.file.path(),
+                held.kind
+            )));
+        }
+        let file = if create {
+            storage.inner.create(name, kind)?
+        } else {
+            storage.inner.open(name, kind)?
+        };
+        let Some(lock) = Locked::try_get(file.clone(), lease_byte(self.instance))? else {
+            return Err(Error::InUse {
+                path: file.path().to_string(),
+                by: format!(
+                    "another process that is instance {}, or an instance that recovers it",
+                    self.instance.0
+                ),
+            });
+        };
+        let file: Arc<dyn File> = Arc::new(LeasedFile {
+            _lock: lock,
+            inner: file,
+            fatal: self.fatal.clone(),
+            on_error: storage.on_error,
+        });
+        let held = Held {
+            kind,
+            file: file.clone(),
+            probe: storage.inner.open(name, kind)?,
+        };
+        files.insert(key, held);
+        Ok(file)
+    }
+}
+
+struct LeasedStorage {
+    lease: Arc<Lease>,
+    number: usize,
+    inner: Arc<dyn Storage>,
+    on_error: OnError,
+}
+
+impl Storage for LeasedStorage {
+    fn create(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>> {
+        self.lease.hold(self, name, kind, true)
+    }
+    fn open(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>> {
+        self.lease.hold(self, name, kind, false)
+    }
+    fn exists(&self, name: &str) -> Result<bool> {
+        self.inner.exists(name)
+    }
+    fn remove(&self, name: &str) -> Result<()> {
+        let mut files = self.lease.files.lock();
+        self.inner.remove(name)?;
+        files.remove(&(self.number, name.to_string()));
+        Ok(())
+    }
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+/// A file whose failed writes end the instance.
+struct LeasedFile {
+    _lock: Locked,
+    inner: Arc<dyn File>,
+    fatal: Fatal,
+    on_error: OnError,
+}
+
+impl LeasedFile {
+    fn check<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(e) = &result
+            && self.on_error == OnError::EndInstance
+            && !e.is_full()
+        {
+            (self.fatal)(&e.to_string());
+        }
+        result
+    }
+}
+
+impl File for LeasedFile {
+    fn path(&self) -> &str {
+        self.inner.path()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.check(self.inner.write_at(offset, buf))
+    }
+    fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<()> {
+        self.check(self.inner.write_vectored_at(offset, bufs))
+    }
+    fn sync(&self) -> Result<()> {
+        self.check(self.inner.sync())
+    }
+    fn len(&self) -> Result<u64> {
+        self.inner.len()
+    }
+    fn allocate(&self, len: u64, zeroes: bool, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        self.check(self.inner.allocate(len, zeroes, progress))
+    }
+    fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        self.check(self.inner.punch(offset, len))
+    }
+    fn locks(&self) -> Option<&dyn super::ByteLocks> {
+        self.inner.locks()
+    }
+}
