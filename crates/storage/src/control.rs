@@ -12,10 +12,12 @@
 //! - A slot whose writing failed may be torn; the next update goes there first, while the other is whole.
 //! - The newest whole slot is the state. An unknown format version is refused, not guessed at.
 
+use crate::lease::ClusterFile;
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
 use block::{FileId, LogPos, ThreadId};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Instant;
 use wait::Event;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDCF1");
@@ -211,26 +213,7 @@ impl ControlFile {
 
     pub fn open(storage: &dyn Storage) -> Result<ControlFile> {
         let file = storage.open(NAME, FileKind::Control)?;
-        let slots = [0, 1]
-            .into_iter()
-            .map(|slot| read_slot(&*file, slot))
-            .collect::<Result<Vec<_>>>()?;
-        // If one is torn it is rewritten first; if both are whole, the older.
-        let sequences: Vec<_> = slots
-            .iter()
-            .map(|s| s.as_ref().map_or(0, |(_, sequence)| *sequence))
-            .collect();
-        let first = u64::from(sequences[1] < sequences[0]);
-        let (control, sequence) = slots
-            .into_iter()
-            .flatten()
-            .max_by_key(|(_, sequence)| *sequence)
-            .ok_or_else(|| Error::Control(format!("{}: neither copy is whole", file.path())))?;
-        let state = State {
-            control,
-            sequence,
-            first,
-        };
+        let state = read_state(&*file)?;
         Ok(ControlFile {
             file,
             state: Mutex::new(state),
@@ -239,6 +222,20 @@ impl ControlFile {
 
     pub fn get(&self) -> Control {
         self.state.lock().control.clone()
+    }
+
+    /// Changes what several instances share: under the file's exclusive lock, from what is in the file now, which another instance may have written.
+    /// Durable when it returns; from then on this is the state in memory too.
+    pub fn update_shared(
+        &self,
+        cluster: &ClusterFile,
+        deadline: Option<Instant>,
+        change: impl FnOnce(&mut Control),
+    ) -> Result<()> {
+        cluster.exclusive(deadline, || {
+            *self.state.lock() = read_state(&*self.file)?;
+            self.update(change)
+        })
     }
 
     /// Changes the state; durable when it returns. After an error the state in memory is the old one, and that in the file may be either.
@@ -283,6 +280,30 @@ impl ControlFile {
         self.file.write_at(slot * SLOT as u64, &buf)?;
         self.file.sync()
     }
+}
+
+/// The newest whole state in the file, and which slot is to be written first.
+fn read_state(file: &dyn File) -> Result<State> {
+    let slots = [0, 1]
+        .into_iter()
+        .map(|slot| read_slot(file, slot))
+        .collect::<Result<Vec<_>>>()?;
+    // If one is torn it is rewritten first; if both are whole, the older.
+    let sequences: Vec<_> = slots
+        .iter()
+        .map(|s| s.as_ref().map_or(0, |(_, sequence)| *sequence))
+        .collect();
+    let first = u64::from(sequences[1] < sequences[0]);
+    let (control, sequence) = slots
+        .into_iter()
+        .flatten()
+        .max_by_key(|(_, sequence)| *sequence)
+        .ok_or_else(|| Error::Control(format!("{}: neither copy is whole", file.path())))?;
+    Ok(State {
+        control,
+        sequence,
+        first,
+    })
 }
 
 /// The version is covered: a decayed slot must not pass for one that a newer program wrote.
@@ -348,6 +369,29 @@ mod tests {
                 id: FileId::DATA,
                 path: "data/0001.dbf".to_string(),
             }],
+        }
+    }
+
+    /// Each of two instances changes something of its own; neither undoes the other's change, whoever read the file first.
+    #[test]
+    fn instances_do_not_undo_each_others_updates() {
+        let s = SimStorage::new();
+        ControlFile::create(&s, sample()).unwrap();
+        let open = |client| {
+            let s = s.as_client(client);
+            let cluster = ClusterFile::open(&s).unwrap();
+            (ControlFile::open(&s).unwrap(), cluster)
+        };
+        let (a, b) = (open(1), open(2));
+        for n in 1..=5u32 {
+            let raise = |c: &mut Control| c.scn_ceiling += 1;
+            a.0.update_shared(&a.1, None, raise).unwrap();
+            let draw = |c: &mut Control| c.object_ceiling += 1;
+            b.0.update_shared(&b.1, None, draw).unwrap();
+            let now = ControlFile::open(&s).unwrap().get();
+            assert_eq!(now, b.0.get());
+            assert_eq!(now.scn_ceiling, sample().scn_ceiling + u64::from(n));
+            assert_eq!(now.object_ceiling, sample().object_ceiling + n);
         }
     }
 

@@ -86,6 +86,9 @@ impl File for Guarded {
     fn punch(&self, offset: u64, len: u64) -> Result<()> {
         check(&self.fatal, self.inner.punch(offset, len))
     }
+    fn locks(&self) -> Option<&dyn crate::lease::ByteLocks> {
+        self.inner.locks()
+    }
 }
 
 #[cfg(test)]

@@ -353,7 +353,7 @@ fn a_crash_at_any_decision_leaves_the_old_membership_or_the_new() {
     let before = s.writes();
     decisions(&s, &mut all).unwrap();
     let writes = s.writes() - before;
-    assert_eq!((all.len(), writes), (9, 8));
+    assert_eq!((all.len(), writes), (9, 16));
     for at in 1..=writes {
         for seed in 0..20 {
             let s = world();
@@ -370,6 +370,24 @@ fn a_crash_at_any_decision_leaves_the_old_membership_or_the_new() {
                 found == all[last] || found == all[last + 1],
                 "write {at}, seed {seed}: {found:?}"
             );
+        }
+    }
+}
+
+/// Otherwise an incarnation could be given out twice.
+#[test]
+fn a_slot_that_decays_does_not_bring_back_a_former_membership() {
+    for decisions in 1..=2 {
+        for slot in [64 << 10, 80 << 10] {
+            let s = world();
+            let one = instance(&s, ONE);
+            let c = ClusterFile::open(&s.as_client(1)).unwrap();
+            let mut last = c.join(&one.lease, "", None).unwrap().1;
+            if decisions == 2 {
+                last = c.leave(ONE, 1, None).unwrap();
+            }
+            s.flip_bit("control", slot + 30, 1);
+            assert_eq!(c.read().unwrap(), last);
         }
     }
 }

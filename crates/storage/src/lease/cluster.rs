@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! control file, slot 0 at byte 65536, slot 1 at byte 81920; each:
-//! magic u64 | format version u32 | payload length u32 | sequence u64 | CRC32C of sequence and payload u32 | payload:
+//! magic u64 | format version u32 | payload length u32 | sequence u64 | CRC32C of version, sequence and payload u32 | payload:
 //! epoch u64 | members u16 | each: instance u16 | incarnation u32 | state u8 | changed in epoch u64 | address length u8 | address
 //! ```
 //!
@@ -11,7 +11,8 @@
 //! - Every change of a member is a new epoch, exactly one above the last. An incarnation never falls and is never used twice.
 //! - A member is declared dead only with a [`Proof`], and joins again only when its thread has been closed by whoever recovered it: the lock of a thread marked open means recovery
 //!   first, never reopening.
-//! - A write goes to the slot that does not hold the newest state, so a decider that dies writing leaves the old state or the new.
+//! - As in the control state, a decision goes to one slot, durably, and then to the other: a decider that dies writing leaves the old state or the new, and a slot that decays does not bring back an
+//!   incarnation that has been used.
 
 use super::{EXCLUSIVE_BYTE, Lease, Proof, Takeover, locks_of};
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
@@ -159,6 +160,15 @@ impl Cluster {
     }
 }
 
+/// What is in the file.
+#[derive(Default)]
+struct Found {
+    cluster: Cluster,
+    sequence: u64,
+    /// The slot to write first: a torn one, otherwise the older.
+    first: u64,
+}
+
 /// The membership part of the control file, open.
 pub struct ClusterFile {
     file: Arc<dyn File>,
@@ -193,7 +203,7 @@ impl ClusterFile {
 
     /// The membership as it is now. May be outdated when it is returned; nothing is decided by it.
     pub fn read(&self) -> Result<Cluster> {
-        self.newest().map(|(c, _)| c)
+        self.newest().map(|found| found.cluster)
     }
 
     /// Runs `f` under the control file's exclusive lock, for whatever else is decided under it. Waits for the lock under `enq: CF - contention` until the deadline; a holder that hangs is evicted
@@ -331,45 +341,53 @@ impl ClusterFile {
         f: impl FnOnce(&mut Cluster) -> Result<()>,
     ) -> Result<Cluster> {
         self.exclusive(deadline, || {
-            let (old, sequence) = self.newest()?;
-            let mut new = old.clone();
+            let found = self.newest()?;
+            let mut new = found.cluster.clone();
             f(&mut new)?;
-            if new != old {
-                assert!(new.epoch > old.epoch, "invariant: a change is a new epoch");
-                self.write(&new, sequence + 1)?;
+            if new != found.cluster {
+                assert!(
+                    new.epoch > found.cluster.epoch,
+                    "invariant: a change is a new epoch"
+                );
+                self.write(&new, found.sequence + 1, found.first)?;
+                self.write(&new, found.sequence + 2, 1 - found.first)?;
             }
             Ok(new)
         })
     }
 
-    fn write(&self, cluster: &Cluster, sequence: u64) -> Result<()> {
+    fn write(&self, cluster: &Cluster, sequence: u64, slot: u64) -> Result<()> {
         let payload = cluster.encode();
         let mut buf = AlignedBuf::zeroed(SLOT);
         buf[..8].copy_from_slice(&MAGIC.to_le_bytes());
         buf[8..12].copy_from_slice(&VERSION.to_le_bytes());
         buf[12..16].copy_from_slice(&(payload.len() as u32).to_le_bytes());
         buf[16..24].copy_from_slice(&sequence.to_le_bytes());
-        buf[24..HEADER].copy_from_slice(&checksum(sequence, &payload).to_le_bytes());
+        buf[24..HEADER].copy_from_slice(&checksum(VERSION, sequence, &payload).to_le_bytes());
         buf[HEADER..HEADER + payload.len()].copy_from_slice(&payload);
-        let at = REGION + (sequence % 2) * SLOT as u64;
+        let at = REGION + slot * SLOT as u64;
         wait::during(Event::ControlFileWrite, [1, 0, 0], || {
             self.file.write_at(at, &buf)?;
             self.file.sync()
         })
     }
 
-    /// The newest whole state and its sequence number; an empty one if there never was any.
-    fn newest(&self) -> Result<(Cluster, u64)> {
-        let mut found = (Cluster::default(), 0);
+    /// The newest whole state; an empty one if there never was any.
+    fn newest(&self) -> Result<Found> {
+        let mut found = Found::default();
         for slot in 0..2u64 {
             let mut buf = AlignedBuf::zeroed(SLOT);
             wait::during(Event::ControlFileRead, [0; 3], || {
                 self.file.read_at(REGION + slot * SLOT as u64, &mut buf)
             })?;
             if let Some((cluster, sequence)) = parse(&buf)?
-                && sequence > found.1
+                && sequence > found.sequence
             {
-                found = (cluster, sequence);
+                found = Found {
+                    cluster,
+                    sequence,
+                    first: 1 - slot,
+                };
             }
         }
         Ok(found)
@@ -384,8 +402,10 @@ impl Cluster {
     }
 }
 
-fn checksum(sequence: u64, payload: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c(&sequence.to_le_bytes()), payload)
+fn checksum(version: u32, sequence: u64, payload: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&version.to_le_bytes());
+    let crc = crc32c::crc32c_append(crc, &sequence.to_le_bytes());
+    crc32c::crc32c_append(crc, payload)
 }
 
 /// The state in a slot; none if it is torn or was never written, an error if a newer program wrote it.
@@ -394,7 +414,8 @@ fn parse(slot: &[u8]) -> Result<Option<(Cluster, u64)>> {
     let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| slot[at + i]));
     let (version, length, sequence, crc) = (u32_at(8), u32_at(12), u64_at(16), u32_at(24));
     let payload = slot[HEADER..].get(..length as usize);
-    let Some(payload) = payload.filter(|p| u64_at(0) == MAGIC && crc == checksum(sequence, p))
+    let Some(payload) =
+        payload.filter(|p| u64_at(0) == MAGIC && crc == checksum(version, sequence, p))
     else {
         return Ok(None);
     };
