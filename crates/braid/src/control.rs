@@ -3,6 +3,7 @@
 //! An instance writes `instance-K.json` in the database directory. A process is taken for the instance only if its start
 //! time is the one in the file, so that a number used again by another process is not mistaken for it.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,6 +52,14 @@ pub struct Status {
     pub process_start_ticks: u64,
 }
 
+/// Writes over a file that is there, with blanks to its old length: what it has on disk is enough.
+fn overwrite(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().write(true).open(path)?;
+    let len = (file.metadata()?.len() as usize).max(text.len());
+    file.write_all_at(format!("{text:<len$}").as_bytes(), 0)
+}
+
 impl Status {
     /// The status of this very process.
     pub fn of_this_process(instance: u16, address: SocketAddr) -> Result<Status, Failure> {
@@ -72,13 +81,24 @@ impl Status {
         dir.join(format!("instance-{instance}.json"))
     }
 
-    /// Replaces the file as a whole, so that a reader sees one state or the other.
+    /// Replaces the file as a whole, so that a reader sees one state or the other. On a full disk it is overwritten in place, which needs no space; if there is none to
+    /// overwrite either, that is said, and the instance goes on: a full disk must not keep it from starting or stopping.
     pub fn write(&self, dir: &Path) -> Result<(), Failure> {
         let path = Status::path(dir, self.instance);
         let new = path.with_extension("json.new");
-        let text = serde_json::to_string_pretty(self)?;
-        let written = std::fs::write(&new, text + "\n").and_then(|()| std::fs::rename(&new, &path));
-        written.map_err(|e| Failure(format!("cannot write {}: {e}", path.display())))
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        let written = std::fs::write(&new, &text).and_then(|()| std::fs::rename(&new, &path));
+        let Err(e) = written else { return Ok(()) };
+        let failure = |e| Failure(format!("cannot write {}: {e}", path.display()));
+        if !matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
+            return Err(failure(e));
+        }
+        // What is there of it is in nobody's way: the next write begins with the same name.
+        let _ = std::fs::remove_file(&new);
+        if let Err(e) = overwrite(&path, &text) {
+            eprintln!("braid: {}", failure(e).0);
+        }
+        Ok(())
     }
 
     pub fn is_running(&self) -> bool {

@@ -82,6 +82,8 @@ pub struct TxnManager {
     status_file: Mutex<StatusFile>,
     /// Transactions without a session, to be rolled back by whoever calls [`TxnManager::rollback_dead`].
     pub(crate) dead: Mutex<DeadList>,
+    /// Held while the dead are rolled back.
+    rolling_back: Mutex<()>,
     last_checkpoint: Mutex<Option<LastCheckpoint>>,
 }
 
@@ -134,6 +136,7 @@ impl TxnManager {
                 list: Vec::new(),
                 old_undo: true,
             }),
+            rolling_back: Mutex::new(()),
             last_checkpoint: Mutex::new(None),
             cache,
             clock,
@@ -203,8 +206,9 @@ impl TxnManager {
     }
 
     /// Rolls back the transactions that have lost their session or their instance, one after the other. For a background thread; returns how many. After an error
-    /// the transaction stays in the list. One thread at a time may do this.
+    /// the transaction stays in the list. One thread at a time does this; another waits, so that none of those it found dead is half rolled back when it goes on.
     pub fn rollback_dead(self: &Arc<Self>, handler: &dyn UndoHandler) -> Result<usize> {
+        let _one_at_a_time = self.rolling_back.lock();
         let mut done = 0;
         loop {
             let slot = self.horizon.take_slot().ok_or(Error::TooMany {

@@ -30,8 +30,18 @@ impl Heap {
 
     /// Appends the bytes of a chained row; `chain` is its body.
     pub(super) fn read_pieces(&self, rid: RowId, chain: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.each_piece(rid, chain, &mut |_, bytes| out.extend_from_slice(bytes))
+    }
+
+    /// Gives each piece of a chained row, in order; `each` runs under its block's latch. An error if they are not all there, or more than the row.
+    pub(super) fn each_piece(
+        &self,
+        rid: RowId,
+        chain: &[u8],
+        each: &mut dyn FnMut(RowId, &[u8]),
+    ) -> Result<()> {
         let chain = Chain::decode(chain)?;
-        let (from, wanted) = (out.len(), chain.len as usize);
+        let (mut have, wanted) = (0, chain.len as usize);
         let mut at = chain.first;
         while at.0 != 0 {
             let block = self.cache().read(at.dba())?;
@@ -46,18 +56,16 @@ impl Heap {
                 _ => return Err(self.corrupt(rid, format!("piece {at:?} is not there"))),
             };
             let (next, bytes) = piece.body.split_at(PIECE_HEADER);
-            out.extend_from_slice(bytes);
-            if out.len() - from > wanted || bytes.is_empty() && wanted > 0 {
+            have += bytes.len();
+            if have > wanted || bytes.is_empty() && wanted > 0 {
                 return Err(self.corrupt(rid, "its pieces are more than the row"));
             }
+            each(at, bytes);
             at = RowId(u64::from_le_bytes(next.try_into().expect("eight bytes")));
         }
-        match out.len() - from == wanted {
+        match have == wanted {
             true => Ok(()),
-            false => Err(self.corrupt(
-                rid,
-                format!("its pieces have {} of {wanted} bytes", out.len() - from),
-            )),
+            false => Err(self.corrupt(rid, format!("its pieces have {have} of {wanted} bytes"))),
         }
     }
 

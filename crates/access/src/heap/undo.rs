@@ -26,6 +26,20 @@ pub fn undo_block(record: &UndoRecord) -> Option<Dba> {
     })
 }
 
+/// Whether a heap's undo record is about the row.
+pub(super) fn is_about(record: &UndoRecord, rid: RowId) -> bool {
+    match record.kind {
+        UNDO_INSERT => record.payload == rid.0.to_le_bytes(),
+        UNDO_INSERT_MANY => {
+            let slots = record.payload.get(8..).unwrap_or_default();
+            undo_block(record) == Some(rid.dba())
+                && slots.chunks_exact(2).any(|s| s == rid.slot().to_le_bytes())
+        }
+        UNDO_UPDATE | UNDO_HEAD => decode_undo(&record.payload).is_some_and(|(of, ..)| of == rid),
+        _ => false,
+    }
+}
+
 impl Heap {
     /// Undoes what the record, which stands at `at`, tells; logs where the rollback goes on. Needs no space that the transaction does not have.
     pub fn undo(&self, txn: &mut Transaction, record: &UndoRecord, at: UndoPtr) -> Result<()> {

@@ -1,9 +1,12 @@
 //! Looking for damage.
 
 use super::Heap;
+use super::undo::is_about;
 use crate::Result;
-use block::heap;
+use block::heap::{self, RowHead};
+use block::ids::StampKind;
 use block::{BlockType, RowId};
+use std::collections::HashSet;
 
 /// What a heap was found to hold.
 #[derive(Clone, Copy, Debug, Default)]
@@ -14,16 +17,18 @@ pub struct HeapReport {
 }
 
 impl Heap {
-    /// Reads every block and reports every inconsistency within it, and every chained row whose pieces are not whole. Nobody may change the heap meanwhile.
+    /// Reads every block and reports every inconsistency within it, every chained row whose pieces are not whole, every piece that belongs to no row, and every row whose
+    /// undo is another's. Nobody may change the heap meanwhile, and no transaction be active.
     pub fn verify(&self, problem: &mut dyn FnMut(String)) -> Result<HeapReport> {
         let mut report = HeapReport::default();
+        let (mut pieces, mut owned) = (HashSet::new(), HashSet::new());
         for (first, n) in self.block_runs()? {
             for i in 0..n {
                 let dba = first.plus(i);
                 if i % 64 == 0 {
                     self.prefetch(dba, 64.min(n - i));
                 }
-                let mut chained = Vec::new();
+                let (mut chained, mut heads) = (Vec::new(), Vec::new());
                 {
                     let block = match self.cache().read(dba) {
                         Ok(b) => b,
@@ -47,22 +52,66 @@ impl Heap {
                         let Ok(Some(row)) = heap::row(&block, slot) else {
                             continue;
                         };
-                        if row.head.is_piece() || row.head.is_deleted() {
+                        let rid = RowId::new(dba, slot);
+                        if !row.head.undo.is_none() {
+                            heads.push((rid, row.head));
+                        }
+                        if row.head.is_deleted() {
+                            continue;
+                        }
+                        if row.head.is_piece() {
+                            pieces.insert(rid);
                             continue;
                         }
                         report.rows += 1;
                         if row.head.is_chained() {
-                            chained.push((RowId::new(dba, slot), row.body.to_vec()));
+                            chained.push((rid, row.body.to_vec()));
                         }
                     }
                 }
                 for (rid, chain) in chained {
-                    if let Err(e) = self.read_pieces(rid, &chain, &mut Vec::new()) {
+                    let read = self.each_piece(rid, &chain, &mut |at, _| {
+                        owned.insert(at);
+                    });
+                    if let Err(e) = read {
                         problem(e.to_string());
+                    }
+                }
+                for (rid, head) in heads {
+                    if let Some(what) = self.wrong_undo(rid, head) {
+                        problem(format!("row {rid:?} of object {}: {what}", self.object().0));
                     }
                 }
             }
         }
+        let mut orphans: Vec<_> = pieces.difference(&owned).collect();
+        orphans.sort();
+        for rid in orphans {
+            problem(format!(
+                "object {}: piece {rid:?} belongs to no row",
+                self.object().0
+            ));
+        }
         Ok(report)
+    }
+
+    /// What is wrong with the undo record that a row's head names. One that is gone by now is not: nobody needs it.
+    fn wrong_undo(&self, rid: RowId, head: RowHead) -> Option<String> {
+        let record = match self.txns.undo_record(head.undo) {
+            Err(txn::Error::SnapshotTooOld(_)) => return None,
+            Err(e) => return Some(format!("its undo record {:?}: {e}", head.undo)),
+            Ok(record) => record,
+        };
+        let by_whom = match head.stamp.kind() {
+            StampKind::Txn(txn) => txn == record.txn,
+            StampKind::Committed(_) => true,
+        };
+        let ours = record.object == self.object() && is_about(&record, rid) && by_whom;
+        (!ours).then(|| {
+            format!(
+                "its undo record {:?} is of {:?}, object {}",
+                head.undo, record.txn, record.object.0
+            )
+        })
     }
 }

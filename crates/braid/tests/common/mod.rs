@@ -23,19 +23,24 @@ impl Instance {
     }
 
     pub fn start_with(name: &str, args: &[&str]) -> Instance {
+        let mut instance = Instance::prepare(name, args);
+        instance.restart();
+        instance
+    }
+
+    /// An instance that is not started: for tests that do something with its directory first.
+    pub fn prepare(name: &str, args: &[&str]) -> Instance {
         let dir =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).expect("directory for the test");
         let args = args.iter().map(|a| a.to_string()).collect();
-        let mut instance = Instance {
+        Instance {
             dir,
             port: free_port(),
             args,
             process: None,
-        };
-        instance.restart();
-        instance
+        }
     }
 
     pub fn data(&self) -> PathBuf {
