@@ -96,9 +96,35 @@ impl Op {
     }
 }
 
+impl Op {
+    /// The type of block that the operation is for; `None` for markers.
+    pub fn block_type(self) -> Option<BlockType> {
+        match self as u16 {
+            100..200 => Some(BlockType::Heap),
+            300..400 => Some(BlockType::Undo),
+            410..500 => Some(BlockType::SegmentHeader),
+            400..410 => Some(BlockType::SpaceMap),
+            500..600 => Some(BlockType::Sequence),
+            _ => match self {
+                Op::IndexMetaFormat | Op::IndexMetaPush | Op::IndexMetaPop => {
+                    Some(BlockType::IndexMeta)
+                }
+                Op::Commit | Op::RollbackEnd | Op::ActiveTransactions => None,
+                _ => Some(BlockType::Index),
+            },
+        }
+    }
+}
+
 /// Applies `op` to a block. The caller has checked the block's SCN and sets it afterwards.
 /// Called with the block latched exclusively (run time) or owned (recovery).
 pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
+    let found = block.block_type()?;
+    if op.block_type().is_some_and(|wanted| wanted != found) {
+        return Err(BlockError::corrupt(format!(
+            "{op:?} meets a {found:?} block"
+        )));
+    }
     match op {
         Op::IndexFormat | Op::IndexReplace => crate::index::apply_replace(block, payload),
         Op::IndexInsert => crate::index::apply_insert(block, payload),

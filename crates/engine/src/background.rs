@@ -97,6 +97,7 @@ impl Background {
 impl Engine {
     /// Every duty is tried, whatever became of the others: on a full disk, say, it is the purge that makes room. Returns the first error.
     fn housekeeping(self: &Arc<Self>) -> Result<()> {
+        let _one_at_a_time = self.quiet.lock();
         let done = [
             self.raise_ceiling(),
             self.txns

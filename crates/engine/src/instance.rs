@@ -53,6 +53,8 @@ pub struct Engine {
     pub(crate) dictionary: OnceLock<Arc<TableDef>>,
     pub(crate) recovery: Option<Recovery>,
     objects: Mutex<ObjectIds>,
+    /// Held by `smon` while it works, and by a check that needs trees at rest.
+    pub(crate) quiet: Mutex<()>,
     threads: Mutex<Option<Threads>>,
     _lock: Option<DirectoryLock>,
 }
@@ -318,6 +320,7 @@ impl Engine {
             dictionary: OnceLock::new(),
             recovery: (!clean).then_some(recovery),
             objects: Mutex::default(),
+            quiet: Mutex::default(),
             threads: Mutex::new(None),
             _lock: lock,
         });
