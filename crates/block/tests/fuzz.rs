@@ -266,7 +266,9 @@ fn look(b: &BlockBuf) {
     }
     if matches!(b.block_type(), Ok(BlockType::IndexMeta)) {
         let list = MetaBlock(b);
-        (0..list.count()).for_each(|i| drop(list.get(i)));
+        (0..list.count()).for_each(|i| {
+            let _ = list.get(i);
+        });
     }
     if let Some(sequence) = undo::sequence(b) {
         let _ = undo::check(b);
