@@ -10,7 +10,7 @@
 use crate::frame::CommitNote;
 use block::{FileId, InstanceId, Scn};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const INSTANCES: usize = FileId::MAX_INSTANCES as usize;
 
@@ -18,6 +18,8 @@ const INSTANCES: usize = FileId::MAX_INSTANCES as usize;
 pub struct CommitBoard {
     /// Rises with every change, after it: whoever has seen this value has nothing to look for.
     version: AtomicU64,
+    /// No instance above this number has been noted. Rises before the version does.
+    highest: AtomicUsize,
     /// By instance number less one; guarded by its own latch, held for a comparison and a copy.
     newest: [Mutex<Option<(u64, Scn)>>; INSTANCES],
 }
@@ -26,6 +28,7 @@ impl Default for CommitBoard {
     fn default() -> CommitBoard {
         CommitBoard {
             version: AtomicU64::new(0),
+            highest: AtomicUsize::new(0),
             newest: std::array::from_fn(|_| Mutex::new(None)),
         }
     }
@@ -43,6 +46,8 @@ impl CommitBoard {
             _ => *slot = Some((note.group, note.scn)),
         }
         drop(slot);
+        self.highest
+            .fetch_max(note.instance.0 as usize, Ordering::Relaxed);
         self.version.fetch_add(1, Ordering::Release);
         true
     }
@@ -86,7 +91,8 @@ impl Told {
         if self.version == Some(version) {
             return;
         }
-        for (i, told) in self.groups.iter_mut().enumerate() {
+        let highest = board.highest.load(Ordering::Relaxed);
+        for (i, told) in self.groups[..highest].iter_mut().enumerate() {
             if let Some(note) = board.newest(InstanceId(i as u16 + 1))
                 && *told != Some(note.group)
             {

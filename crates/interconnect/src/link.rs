@@ -71,6 +71,11 @@ impl Link {
     /// Hands a connection to the lane's thread, and ends the one it has.
     pub fn offer(&self, proved: Proved) {
         let mut incoming = self.incoming.lock();
+        if incoming.stopping {
+            // The lane's thread is gone: a connection that nobody reads would look alive to the peer.
+            proved.stream.shutdown();
+            return;
+        }
         if let Some((_, stream)) = self.outbox.connected() {
             stream.shutdown();
         }

@@ -549,6 +549,7 @@ impl Mesh {
                 }
                 mesh.unproved.fetch_sub(1, Ordering::AcqRel);
             });
+        // A thread that was not started has not counted itself down.
         if let Err(e) = started {
             self.unproved.fetch_sub(1, Ordering::AcqRel);
             self.note_refusal(&Error::io("start a thread for", from, e));
