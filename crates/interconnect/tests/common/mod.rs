@@ -73,6 +73,7 @@ pub struct Book {
     pub parked: Vec<ReplyTo>,
     pub evidence: Vec<Evidence>,
     pub looks: u64,
+    pub longest_silence: u32,
 }
 
 #[derive(Default)]
@@ -158,6 +159,8 @@ impl Service for Recorder {
         self.write(|b| {
             b.evidence = evidence.to_vec();
             b.looks += 1;
+            let silent = evidence.iter().map(|e| e.silent_looks).max().unwrap_or(0);
+            b.longest_silence = b.longest_silence.max(silent);
         });
     }
 }
