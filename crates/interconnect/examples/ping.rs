@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p interconnect --example ping [-- calls-per-round]`
 //!
-//! `PING_PRIORITY` is one of real-time, nice, short-slice, ordinary; `PING_TLS` a directory with certificates for instances 1 and 2.
+//! `PING_PRIORITY` is one of real-time, nice, short-slice, ordinary; `PING_APART` keeps the two processes on CPUs of their own; `PING_TLS` is a directory with certificates for instances 1 and 2.
 
 use block::{BlockBuf, InstanceId, Scn};
 use interconnect::{
@@ -52,6 +52,11 @@ impl Service for Blocks {
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
+    if std::env::var_os("PING_APART").is_some() {
+        // Threads inherit it.
+        let cpu = usize::from(args.get(1).is_some_and(|a| a == "serve"));
+        println!("{}", wait::priority::apply(Priority::Ordinary, &[cpu]));
+    }
     match args.get(1).map(String::as_str) {
         Some("serve") => serve(),
         Some(n) => measure(n.parse()?),
@@ -125,7 +130,11 @@ fn measure(calls: usize) -> Result<()> {
         .spawn()?;
     let mut said = String::new();
     let out = server.stdout.take().ok_or("no output")?;
-    BufReader::new(out).read_line(&mut said)?;
+    let mut out = BufReader::new(out);
+    while !said.starts_with("127.") {
+        said.clear();
+        out.read_line(&mut said)?;
+    }
     let mut addresses = said.split_whitespace().map(str::parse::<SocketAddr>);
     let mut address = || addresses.next().ok_or("an address is missing");
     let (there, raw) = (address()??, address()??);
