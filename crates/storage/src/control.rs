@@ -402,6 +402,26 @@ mod tests {
         assert_eq!(ControlFile::open(&s).unwrap().get(), sample());
     }
 
+    /// The diagram at the head of this file.
+    #[test]
+    fn the_format_is_pinned() {
+        let s = SimStorage::new();
+        ControlFile::create(&s, sample()).unwrap();
+        let bytes = s.contents(NAME).unwrap();
+        assert_eq!(bytes.len(), 2 * 32768);
+        for (slot, sequence) in [(0, 1u64), (32768, 2)] {
+            let (h, payload) = bytes[slot..slot + 32768].split_at(28);
+            assert_eq!(&h[..8], b"BRAIDCF1");
+            assert_eq!(h[8..12], 2u32.to_le_bytes());
+            let len = u32::from_le_bytes(h[12..16].try_into().unwrap()) as usize;
+            assert_eq!(payload[..len], sample().encode());
+            assert_eq!(h[16..24], sequence.to_le_bytes());
+            let covered = [&h[8..12], &h[16..24], &payload[..len]].concat();
+            assert_eq!(h[24..28], crc32c::crc32c(&covered).to_le_bytes());
+            assert!(payload[len..].iter().all(|&b| b == 0));
+        }
+    }
+
     #[test]
     fn a_crash_at_any_update_leaves_the_old_state_or_the_new() {
         for seed in 0..200 {

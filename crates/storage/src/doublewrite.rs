@@ -205,6 +205,30 @@ mod tests {
         (files, dw)
     }
 
+    /// The diagram at the head of this file.
+    #[test]
+    fn the_format_is_pinned() {
+        let s = SimStorage::new();
+        let f = s.create("f", FileKind::Data).unwrap();
+        f.allocate(8 * BLOCK_SIZE as u64, false, &mut |_| {})
+            .unwrap();
+        DoubleWrite::create(&s, "dw").unwrap();
+        let (files, mut dw) = open(&s);
+        let homes = [2, 5].map(|n| Dba::new(FileId::DATA, n));
+        dw.write(&files, &mut homes.map(|dba| block(dba, 9)))
+            .unwrap();
+        let (dw, f) = (s.contents("dw").unwrap(), s.contents("f").unwrap());
+        assert_eq!(&dw[..8], b"BRAIDDW1");
+        assert_eq!(dw[8..16], [2, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(dw[16..24], homes[0].0.to_le_bytes());
+        assert_eq!(dw[24..32], homes[1].0.to_le_bytes());
+        assert_eq!(dw[32..36], crc32(&dw[..32]).to_le_bytes());
+        for (i, home) in [2, 5].into_iter().enumerate() {
+            let copy = &dw[4096 + i * BLOCK_SIZE..][..BLOCK_SIZE];
+            assert_eq!(copy, &f[home * BLOCK_SIZE..][..BLOCK_SIZE]);
+        }
+    }
+
     /// A home write that failed (here with an error that goes away; on a copy-on-write filesystem, for want of space) may have torn the block. The next batch
     /// used to overwrite the only whole copy, and a crash then lost the block.
     #[test]
