@@ -5,6 +5,7 @@
 //! The rules, their reasons, the messages and what is modelled are in this crate's README.
 
 pub mod gcs;
+pub mod ges;
 pub mod ids;
 pub mod membership;
 mod planted;

@@ -58,6 +58,12 @@ pub(crate) enum Mutation {
     CloseDuringWrite,
     /// R8: a reader's request stands behind a transfer that waits for the log.
     ReadersWaitForFlush,
+    /// Enqueues: a recall is answered while an owner still uses the lock.
+    RecallFromUsers,
+    /// Enqueues: owners are granted a lock that is recalled.
+    GrantDuringRecall,
+    /// Enqueues: a value is believed after the death of one who may have changed it.
+    ValueOutlivesWriter,
     /// Orders of a service long ended are carried out.
     IgnoreTurns,
 }
