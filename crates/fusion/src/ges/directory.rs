@@ -265,8 +265,13 @@ impl Directory {
         }
     }
 
-    /// Which instances stand against the request of `from` for a resource, with the mode they stand against.
-    pub(super) fn blockers(&self, resource: Resource, from: InstanceId) -> Vec<(InstanceId, Mode)> {
+    /// Which instances stand against the request of `from`, the mode they stand against, and whether it is their own
+    /// request, ahead of this one, that does.
+    pub(super) fn blockers(
+        &self,
+        resource: Resource,
+        from: InstanceId,
+    ) -> Vec<(InstanceId, Mode, bool)> {
         let Some(entry) = self.entries.get(&resource) else {
             return Vec::new();
         };
@@ -276,18 +281,12 @@ impl Directory {
             return Vec::new();
         };
         let mode = all[at].mode;
-        let holders = entry
-            .holders
-            .iter()
-            .filter(|(i, m)| **i != from && !m.compatible(mode));
-        let ahead = all[..at].iter().filter(|r| !r.mode.compatible(mode));
-        let mut against: Vec<(InstanceId, Mode)> = holders
-            .map(|(&i, _)| i)
-            .chain(ahead.map(|r| r.from))
-            .map(|i| (i, mode))
-            .collect();
-        against.sort();
-        against.dedup();
-        against
+        let against = |(i, m): &(&InstanceId, &Mode)| **i != from && !m.compatible(mode);
+        let holders = entry.holders.iter().filter(against);
+        let ahead = all[..at].iter().map(|r| (r.from, mode, true));
+        holders
+            .map(|(&i, _)| (i, mode, false))
+            .chain(ahead)
+            .collect()
     }
 }

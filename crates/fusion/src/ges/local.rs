@@ -12,6 +12,14 @@ use crate::ids::{RequestId, Turn};
 use crate::planted::{Mutation, Planted};
 use std::collections::{BTreeMap, VecDeque};
 
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Waiting {
+    owner: Owner,
+    mode: Mode,
+    /// Tells this wait from every other one of the owner.
+    wait: u64,
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Lock {
     mode: Mode,
@@ -19,7 +27,7 @@ struct Lock {
     id: RequestId,
     value: Option<Value>,
     users: BTreeMap<Owner, Mode>,
-    waiting: VecDeque<(Owner, Mode)>,
+    waiting: VecDeque<Waiting>,
     wanted: Option<(RequestId, Mode)>,
     recall: Option<(Turn, Mode)>,
 }
@@ -29,6 +37,7 @@ struct Lock {
 pub struct Locks {
     locks: BTreeMap<Resource, Lock>,
     last_id: u64,
+    last_wait: u64,
     pub(super) planted: Planted,
 }
 
@@ -41,11 +50,13 @@ impl Locks {
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
+        let wait = self.next_wait();
+        let waiting = Waiting { owner, mode, wait };
         let lock = self.locks.entry(resource).or_default();
         if lock.users.contains_key(&owner) {
-            lock.waiting.push_front((owner, mode));
+            lock.waiting.push_front(waiting);
         } else {
-            lock.waiting.push_back((owner, mode));
+            lock.waiting.push_back(waiting);
         }
         self.advance(resource, master, out);
     }
@@ -60,7 +71,7 @@ impl Locks {
     ) {
         if let Some(lock) = self.locks.get_mut(&resource) {
             lock.users.remove(&owner);
-            lock.waiting.retain(|(o, _)| *o != owner);
+            lock.waiting.retain(|w| w.owner != owner);
             self.advance(resource, master, out);
         }
     }
@@ -108,7 +119,7 @@ impl Locks {
         if lock.recall.is_some() && !self.planted.breaks(Mutation::GrantDuringRecall) {
             return;
         }
-        while let Some(&(owner, mode)) = lock.waiting.front() {
+        while let Some(&Waiting { owner, mode, .. }) = lock.waiting.front() {
             let own = lock.users.get(&owner).copied().unwrap_or_default();
             let target = own.join(mode);
             let mut others = lock.users.iter().filter(|(o, _)| **o != owner);
@@ -253,38 +264,41 @@ impl Locks {
         }
     }
 
-    /// Whom a waiting owner waits for on this instance, and whether it waits for the master as well.
-    pub(super) fn blockers(&self, resource: Resource, waiter: Owner) -> (Vec<Owner>, bool) {
-        let Some(lock) = self.locks.get(&resource) else {
-            return (Vec::new(), false);
-        };
-        let at = lock.waiting.iter().position(|(o, _)| *o == waiter);
-        let Some(at) = at else {
-            return (Vec::new(), false);
-        };
+    pub(super) fn next_wait(&mut self) -> u64 {
+        self.last_wait += 1;
+        self.last_wait
+    }
+
+    /// What an owner waits for here, if for anything: the resource, the wait's number, the owners of this instance that
+    /// stand in its way, and whether the instance as a whole waits at the master.
+    pub(super) fn wait_of(&self, waiter: Owner) -> Option<(Resource, u64, Vec<Owner>, bool)> {
+        let position = |l: &Lock| l.waiting.iter().position(|w| w.owner == waiter);
+        let mut all = self.locks.iter();
+        let (&resource, lock, at) = all.find_map(|(r, l)| position(l).map(|at| (r, l, at)))?;
         let own = lock.users.get(&waiter).copied().unwrap_or_default();
-        let target = own.join(lock.waiting[at].1);
-        let users = lock.users.iter().filter(|(_, m)| !m.compatible(target));
-        let ahead = lock.waiting.iter().take(at).map(|(o, _)| *o);
-        let blockers = users.map(|(&o, _)| o).chain(ahead);
-        let mut blockers: Vec<Owner> = blockers.filter(|&o| o != waiter).collect();
-        blockers.dedup();
-        (blockers, lock.wanted.is_some())
+        let target = own.join(lock.waiting[at].mode);
+        let users = lock
+            .users
+            .iter()
+            .filter(|(o, m)| **o != waiter && !m.compatible(target));
+        let ahead = lock.waiting.iter().take(at).map(|w| w.owner);
+        let blockers = users.map(|(&o, _)| o).chain(ahead).collect();
+        let wait = lock.waiting[at].wait;
+        Some((resource, wait, blockers, lock.wanted.is_some()))
     }
 
-    /// The owners behind a kept lock that stand against `mode`: how the deadlock walk expands a cached lock.
-    pub(super) fn users_against(&self, resource: Resource, mode: Mode) -> Vec<Owner> {
+    /// The owners behind this instance's part of a lock that stand against `mode`: those that use it, or, for a request that
+    /// stands ahead at the master, those that wait for it.
+    pub(super) fn owners_against(&self, resource: Resource, mode: Mode, ahead: bool) -> Vec<Owner> {
         let lock = self.locks.get(&resource);
-        let users = lock.into_iter().flat_map(|l| &l.users);
-        users
-            .filter(|(_, m)| !m.compatible(mode))
-            .map(|(&o, _)| o)
-            .collect()
-    }
-
-    /// What an owner waits for on this instance.
-    pub(super) fn waits_for(&self, owner: Owner) -> Option<Resource> {
-        let waits = |l: &Lock| l.waiting.iter().any(|(o, _)| *o == owner);
-        self.locks.iter().find(|(_, l)| waits(l)).map(|(&r, _)| r)
+        let users = lock
+            .into_iter()
+            .flat_map(|l| l.users.iter().map(|(&o, &m)| (o, m)));
+        let waiting = lock
+            .into_iter()
+            .flat_map(|l| l.waiting.iter().map(|w| (w.owner, w.mode)));
+        let waiting = waiting.filter(|_| ahead);
+        let against = users.chain(waiting).filter(|(_, m)| !m.compatible(mode));
+        against.map(|(o, _)| o).collect()
     }
 }

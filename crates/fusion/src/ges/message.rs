@@ -1,6 +1,7 @@
 //! What instances say to each other about enqueues, and what a lane asks its driver to do.
 
 use super::Mode;
+use super::deadlock::Probe;
 use crate::ids::{Epoch, RequestId, Turn};
 use block::ids::{InstanceId, TxnId};
 
@@ -64,11 +65,31 @@ pub enum Message {
         value: Option<Value>,
     },
     /// The value as read from the dictionary, for a master that lost it.
-    ValueRead { resource: Resource, value: Value },
+    ValueRead {
+        resource: Resource,
+        value: Value,
+    },
+    /// A step of a deadlock walk.
+    Walk(Probe),
+    /// A cycle was walked twice: whoever waits under this number is its victim.
+    Victim {
+        owner: Owner,
+        wait: u64,
+    },
+    /// Somebody at the sender waits for the end of this transaction of the receiver.
+    TxnWait {
+        txn: TxnId,
+    },
+    TxnEnded {
+        txn: TxnId,
+    },
     /// The declaration was lost: once more.
     DeclareWanted,
     /// All locks that the sender keeps of the receiver's resources.
-    Declare { epoch: Epoch, kept: Vec<Kept> },
+    Declare {
+        epoch: Epoch,
+        kept: Vec<Kept>,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -82,5 +103,18 @@ pub enum Effect {
         resource: Resource,
         owner: Owner,
         value: Option<Value>,
+    },
+    /// Call `txn_ended` when this transaction ends; at once if it has.
+    TxnWaitedFor {
+        txn: TxnId,
+    },
+    /// The transaction that the owner waited for is over.
+    TxnOver {
+        waiter: Owner,
+        txn: TxnId,
+    },
+    /// This owner's wait closes a cycle (40P01). It lets go of its wait first.
+    Deadlock {
+        owner: Owner,
     },
 }

@@ -4,6 +4,7 @@
 //! holder and master do in `gcs`. Table locks, dictionary locks and advisory locks are resources here; what a resource
 //! stands for is the driver's business.
 
+mod deadlock;
 mod directory;
 mod local;
 mod message;
@@ -11,14 +12,15 @@ mod mode;
 #[cfg(test)]
 mod tests;
 
+pub use deadlock::{Edge, Probe, Step};
 pub use directory::Directory;
 pub use local::Locks;
 pub use message::{Effect, Kept, Message, Owner, Resource, Value};
 pub use mode::Mode;
 
 use crate::ids::{Epoch, Member};
-use block::ids::InstanceId;
-use std::collections::BTreeSet;
+use block::ids::{InstanceId, TxnId};
+use std::collections::{BTreeMap, BTreeSet};
 
 type MasterOf<'a> = &'a dyn Fn(Resource) -> InstanceId;
 
@@ -31,6 +33,12 @@ pub struct Enqueues {
     masters: Vec<InstanceId>,
     locks: Locks,
     directory: Directory,
+    /// Owners here that wait for the end of a transaction, with the number of the wait.
+    txn_waits: BTreeMap<Owner, (TxnId, u64)>,
+    /// Transactions of this instance that are waited for, and by whom.
+    waited_for: BTreeMap<TxnId, BTreeSet<InstanceId>>,
+    /// Owners here that the newest deadlock walk of each origin has visited.
+    visited: BTreeMap<Owner, (u64, BTreeSet<Owner>)>,
 }
 
 impl Enqueues {
@@ -43,6 +51,9 @@ impl Enqueues {
             masters: Vec::new(),
             locks: Locks::default(),
             directory: Directory::default(),
+            txn_waits: BTreeMap::new(),
+            waited_for: BTreeMap::new(),
+            visited: BTreeMap::new(),
         }
     }
 
@@ -74,8 +85,34 @@ impl Enqueues {
     pub fn timer(&mut self, out: &mut Vec<Effect>) {
         self.directory.drive_all(out);
         self.with_locks(out, |l, m, out| l.ask_again(m, out));
+        self.repeat_txn_waits(out);
+        self.visited.clear(); // walks take milliseconds
         for &to in self.directory.missing() {
             let message = Message::DeclareWanted;
+            out.push(Effect::Send { to, message });
+        }
+        self.settle(out);
+    }
+
+    /// The owner waits for the end of a transaction, here or elsewhere (a row lock). [`Effect::TxnOver`] answers.
+    pub fn wait_for_txn(&mut self, waiter: Owner, txn: TxnId, out: &mut Vec<Effect>) {
+        let wait = self.locks.next_wait();
+        self.txn_waits.insert(waiter, (txn, wait));
+        let to = txn.instance();
+        let message = Message::TxnWait { txn };
+        out.push(Effect::Send { to, message });
+        self.settle(out);
+    }
+
+    /// The owner waits for its transaction no more (timeout, cancel, deadlock victim).
+    pub fn give_up_txn_wait(&mut self, waiter: Owner) {
+        self.txn_waits.remove(&waiter);
+    }
+
+    /// A transaction of this instance that [`Effect::TxnWaitedFor`] named is over.
+    pub fn txn_ended(&mut self, txn: TxnId, out: &mut Vec<Effect>) {
+        for to in self.waited_for.remove(&txn).unwrap_or_default() {
+            let message = Message::TxnEnded { txn };
             out.push(Effect::Send { to, message });
         }
         self.settle(out);
@@ -109,7 +146,20 @@ impl Enqueues {
             let message = self.declaration_for(to);
             out.push(Effect::Send { to, message });
         }
+        let living: BTreeSet<InstanceId> = self.members.iter().map(|m| m.instance).collect();
+        for waiting in self.waited_for.values_mut() {
+            waiting.retain(|i| living.contains(i));
+        }
+        self.repeat_txn_waits(out);
         self.with_locks(out, |l, m, out| l.resume(m, out));
+    }
+
+    fn repeat_txn_waits(&self, out: &mut Vec<Effect>) {
+        for &(txn, _) in self.txn_waits.values() {
+            let to = txn.instance();
+            let message = Message::TxnWait { txn };
+            out.push(Effect::Send { to, message });
+        }
     }
 
     fn declaration_for(&self, master: InstanceId) -> Message {
@@ -143,11 +193,9 @@ impl Enqueues {
     }
 
     fn dispatch(&mut self, from: InstanceId, message: Message, out: &mut Vec<Effect>) {
-        if message == Message::DeclareWanted {
-            let message = self.declaration_for(from);
-            out.push(Effect::Send { to: from, message });
+        let Some(message) = self.dispatch_waits(from, message, out) else {
             return;
-        }
+        };
         let d = &mut self.directory;
         let masters = &self.masters;
         let master = |resource| masters[at(resource, masters)];
@@ -184,8 +232,43 @@ impl Enqueues {
                 turn,
                 keep,
             } => self.locks.recall(resource, turn, keep, &master, out),
-            Message::DeclareWanted => unreachable!("answered above"),
+            _ => unreachable!("answered above"),
         }
+    }
+
+    /// Waits for transactions and walks; gives back what is none of these.
+    fn dispatch_waits(
+        &mut self,
+        from: InstanceId,
+        message: Message,
+        out: &mut Vec<Effect>,
+    ) -> Option<Message> {
+        match message {
+            Message::DeclareWanted => {
+                let message = self.declaration_for(from);
+                out.push(Effect::Send { to: from, message });
+            }
+            Message::TxnWait { txn } => {
+                self.waited_for.entry(txn).or_default().insert(from);
+                out.push(Effect::TxnWaitedFor { txn });
+            }
+            Message::TxnEnded { txn } => {
+                let over = self.txn_waits.iter().filter(|(_, w)| w.0 == txn);
+                let over: Vec<Owner> = over.map(|(&o, _)| o).collect();
+                for waiter in over {
+                    self.txn_waits.remove(&waiter);
+                    out.push(Effect::TxnOver { waiter, txn });
+                }
+            }
+            Message::Walk(probe) => self.walk(probe, out),
+            Message::Victim { owner, wait } => {
+                if self.wait_number(owner) == Some(wait) {
+                    out.push(Effect::Deadlock { owner });
+                }
+            }
+            other => return Some(other),
+        }
+        None
     }
 
     #[cfg(test)]

@@ -73,6 +73,9 @@ impl Master {
     pub(in crate::gcs) fn write_wanted(&mut self, block: Dba, out: &mut Vec<Effect>) {
         let halted = self.halted(block);
         let Some(entry) = self.entries.get_mut(&block) else {
+            if !halted {
+                self.unwritten.remove(&block); // nobody holds it: disk is the newest version (R4)
+            }
             return;
         };
         if entry.service.is_some() || halted {
