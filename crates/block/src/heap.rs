@@ -122,9 +122,11 @@ pub struct RowView<'a> {
     pub body: &'a [u8],
 }
 
-/// Number of slots, free ones included.
+/// Number of slots, free ones included. A damaged block has no more than have room; `verify` finds the bytes that do not add up.
 pub fn slots(block: &BlockBuf) -> u16 {
-    block.u16_at(SLOTS_AT)
+    block
+        .u16_at(SLOTS_AT)
+        .min(((BLOCK_SIZE - DIRECTORY) / SLOT) as u16)
 }
 
 /// The row in a slot; `None` if the slot is free or does not exist.
