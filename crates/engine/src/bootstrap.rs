@@ -181,6 +181,7 @@ pub(crate) fn open_dictionary(engine: &Engine, bootstrap: &[u64]) -> Result<()> 
         ));
     };
     let table = TableDef {
+        missing: Vec::new(),
         object: DICTIONARY,
         header: Dba(heap),
         columns: vec![ColType::Int4, ColType::Int2, ColType::Text, ColType::Bytea],

@@ -45,7 +45,7 @@ impl Session {
         loop {
             wait::check_cancel().map_err(txn::Error::from)?;
             let more = scan.next_block(self, &snapshot, &mut |rid, row| match index
-                .key_of_stored(&table.columns, row)
+                .key_of_stored(table, row)
             {
                 Ok(key) => {
                     let mut full = key.bytes;

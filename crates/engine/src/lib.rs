@@ -26,7 +26,7 @@ pub use config::Config;
 pub use ddl::SequenceDef;
 pub use error::{Error, Result};
 pub use instance::{Engine, Fatal, Host, Progress, exists};
-pub use read::{HeapScan, IndexScan};
+pub use read::{HeapScan, IndexScan, IndexTimes};
 pub use recovery::Recovery;
 pub use session::{AdvisoryKey, LockMode, LockWait, Savepoint, Session};
 pub use table::{IndexColumn, IndexDef, TableDef};

@@ -8,6 +8,7 @@ use block::value::{ColType, Datum};
 use block::{Dba, RowId};
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use txn::Snapshot;
 
 /// Blocks read ahead at a time.
@@ -123,6 +124,41 @@ impl HeapScan {
     }
 }
 
+/// What walks through indexes took, apart from the rows they led to.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct IndexTimes {
+    pub entries: u64,
+    pub gets: u64,
+    pub time: Duration,
+}
+
+impl std::ops::AddAssign for IndexTimes {
+    fn add_assign(&mut self, other: IndexTimes) {
+        self.entries += other.entries;
+        self.gets += other.gets;
+        self.time += other.time;
+    }
+}
+
+/// Runs a part of a walk through an index, and notes what it took if that is wanted. `f` tells how many entries it met.
+fn timed<R>(
+    times: Option<&mut IndexTimes>,
+    f: impl FnOnce() -> Result<R>,
+    entries: impl FnOnce(&R) -> u64,
+) -> Result<R> {
+    let Some(times) = times else { return f() };
+    let gets = || {
+        let stat = |s: &wait::session::Session| s.counters.stat(wait::Stat::ConsistentGets);
+        wait::session::with(stat).unwrap_or(0)
+    };
+    let (before, started) = (gets(), Instant::now());
+    let done = f()?;
+    times.time += started.elapsed();
+    times.gets += gets() - before;
+    times.entries += entries(&done);
+    Ok(done)
+}
+
 /// Rows in the order of an index.
 pub struct IndexScan {
     tree: Arc<BTree>,
@@ -139,17 +175,31 @@ impl IndexScan {
     /// The next row that `snapshot` sees and that has the entry's key; its bytes go to `row`.
     pub fn next(
         &mut self,
-        _session: &mut Session,
+        session: &mut Session,
         snapshot: &Snapshot,
         row: &mut Vec<u8>,
     ) -> Result<Option<RowId>> {
-        self.next_of(snapshot, row)
+        self.walk(session.index_times.as_mut(), snapshot, row)
     }
 
     /// The same for a worker without a session, whose snapshot is held for it.
     pub fn next_of(&mut self, snapshot: &Snapshot, row: &mut Vec<u8>) -> Result<Option<RowId>> {
+        self.walk(None, snapshot, row)
+    }
+
+    fn walk(
+        &mut self,
+        mut times: Option<&mut IndexTimes>,
+        snapshot: &Snapshot,
+        row: &mut Vec<u8>,
+    ) -> Result<Option<RowId>> {
         let index = &self.table.indexes[self.index];
-        while let Some(found) = self.tree.next(&mut self.cursor)? {
+        let (tree, cursor) = (&self.tree, &mut self.cursor);
+        while let Some(found) = timed(
+            times.as_deref_mut(),
+            || Ok(tree.next(cursor)?),
+            |found| u64::from(found.is_some()),
+        )? {
             self.steps = self.steps.wrapping_add(1);
             if self.steps.is_multiple_of(CANCEL_STEPS) {
                 wait::check_cancel().map_err(txn::Error::from)?;
@@ -158,9 +208,7 @@ impl IndexScan {
                 row.clear();
                 row.extend_from_slice(bytes);
             })?;
-            if copied.is_some()
-                && index.matches(&self.table.columns, row, found.key, &mut self.scratch)?
-            {
+            if copied.is_some() && index.matches(&self.table, row, found.key, &mut self.scratch)? {
                 return Ok(Some(found.rid));
             }
         }
@@ -208,6 +256,15 @@ impl Engine {
 }
 
 impl Session {
+    /// From now on what walks through indexes take is noted, until [`Session::index_times`].
+    pub fn time_indexes(&mut self) {
+        self.index_times = Some(IndexTimes::default());
+    }
+
+    pub fn index_times(&mut self) -> IndexTimes {
+        self.index_times.take().unwrap_or_default()
+    }
+
     pub fn scan(&mut self, table: &Arc<TableDef>) -> HeapScan {
         HeapScan::new(self.engine.heap(table.object, table.header))
     }
@@ -238,13 +295,20 @@ impl Session {
         let tree = self.engine.tree(def.object, def.header);
         let heap = self.engine.heap(table.object, table.header);
         let mut entries = Vec::new();
-        tree.lookup(&key, &mut entries)?;
+        timed(
+            self.index_times.as_mut(),
+            || {
+                tree.lookup(&key, &mut entries)?;
+                Ok(entries.len() as u64)
+            },
+            |n| *n,
+        )?;
         for (rid, _) in entries {
             let copied = heap.fetch_with(snapshot, rid, |bytes| {
                 row.clear();
                 row.extend_from_slice(bytes);
             })?;
-            if copied.is_some() && def.matches(&table.columns, row, &key, &mut self.scratch)? {
+            if copied.is_some() && def.matches(table, row, &key, &mut self.scratch)? {
                 return Ok(Some(rid));
             }
         }

@@ -79,6 +79,7 @@ pub struct Session {
     pub(crate) durable: LogPos,
     pub(crate) scratch: Vec<u8>,
     lock_timeout: Option<Duration>,
+    pub(crate) index_times: Option<crate::IndexTimes>,
 }
 
 impl Engine {
@@ -93,6 +94,7 @@ impl Engine {
             durable: LogPos(0),
             scratch: Vec::new(),
             lock_timeout: None,
+            index_times: None,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use block::key::{Order, push_column};
 use block::row::RowReader;
-use block::value::{ColType, DatumRef};
+use block::value::{ColType, Datum, DatumRef};
 use block::{Dba, ObjectId, Scn};
 
 use crate::{Error, Result};
@@ -14,6 +14,23 @@ pub struct TableDef {
     pub header: Dba,
     pub columns: Vec<ColType>,
     pub indexes: Vec<IndexDef>,
+    /// What rows older than a column have in it, by its position; NULL where there is nothing.
+    pub missing: Vec<Datum>,
+}
+
+impl TableDef {
+    /// What a row that is too old to have a column has in it.
+    pub fn missing(&self, column: usize) -> DatumRef<'_> {
+        self.missing
+            .get(column)
+            .map_or(DatumRef::Null, Datum::borrow)
+    }
+
+    /// A column of a stored row.
+    pub fn column<'a>(&'a self, row: &'a [u8], at: usize) -> Result<DatumRef<'a>> {
+        let stored = block::row::column(row, &self.columns, at)?;
+        Ok(stored.unwrap_or_else(|| self.missing(at)))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -69,15 +86,15 @@ impl IndexDef {
     }
 
     /// The key of a stored row.
-    pub(crate) fn key_of_stored(&self, columns: &[ColType], row: &[u8]) -> Result<RowKey> {
+    pub(crate) fn key_of_stored(&self, table: &TableDef, row: &[u8]) -> Result<RowKey> {
         let mut key = RowKey {
             bytes: Vec::with_capacity(32),
             has_null: false,
         };
         for c in &self.columns {
-            let v = block::row::column(row, columns, c.column)?.unwrap_or_default();
+            let v = table.column(row, c.column)?;
             key.has_null |= v.is_null();
-            push_column(&mut key.bytes, columns[c.column], c.order(), v);
+            push_column(&mut key.bytes, table.columns[c.column], c.order(), v);
         }
         Ok(key)
     }
@@ -90,38 +107,36 @@ impl IndexDef {
         row: &[DatumRef<'_>],
     ) -> Result<bool> {
         let key = self.key_of(&table.columns, row);
-        Ok(!key.has_null && self.key_of_stored(&table.columns, stored)?.bytes == key.bytes)
+        Ok(!key.has_null && self.key_of_stored(table, stored)?.bytes == key.bytes)
     }
 
     /// Whether a stored row has this key.
     pub(crate) fn matches(
         &self,
-        columns: &[ColType],
+        table: &TableDef,
         row: &[u8],
         key: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Result<bool> {
         scratch.clear();
         for c in &self.columns {
-            let v = block::row::column(row, columns, c.column)?.unwrap_or_default();
-            push_column(scratch, columns[c.column], c.order(), v);
+            let v = table.column(row, c.column)?;
+            push_column(scratch, table.columns[c.column], c.order(), v);
         }
         Ok(scratch[..] == *key)
     }
 }
 
-/// All columns of a stored row, NULL for those it is too old to have.
-pub(crate) fn decode<'a>(columns: &[ColType], row: &'a [u8]) -> Result<Vec<DatumRef<'a>>> {
+/// All columns of a stored row.
+pub(crate) fn decode<'a>(table: &'a TableDef, row: &'a [u8]) -> Result<Vec<DatumRef<'a>>> {
     let mut r = RowReader::new(row)?;
-    if r.columns() > columns.len() {
+    if r.columns() > table.columns.len() {
         return Err(Error::Corrupt(format!(
             "a row has {} columns, its table {}",
             r.columns(),
-            columns.len()
+            table.columns.len()
         )));
     }
-    columns
-        .iter()
-        .map(|&ty| Ok(r.value(ty)?.unwrap_or_default()))
-        .collect()
+    let value = |(at, &ty)| Ok(r.value(ty)?.unwrap_or_else(|| table.missing(at)));
+    table.columns.iter().enumerate().map(value).collect()
 }

@@ -115,7 +115,7 @@ impl Session {
             if let Some(holder) = undecided {
                 return Ok(Verdict::WaitFor(holder, rid));
             }
-            if !head.is_deleted() && index.matches(&table.columns, &body, key, &mut self.scratch)? {
+            if !head.is_deleted() && index.matches(table, &body, key, &mut self.scratch)? {
                 return Ok(Verdict::Duplicate(rid));
             }
         }
@@ -143,7 +143,7 @@ impl Session {
             return Ok(outcome);
         }
         for index in &table.indexes {
-            let before = index.key_of_stored(&table.columns, &old)?;
+            let before = index.key_of_stored(table, &old)?;
             let after = index.key_of(&table.columns, row);
             if before.bytes != after.bytes {
                 self.engine.tree(index.object, index.header).mark(
@@ -173,7 +173,7 @@ impl Session {
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
-        let values = decode(&table.columns, &old)?;
+        let values = decode(table, &old)?;
         for index in &table.indexes {
             let key = index.key_of(&table.columns, &values);
             self.engine

@@ -1,111 +1,103 @@
 //! EXPLAIN [ANALYZE]: the steps of a plan; with ANALYZE, rows, buffer gets and time.
 
-use std::fmt::Write;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::Duration;
 
 use block::value::{Datum, DatumRef};
-use wait::Stat;
 
-use crate::api::RowSink;
+use crate::api::{Completion, RowSink, Tag};
 use crate::dict::Table;
 use crate::error::{Error, Result};
+use crate::exec::profile::{Mark, Profile, StepKey, Took};
 use crate::expr::Expr;
 use crate::plan::{InsertSource, Path, SelectPlan, Source, TableAccess};
-use crate::session::{Kind, Portal, SqlSession};
+use crate::session::{Kind, Portal, SqlSession, Statement};
 
 /// The lines of the answer, as rows of one text column.
 pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Vec<Datum>>> {
-    let statement = session.parse(text, &[])?;
-    let mut lines = Vec::new();
-    let vectorized = statement.vectorized(&mut session.core)?;
-    match (&statement.kind, vectorized) {
-        (_, Some(query)) => lines.extend(query.explain()),
-        (Kind::Select(plan), _) => select(plan, 0, &mut lines),
-        (Kind::Insert(plan), _) => {
-            lines.push(format!("Insert on {}", plan.table.name));
-            match &plan.source {
-                InsertSource::Rows(rows) => {
-                    lines.push(format!("  ->  Values  (rows={})", rows.len()))
-                }
-                InsertSource::Query(q, _) => select(q, 1, &mut lines),
-                InsertSource::General(q, _) => lines.extend(q.explain()),
-            }
-        }
-        (Kind::Update(plan), _) => {
-            lines.push(format!("Update on {}", plan.access.table.name));
-            access(&plan.access, 1, &mut lines);
-        }
-        (Kind::Delete(plan), _) => {
-            lines.push(format!("Delete on {}", plan.access.table.name));
-            access(&plan.access, 1, &mut lines);
-        }
-        (Kind::Supplied(plan), _) => {
-            let verb = if plan.set.is_some() {
-                "Update"
-            } else {
-                "Delete"
-            };
-            lines.push(format!("{verb} on {}", plan.table.name));
-            lines.extend(plan.query.explain());
-        }
-        (Kind::General(query), _) => lines.extend(query.explain()),
-        _ => {
-            return Err(Error::new(
-                "42601",
-                "EXPLAIN is for SELECT, VALUES, INSERT, UPDATE and DELETE",
-            ));
-        }
+    let mut statement = session.parse(text, &[])?;
+    let measured = match analyze {
+        true => Some(measure(session, &mut statement)?),
+        false => None,
+    };
+    let mut lines = Lines {
+        lines: Vec::new(),
+        measured: measured.as_ref(),
+    };
+    // Which lane runs it may depend on how large its tables are by now.
+    match statement.vectorized(&mut session.core)? {
+        Some(query) => lines.general(&query),
+        None => lines.statement(&statement)?,
     }
-    if analyze {
-        measure(session, &statement, &mut lines)?;
+    let mut lines = lines.lines;
+    if let Some(m) = &measured {
+        lines.push(format!(
+            "Buffers: gets={} reads={}",
+            m.total.gets, m.total.reads
+        ));
+        lines.push(format!("Execution Time: {}", milliseconds(m.total.time)));
     }
     Ok(lines.into_iter().map(|l| vec![Datum::Text(l)]).collect())
 }
 
-/// Runs the statement and says what it took.
-fn measure(
-    session: &mut SqlSession,
-    statement: &std::sync::Arc<crate::Statement>,
-    lines: &mut Vec<String>,
-) -> Result<()> {
-    let mut count = Count(0);
-    let before = gets();
-    let started = Instant::now();
-    let mut portal = Portal::new(statement, Vec::new());
-    let done = session.execute(&mut portal, 0, &mut count)?;
-    let elapsed = started.elapsed();
-    let (consistent, current, reads) = gets();
-    let affected = match done {
-        crate::Completion::Complete(crate::Tag::Rows(_, n) | crate::Tag::Insert(n)) => n,
-        _ => count.0,
-    };
-    if let Some(first) = lines.first_mut() {
-        write!(
-            first,
-            "  (actual rows={affected} time={:.3} ms)",
-            elapsed.as_secs_f64() * 1e3
-        )
-        .map_err(|e| Error::internal(e.to_string()))?;
-    }
-    lines.push(format!(
-        "Buffers: consistent gets={} current gets={} reads={}",
-        consistent - before.0,
-        current - before.1,
-        reads - before.2
-    ));
-    lines.push(format!(
-        "Execution Time: {:.3} ms",
-        elapsed.as_secs_f64() * 1e3
-    ));
-    Ok(())
+/// A statement that was run.
+struct Measured {
+    profile: Box<Profile>,
+    total: Took,
+    /// Rows sent or changed.
+    rows: u64,
 }
 
-fn gets() -> (u64, u64, u64) {
-    let read = |s: Stat| wait::session::with(|session| session.counters.stat(s)).unwrap_or(0);
-    (
-        read(Stat::ConsistentGets),
-        read(Stat::DbBlockGets),
-        read(Stat::PhysicalReads),
+/// Runs the statement, which afterwards is what was run: its tables may have changed.
+fn measure(session: &mut SqlSession, statement: &mut Arc<Statement>) -> Result<Measured> {
+    if !can_run(&statement.kind) {
+        return Err(no_plan());
+    }
+    let mut count = Count(0);
+    let mut portal = Portal::new(statement, Vec::new());
+    session.core.profile = Some(Box::default());
+    let mark = Mark::now();
+    let done = session.execute(&mut portal, 0, &mut count);
+    let total = mark.took();
+    let profile = session.core.profile.take().unwrap_or_default();
+    let rows = match done? {
+        Completion::Complete(Tag::Rows(_, n) | Tag::Insert(n)) => n,
+        _ => count.0,
+    };
+    *statement = portal.statement().clone();
+    Ok(Measured {
+        profile,
+        total,
+        rows,
+    })
+}
+
+fn can_run(kind: &Kind) -> bool {
+    !matches!(kind, Kind::Empty | Kind::Utility(_) | Kind::Ddl(_))
+}
+
+fn no_plan() -> Error {
+    Error::new(
+        "42601",
+        "EXPLAIN is for SELECT, VALUES, INSERT, UPDATE and DELETE",
+    )
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.3} ms", time.as_secs_f64() * 1e3)
+}
+
+/// What a step took, behind its name.
+fn actual(rows: u64, loops: u64, took: Took) -> String {
+    let mut text = format!("  (actual rows={rows}");
+    if loops > 1 {
+        text += &format!(" loops={loops}");
+    }
+    text + &format!(
+        " time={} gets={} reads={})",
+        milliseconds(took.time),
+        took.gets,
+        took.reads
     )
 }
 
@@ -124,130 +116,228 @@ impl RowSink for Count {
     }
 }
 
-/// A step of the plan at its depth: the first bare, the others behind an arrow.
-fn step(depth: usize, text: String, lines: &mut Vec<String>) {
-    lines.push(match depth {
-        0 => text,
-        n => format!("{}->  {text}", "  ".repeat(n * 3 - 2)),
-    });
+/// The lines of a plan as they are put together.
+struct Lines<'m> {
+    lines: Vec<String>,
+    measured: Option<&'m Measured>,
 }
 
-fn note(depth: usize, text: String, lines: &mut Vec<String>) {
-    lines.push(format!("{}{text}", "  ".repeat(depth * 3 + 1)));
-}
+impl Lines<'_> {
+    fn statement(&mut self, statement: &Statement) -> Result<()> {
+        match &statement.kind {
+            Kind::Select(plan) => self.select(plan, 0, true),
+            Kind::Insert(plan) => {
+                self.write("Insert", &plan.table);
+                match &plan.source {
+                    InsertSource::Rows(rows) => {
+                        self.step(1, format!("Values  (rows={})", rows.len()));
+                    }
+                    InsertSource::Query(q, _) => self.select(q, 1, false),
+                    InsertSource::General(q, _) => self.general(q),
+                }
+            }
+            Kind::Update(plan) => {
+                self.write("Update", &plan.access.table);
+                self.access(&plan.access, 1);
+            }
+            Kind::Delete(plan) => {
+                self.write("Delete", &plan.access.table);
+                self.access(&plan.access, 1);
+            }
+            Kind::Supplied(plan) => {
+                let verb = match plan.set {
+                    Some(_) => "Update",
+                    None => "Delete",
+                };
+                self.write(verb, &plan.table);
+                self.general(&plan.query);
+            }
+            Kind::General(query) => self.general(query),
+            Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) => return Err(no_plan()),
+        }
+        Ok(())
+    }
 
-fn select(plan: &SelectPlan, mut depth: usize, lines: &mut Vec<String>) {
-    if plan.limit.is_some() || plan.offset.is_some() {
-        step(depth, "Limit".into(), lines);
-        depth += 1;
+    /// A step of the plan at its depth: the first bare, the others behind an arrow.
+    fn step(&mut self, depth: usize, text: String) {
+        self.lines.push(match depth {
+            0 => text,
+            n => format!("{}->  {text}", "  ".repeat(n * 3 - 2)),
+        });
     }
-    if plan.lock.is_some() {
-        step(depth, "LockRows".into(), lines);
-        depth += 1;
+
+    fn note(&mut self, depth: usize, text: String) {
+        self.lines
+            .push(format!("{}{text}", "  ".repeat(depth * 3 + 1)));
     }
-    if !plan.order.is_empty() {
-        step(depth, "Sort".into(), lines);
-        depth += 1;
+
+    /// What the whole statement took, for its topmost step.
+    fn total(&self) -> String {
+        self.measured
+            .map(|m| actual(m.rows, 1, m.total))
+            .unwrap_or_default()
     }
-    if let Some(a) = &plan.aggregate {
-        step(
-            depth,
-            if a.keys.is_empty() {
+
+    /// What a step took.
+    fn took(&self, key: StepKey) -> String {
+        self.measured
+            .map(|m| m.profile.step(key))
+            .map(|s| actual(s.rows, s.loops, s.took))
+            .unwrap_or_default()
+    }
+
+    fn write(&mut self, verb: &str, table: &Table) {
+        let text = format!("{verb} on {}{}", table.name, self.total());
+        self.step(0, text);
+    }
+
+    /// The general lane's plan: as it was made, or as it ran.
+    fn general(&mut self, query: &crate::olap::Query) {
+        let ran = self.measured.and_then(|m| m.profile.general.as_ref());
+        let lines = ran.map_or_else(|| query.explain(), |shown| shown());
+        self.lines.extend(lines);
+    }
+
+    /// `top`: its rows are those of the statement.
+    fn select(&mut self, plan: &SelectPlan, mut depth: usize, top: bool) {
+        let outermost = if top { self.total() } else { String::new() };
+        if plan.limit.is_some() || plan.offset.is_some() {
+            self.step(depth, format!("Limit{outermost}"));
+            depth += 1;
+        }
+        if plan.lock.is_some() {
+            self.step(depth, "LockRows".into());
+            depth += 1;
+        }
+        if !plan.order.is_empty() {
+            let took = self.took(StepKey::of(&plan.order));
+            self.step(depth, format!("Sort{took}"));
+            depth += 1;
+        }
+        if let Some(a) = &plan.aggregate {
+            let name = if a.keys.is_empty() {
                 "Aggregate"
             } else {
                 "HashAggregate"
-            }
-            .into(),
-            lines,
-        );
-        depth += 1;
-    }
-    match &plan.source {
-        Source::One => step(depth, "Result".into(), lines),
-        Source::Values(rows) => step(depth, format!("Values Scan  (rows={})", rows.len()), lines),
-        Source::Series { .. } => step(depth, "Function Scan on generate_series".into(), lines),
-        Source::Table(t) => access(t, depth, lines),
-        Source::Loop { outer, inner, left } => {
-            let kind = if *left {
-                "Nested Loop Left Join"
-            } else {
-                "Nested Loop"
             };
-            step(depth, kind.into(), lines);
-            access(outer, depth + 1, lines);
-            access(inner, depth + 1, lines);
+            let took = self.took(StepKey::of(a));
+            self.step(depth, format!("{name}{took}"));
+            if a.having.is_some() {
+                self.removed(StepKey::of(a), depth);
+            }
+            depth += 1;
+        }
+        match &plan.source {
+            Source::One => self.step(depth, format!("Result{outermost}")),
+            Source::Values(rows) => {
+                self.step(depth, format!("Values Scan  (rows={})", rows.len()));
+            }
+            Source::Series { .. } => self.step(depth, "Function Scan on generate_series".into()),
+            Source::Table(t) => self.access(t, depth),
+            Source::Loop { outer, inner, left } => {
+                let kind = if *left {
+                    "Nested Loop Left Join"
+                } else {
+                    "Nested Loop"
+                };
+                self.step(depth, kind.into());
+                self.access(outer, depth + 1);
+                self.access(inner, depth + 1);
+            }
+        }
+        if plan.filter.is_some() {
+            self.note(depth, "Filter: of the joined row".into());
         }
     }
-    if plan.filter.is_some() {
-        note(depth, "Filter: of the joined row".into(), lines);
+
+    fn removed(&mut self, key: StepKey, depth: usize) {
+        if let Some(m) = self.measured {
+            let removed = m.profile.step(key).removed;
+            self.note(depth, format!("Rows Removed by Filter: {removed}"));
+        }
+    }
+
+    fn access(&mut self, a: &TableAccess, depth: usize) {
+        let (name, took) = (&a.table.name, self.took(StepKey::of(a)));
+        let rows = format!("  (rows={:.0})", a.rows);
+        match &a.path {
+            Path::Full => self.step(depth, format!("Seq Scan on {name}{rows}{took}")),
+            Path::Index {
+                index, backward, ..
+            } => {
+                let def = &a.table.indexes[*index];
+                let way = if *backward { " Backward" } else { "" };
+                self.step(
+                    depth,
+                    format!("Index Scan{way} using {} on {name}{rows}{took}", def.name),
+                );
+                let terms = index_terms(a);
+                if !terms.is_empty() {
+                    self.note(depth, format!("Index Cond: ({})", terms.join(" AND ")));
+                }
+                if let Some(m) = self.measured {
+                    let step = m.profile.step(StepKey::of(a));
+                    let (walk, all) = (step.index, step.took);
+                    self.note(
+                        depth,
+                        format!(
+                            "Index Range Scan: entries={} gets={} time={}",
+                            walk.entries,
+                            walk.gets,
+                            milliseconds(walk.time)
+                        ),
+                    );
+                    self.note(
+                        depth,
+                        format!(
+                            "Table Access by Row Id: rows={} gets={} time={}",
+                            step.rows,
+                            all.gets.saturating_sub(walk.gets),
+                            milliseconds(all.time.saturating_sub(walk.time))
+                        ),
+                    );
+                }
+            }
+        }
+        if let Some(f) = &a.filter {
+            self.note(depth, format!("Filter: {}", shown(f, a)));
+            self.removed(StepKey::of(a), depth);
+        }
     }
 }
 
-fn access(a: &TableAccess, depth: usize, lines: &mut Vec<String>) {
-    let name = &a.table.name;
-    match &a.path {
-        Path::Full => step(
-            depth,
-            format!("Seq Scan on {name}  (rows={:.0})", a.rows),
-            lines,
-        ),
-        Path::Index {
-            index,
-            equal,
-            any_of,
-            low,
-            high,
-            backward,
-            ..
-        } => {
-            let def = &a.table.indexes[*index];
-            let way = if *backward { " Backward" } else { "" };
-            step(
-                depth,
-                format!(
-                    "Index Scan{way} using {} on {name}  (rows={:.0})",
-                    def.name, a.rows
-                ),
-                lines,
-            );
-            let column = |i: usize| a.table.columns[def.keys[i].column].name.as_str();
-            let mut terms: Vec<String> = equal
-                .iter()
-                .enumerate()
-                .map(|(i, e)| format!("{} = {}", column(i), shown(e, a)))
-                .collect();
-            if !any_of.is_empty() {
-                let list: Vec<String> = any_of.iter().map(|e| shown(e, a)).collect();
-                terms.push(format!("{} IN ({})", column(equal.len()), list.join(", ")));
-            }
-            if let Some(b) = low {
-                terms.push(format!(
-                    "{} {} {}",
-                    column(equal.len()),
-                    if b.inclusive { ">=" } else { ">" },
-                    shown(&b.value, a)
-                ));
-            }
-            if let Some(b) = high {
-                terms.push(format!(
-                    "{} {} {}",
-                    column(equal.len()),
-                    if b.inclusive { "<=" } else { "<" },
-                    shown(&b.value, a)
-                ));
-            }
-            if !terms.is_empty() {
-                note(
-                    depth,
-                    format!("Index Cond: ({})", terms.join(" AND ")),
-                    lines,
-                );
-            }
+/// The conditions that an index is entered by.
+fn index_terms(a: &TableAccess) -> Vec<String> {
+    let Path::Index {
+        index,
+        equal,
+        any_of,
+        low,
+        high,
+        ..
+    } = &a.path
+    else {
+        return Vec::new();
+    };
+    let keys = &a.table.indexes[*index].keys;
+    let column = |i: usize| a.table.columns[keys[i].column].name.as_str();
+    let mut terms: Vec<String> = equal
+        .iter()
+        .enumerate()
+        .map(|(i, e)| format!("{} = {}", column(i), shown(e, a)))
+        .collect();
+    if !any_of.is_empty() {
+        let list: Vec<String> = any_of.iter().map(|e| shown(e, a)).collect();
+        terms.push(format!("{} IN ({})", column(equal.len()), list.join(", ")));
+    }
+    for (bound, operators) in [(low, [">", ">="]), (high, ["<", "<="])] {
+        if let Some(b) = bound {
+            let operator = operators[usize::from(b.inclusive)];
+            let value = shown(&b.value, a);
+            terms.push(format!("{} {operator} {value}", column(equal.len())));
         }
     }
-    if let Some(f) = &a.filter {
-        note(depth, format!("Filter: {}", shown(f, a)), lines);
-    }
+    terms
 }
 
 /// An expression, roughly as it was written.

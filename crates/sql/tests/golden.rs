@@ -35,6 +35,13 @@ impl RowSink for Transcript {
             let ty = self.types.get(i).copied().unwrap_or(SqlType::Text);
             pgtype::text_out(ty, *value, &self.io, &mut line);
         }
+        if line
+            .windows(5)
+            .any(|w| w == b"time=" || w == b"Time:" || w == b"gets=")
+        {
+            let text = String::from_utf8(line).expect("output is UTF-8");
+            line = steady(&text).into_bytes();
+        }
         self.copy_data(&line)?;
         self.text.push('\n');
         Ok(())
@@ -80,6 +87,31 @@ fn run(session: &mut SqlSession, piece: &str, out: &mut Transcript) -> Result<()
     };
     writeln!(out.text, "= {tag}").expect("writing to a string");
     Ok(())
+}
+
+/// A line of EXPLAIN ANALYZE without what is another each time: how long it took. Of buffer gets only whether there were any is
+/// kept: they depend on how many rows a block has.
+fn steady(line: &str) -> String {
+    let mut words: Vec<String> = Vec::new();
+    let mut after_time = false;
+    for word in line.split(' ') {
+        let end = if word.ends_with(')') { ")" } else { "" };
+        let value = word.split_once('=');
+        words.push(match value {
+            Some((name, _)) if name == "time" || name.starts_with("elapsed") => {
+                format!("{name}=..{end}")
+            }
+            Some(("gets", n)) => {
+                let some = n.trim_end_matches(')') != "0";
+                format!("gets={}{end}", if some { "some" } else { "none" })
+            }
+            Some(("reads", _)) => format!("reads=..{end}"),
+            _ if after_time => "..".to_string(),
+            _ => word.to_string(),
+        });
+        after_time = word == "Time:";
+    }
+    words.join(" ")
 }
 
 fn report(out: &mut Transcript, e: &Error) {

@@ -193,7 +193,7 @@ fn compare(
     scan.blocks()?;
     let mut key_of = |rid: RowId, row: &[u8]| {
         for (index, keys) in table.indexes.iter().zip(&mut expected) {
-            match index.key_of_stored(&table.columns, row) {
+            match index.key_of_stored(table, row) {
                 Ok(key) => {
                     let mut full = key.bytes;
                     block::index::push_row_id(&mut full, rid);

@@ -134,6 +134,7 @@ pub fn create_table(engine: &Arc<Engine>) -> Arc<TableDef> {
     let indexes = vec![index(ids[1], 0, true), index(ids[2], 1, false)];
     session.commit().unwrap();
     Arc::new(TableDef {
+        missing: Vec::new(),
         object: ids[0],
         header,
         columns: vec![ColType::Int8, ColType::Int4, ColType::Text],

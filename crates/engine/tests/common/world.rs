@@ -167,6 +167,7 @@ fn tables(engine: &Arc<Engine>, s: &mut Session, world: &mut World, rng: &mut Rn
 fn new_table(engine: &Arc<Engine>, s: &mut Session) -> Result<TableDef> {
     let (heap, index) = (engine.allocate_object_id()?, engine.allocate_object_id()?);
     Ok(TableDef {
+        missing: Vec::new(),
         object: heap,
         header: s.create_heap(heap)?,
         columns: vec![ColType::Int8, ColType::Int4, ColType::Text],

@@ -16,7 +16,9 @@ use crate::dict::{Check, Object, Table};
 use crate::error::{Error, Result};
 use crate::exec::row::decode;
 use crate::expr::{Env, Expr};
-use crate::parse::utility::TableLock;
+use crate::parse::{self, utility::TableLock};
+use crate::pgtype::{self, IoSettings};
+use crate::plan::Planner;
 use crate::plan::dml::no_column;
 
 pub fn table(core: &mut Core, a: &AlterTable) -> Result<Tag> {
@@ -101,69 +103,91 @@ fn apply(core: &mut Core, table: &Table, operation: &AlterTableOperation) -> Res
 fn add_constraint(core: &mut Core, table: &mut Table, constraint: &TableConstraint) -> Result<()> {
     match constraint {
         TableConstraint::PrimaryKey(p) => {
-            if table.primary_key().is_some() {
-                return Err(Error::new(
-                    "42P16",
-                    format!(
-                        "multiple primary keys for table \"{}\" are not allowed",
-                        table.name
-                    ),
-                ));
-            }
             let columns = index::plain_columns(table, &p.columns)?;
-            for &c in &columns {
-                require_not_null(core, table, c)?;
-                table.columns[c].not_null = true;
-            }
-            index::add_built(
+            add_key(
                 core,
                 table,
-                NewIndex::key(p.name.as_ref().map(names::ident), columns, true),
+                p.name.as_ref().map(names::ident),
+                columns,
+                true,
             )
         }
         TableConstraint::Unique(u) => {
             let columns = index::plain_columns(table, &u.columns)?;
-            index::add_built(
+            add_key(
                 core,
                 table,
-                NewIndex::key(u.name.as_ref().map(names::ident), columns, false),
+                u.name.as_ref().map(names::ident),
+                columns,
+                false,
             )
         }
         TableConstraint::Check(c) => {
-            let base = c
-                .name
-                .as_ref()
-                .map_or(format!("{}_check", table.name), names::ident);
-            if table.checks.iter().any(|k| k.name == base) {
-                return Err(Error::new(
-                    "42710",
-                    format!(
-                        "constraint \"{base}\" for relation \"{}\" already exists",
-                        table.name
-                    ),
-                ));
-            }
-            let params = ParamTypes::default();
-            let scope = Scope::of_table(table, &table.name);
-            let condition = Binder::new(&scope, &params, "CHECK").condition(&c.expr)?;
-            if violates(core, table, &condition, Some(false))? {
-                return Err(Error::new(
-                    "23514",
-                    format!(
-                        "check constraint \"{base}\" of relation \"{}\" is violated by some row",
-                        table.name
-                    ),
-                ));
-            }
-            table.checks.push(Check {
-                name: base,
-                text: c.expr.to_string(),
-            });
-            Ok(())
+            add_check(core, table, c.name.as_ref().map(names::ident), &c.expr)
         }
         TableConstraint::ForeignKey(_) => Err(Error::unsupported("FOREIGN KEY")),
         other => Err(Error::unsupported(format!("constraint {other}"))),
     }
+}
+
+fn add_key(
+    core: &mut Core,
+    table: &mut Table,
+    name: Option<String>,
+    columns: Vec<usize>,
+    primary: bool,
+) -> Result<()> {
+    if primary && table.primary_key().is_some() {
+        return Err(Error::new(
+            "42P16",
+            format!(
+                "multiple primary keys for table \"{}\" are not allowed",
+                table.name
+            ),
+        ));
+    }
+    if primary {
+        for &c in &columns {
+            require_not_null(core, table, c)?;
+            table.columns[c].not_null = true;
+        }
+    }
+    index::add_built(core, table, NewIndex::key(name, columns, primary))
+}
+
+fn add_check(
+    core: &mut Core,
+    table: &mut Table,
+    name: Option<String>,
+    expr: &ast::Expr,
+) -> Result<()> {
+    let base = name.unwrap_or_else(|| super::check_name(table, expr));
+    if table.checks.iter().any(|k| k.name == base) {
+        return Err(Error::new(
+            "42710",
+            format!(
+                "constraint \"{base}\" for relation \"{}\" already exists",
+                table.name
+            ),
+        ));
+    }
+    let params = ParamTypes::default();
+    let scope = Scope::of_table(table, &table.name);
+    let condition = Binder::new(&scope, &params, "CHECK").condition(expr)?;
+    if violates(core, table, &condition, Some(false))? {
+        return Err(Error::new(
+            "23514",
+            format!(
+                "check constraint \"{base}\" of relation \"{}\" is violated by some row",
+                table.name
+            ),
+        ));
+    }
+    table.checks.push(Check {
+        name: base,
+        text: expr.to_string(),
+    });
+    Ok(())
 }
 
 /// Whether the condition has that truth for any row there is.
@@ -182,7 +206,7 @@ fn violates(core: &mut Core, table: &Table, condition: &Expr, truth: Option<bool
         }
         for row in &rows {
             let mut values: Vec<DatumRef<'_>> = Vec::with_capacity(def.columns.len());
-            decode(row, &def.columns, def.columns.len(), &mut values)?;
+            decode(row, &def, def.columns.len(), &mut values)?;
             if condition.test(
                 &Env {
                     row: &values,
@@ -205,21 +229,14 @@ fn require_not_null(core: &mut Core, table: &Table, column: usize) -> Result<()>
         expr: Box::new(Expr::Column(column)),
         negated: false,
     };
-    if violates(core, table, &is_null, Some(true))? {
-        let name = &table.columns[column].name;
-        return Err(Error::new(
-            "23502",
-            format!(
-                "column \"{name}\" of relation \"{}\" contains null values",
-                table.name
-            ),
-        ));
+    match violates(core, table, &is_null, Some(true))? {
+        true => Err(null_values(table, column)),
+        false => Ok(()),
     }
-    Ok(())
 }
 
-/// Rows there are do not get the new column: they are shorter, and read as NULL there. A default other than NULL would
-/// have to be written to each of them.
+/// Rows there are do not get the new column: they are shorter, and have there what the definition says they have: the value of the default as
+/// it is now. Only a default that is another for each row is written to each.
 fn add_column(
     core: &mut Core,
     mut table: Table,
@@ -250,30 +267,92 @@ fn add_column(
     let at = table.columns.len();
     let (column, sequence) = super::table::column(core, &table, at, name, def)?;
     super::table::check_defaults(std::slice::from_ref(&column))?;
-    let any = Expr::Const(block::value::Datum::Bool(true));
-    if (column.not_null || column.default.is_some()) && violates(core, &table, &any, Some(true))? {
-        return Err(Error::unsupported(
-            "ADD COLUMN with DEFAULT or NOT NULL on a table that has rows",
-        ));
-    }
     if let Some(s) = sequence {
         core.define(Object::Sequence(Arc::new(s)))?;
     }
     table.columns.push(column);
-    let keyed = def.options.iter().any(|o| {
-        matches!(
-            o.option,
-            ast::ColumnOption::PrimaryKey(_)
-                | ast::ColumnOption::Unique(_)
-                | ast::ColumnOption::Check(_)
-                | ast::ColumnOption::ForeignKey(_)
-        )
-    });
-    if keyed {
-        return Err(Error::unsupported("ADD COLUMN with a constraint")
-            .hint("Add the constraint by a statement of its own."));
+    fill_column(core, &mut table, at)?;
+    // What follows looks at the rows through the definition.
+    table = table.finish()?;
+    for option in &def.options {
+        let name = option.name.as_ref().map(names::ident);
+        match &option.option {
+            ast::ColumnOption::PrimaryKey(_) => add_key(core, &mut table, name, vec![at], true)?,
+            ast::ColumnOption::Unique(_) => add_key(core, &mut table, name, vec![at], false)?,
+            ast::ColumnOption::Check(c) => add_check(core, &mut table, name, &c.expr)?,
+            ast::ColumnOption::ForeignKey(_) => return Err(Error::unsupported("FOREIGN KEY")),
+            _ => {}
+        }
     }
     Ok(Some(table))
+}
+
+/// Gives the rows there are their value of a new column.
+fn fill_column(core: &mut Core, table: &mut Table, at: usize) -> Result<()> {
+    let params = ParamTypes::default();
+    let dict = core.dict();
+    let planner = Planner {
+        dict: &dict,
+        params: &params,
+    };
+    let c = &table.columns[at];
+    let default = planner.default(c)?;
+    if default.is_volatile() {
+        return write_column(core, table, at, &default);
+    }
+    let value = default.eval(&Env::EMPTY, core)?.into_datum();
+    if !value.is_null() {
+        let mut text = Vec::new();
+        pgtype::text_out(c.ty(), value.borrow(), &IoSettings::default(), &mut text);
+        let text = String::from_utf8(text)
+            .map_err(|e| Error::internal(format!("a value whose text is no text: {e}")))?;
+        table.columns[at].missing = Some(text);
+        return Ok(());
+    }
+    let any = Expr::Const(block::value::Datum::Bool(true));
+    if c.not_null && violates(core, table, &any, Some(true))? {
+        return Err(null_values(table, at));
+    }
+    Ok(())
+}
+
+/// Writes a value of its own into the new column of each row. Nobody else uses the table.
+fn write_column(core: &mut Core, table: &Table, at: usize, default: &Expr) -> Result<()> {
+    let table = table.clone().finish()?;
+    let def = table.engine();
+    let snapshot = core.engine.snapshot()?;
+    let mut scan = core.engine.scan(def);
+    let mut rows: Vec<(block::RowId, Vec<u8>)> = Vec::new();
+    loop {
+        rows.clear();
+        wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+        if !scan.next_block(&mut core.engine, &snapshot, &mut |rid, bytes| {
+            rows.push((rid, bytes.to_vec()))
+        })? {
+            return Ok(());
+        }
+        for (rid, row) in &rows {
+            let value = default.eval(&Env::EMPTY, core)?;
+            if value.is_null() && table.columns[at].not_null {
+                return Err(null_values(&table, at));
+            }
+            let mut values: Vec<DatumRef<'_>> = Vec::with_capacity(def.columns.len());
+            decode(row, def, def.columns.len(), &mut values)?;
+            values[at] = value.get();
+            core.engine.update(def, *rid, &values, None)?;
+        }
+    }
+}
+
+fn null_values(table: &Table, at: usize) -> Error {
+    let name = &table.columns[at].name;
+    Error::new(
+        "23502",
+        format!(
+            "column \"{name}\" of relation \"{}\" contains null values",
+            table.name
+        ),
+    )
 }
 
 fn drop_constraint(
@@ -330,15 +409,24 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
         }
         return Err(no_column(name, &table.name));
     };
-    let in_index = table
+    // Indexes and checks that name the column go with it.
+    while let Some(i) = table
         .indexes
         .iter()
-        .any(|i| i.keys.iter().any(|k| k.column == at));
-    if in_index || !table.checks.is_empty() {
-        return Err(Error::unsupported(
-            "DROP COLUMN of a table with checks, or of an indexed column",
-        ));
+        .position(|i| i.keys.iter().any(|k| k.column == at))
+    {
+        let segment = block::ObjectId(table.indexes[i].segment);
+        let header = block::Dba(table.indexes[i].header);
+        core.engine.drop_segment_at_commit(segment, header)?;
+        table.indexes.remove(i);
     }
+    let mut kept = Vec::new();
+    for check in std::mem::take(&mut table.checks) {
+        if !mentions(&check.text, name)? {
+            kept.push(check);
+        }
+    }
+    table.checks = kept;
     if let Some(sequence) = table.columns[at].sequence
         && let Some(s) = core.dict().sequence_by_oid(sequence).cloned()
     {
@@ -350,6 +438,7 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
     column.default = None;
     column.identity = None;
     column.sequence = None;
+    column.missing = None;
     column.name = format!("........pg.dropped.{}........", at + 1);
     Ok(())
 }
@@ -367,11 +456,47 @@ fn rename_column(table: &mut Table, from: &str, to: String) -> Result<()> {
             ),
         ));
     }
-    if !table.checks.is_empty() {
-        return Err(Error::unsupported("RENAME COLUMN of a table with checks"));
+    for check in &mut table.checks {
+        check.text = renamed(&check.text, from, &to)?;
     }
     table.columns[at].name = to;
     Ok(())
+}
+
+/// The parts of an expression that name a column.
+fn column_names(e: &mut ast::Expr, each: &mut dyn FnMut(&mut ast::Ident)) {
+    let _ = ast::visit_expressions_mut(e, |e| {
+        match e {
+            ast::Expr::Identifier(name) => each(name),
+            ast::Expr::CompoundIdentifier(path) => {
+                if let Some(name) = path.last_mut() {
+                    each(name);
+                }
+            }
+            _ => {}
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+}
+
+/// Whether the text of an expression names a column.
+fn mentions(text: &str, column: &str) -> Result<bool> {
+    let mut found = false;
+    column_names(&mut parse::expression(text)?, &mut |name| {
+        found |= names::ident(name) == column;
+    });
+    Ok(found)
+}
+
+/// The text of an expression with another name for a column.
+fn renamed(text: &str, from: &str, to: &str) -> Result<String> {
+    let mut e = parse::expression(text)?;
+    column_names(&mut e, &mut |name| {
+        if names::ident(name) == from {
+            *name = ast::Ident::with_quote('"', to);
+        }
+    });
+    Ok(e.to_string())
 }
 
 fn alter_column(

@@ -53,7 +53,7 @@ pub fn table(core: &mut Core, table: &Arc<Table>) -> Result<()> {
     let mut columns = vec![Found::default(); def.columns.len()];
     for row in &sample {
         let mut values: Vec<DatumRef<'_>> = Vec::with_capacity(columns.len());
-        decode(row, &def.columns, def.columns.len(), &mut values)?;
+        decode(row, &def, def.columns.len(), &mut values)?;
         for (found, value) in columns.iter_mut().zip(&values) {
             found.add(*value)?;
         }

@@ -11,6 +11,7 @@ mod index;
 pub mod sequence;
 mod table;
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -109,4 +110,27 @@ fn skipping(core: &mut Core, kind: &str, name: &str) {
 
 fn name_of(name: &ast::ObjectName) -> Result<String> {
     names::public(name)
+}
+
+/// A free name for a check, as PostgreSQL makes it: after the column if it names one.
+fn check_name(table: &Table, e: &ast::Expr) -> String {
+    let mut columns = BTreeSet::new();
+    let _ = ast::visit_expressions(e, |e| {
+        let name = match e {
+            ast::Expr::Identifier(name) => Some(name),
+            ast::Expr::CompoundIdentifier(path) => path.last(),
+            _ => None,
+        };
+        columns.extend(name.map(names::ident));
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    let base = match (columns.len(), columns.first()) {
+        (1, Some(column)) => format!("{}_{column}_check", table.name),
+        _ => format!("{}_check", table.name),
+    };
+    let taken = |n: &str| table.checks.iter().any(|c| c.name == n);
+    std::iter::once(base.clone())
+        .chain((1..).map(|n: u64| format!("{base}{n}")))
+        .find(|n| !taken(n))
+        .unwrap_or(base)
 }

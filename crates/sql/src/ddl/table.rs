@@ -137,7 +137,7 @@ impl Draft {
             match &option.option {
                 ColumnOption::PrimaryKey(_) => self.add_key(given, vec![at], true)?,
                 ColumnOption::Unique(_) => self.add_key(given, vec![at], false)?,
-                ColumnOption::Check(c) => self.add_check(given, &c.expr, Some(at)),
+                ColumnOption::Check(c) => self.add_check(given, &c.expr),
                 ColumnOption::ForeignKey(_) => return Err(Error::unsupported("FOREIGN KEY")),
                 _ => {}
             }
@@ -157,7 +157,7 @@ impl Draft {
                 self.add_key(u.name.as_ref().map(names::ident), columns, false)
             }
             TableConstraint::Check(c) => {
-                self.add_check(c.name.as_ref().map(names::ident), &c.expr, None);
+                self.add_check(c.name.as_ref().map(names::ident), &c.expr);
                 Ok(())
             }
             TableConstraint::ForeignKey(_) => Err(Error::unsupported("FOREIGN KEY")),
@@ -184,18 +184,10 @@ impl Draft {
         Ok(())
     }
 
-    fn add_check(&mut self, name: Option<String>, e: &ast::Expr, column: Option<usize>) {
-        let base = match column {
-            Some(at) => format!("{}_{}_check", self.table.name, self.table.columns[at].name),
-            None => format!("{}_check", self.table.name),
-        };
-        let taken = |n: &str| self.table.checks.iter().any(|c| c.name == n);
-        let free = std::iter::once(base.clone())
-            .chain((1..).map(|n: u64| format!("{base}{n}")))
-            .find(|n| !taken(n))
-            .unwrap_or(base);
+    fn add_check(&mut self, name: Option<String>, e: &ast::Expr) {
+        let name = name.unwrap_or_else(|| super::check_name(&self.table, e));
         self.table.checks.push(Check {
-            name: name.unwrap_or(free),
+            name,
             text: e.to_string(),
         });
     }
@@ -263,6 +255,7 @@ pub fn column(
     };
     storage_type(ty)?;
     let mut column = Column {
+        missing: None,
         name,
         type_oid: ty.oid(),
         typmod,

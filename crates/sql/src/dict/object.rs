@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use block::value::Datum;
 use block::{Dba, ObjectId, Scn};
 use engine::{IndexColumn, IndexDef, TableDef};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::pgtype::IoSettings;
 use crate::types::{SqlType, storage_type};
 
 #[derive(Clone)]
@@ -64,6 +66,9 @@ pub struct Column {
     /// Dropped columns keep their place in rows.
     #[serde(default)]
     pub dropped: bool,
+    /// What rows older than the column have in it, in text form as it is without any setting; `None`: NULL.
+    #[serde(default)]
+    pub missing: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -177,7 +182,16 @@ impl Table {
             .map(|c| storage_type(c.ty()))
             .collect::<Result<Vec<_>>>()?;
         let indexes = self.indexes.iter().map(Index::engine).collect();
+        let missing = |c: &Column| match &c.missing {
+            Some(text) => crate::pgtype::text_in(c.ty(), text, &IoSettings::default()),
+            None => Ok(Datum::Null),
+        };
+        let missing = match self.columns.iter().any(|c| c.missing.is_some()) {
+            true => self.columns.iter().map(missing).collect::<Result<_>>()?,
+            false => Vec::new(),
+        };
         self.def = Some(Arc::new(TableDef {
+            missing,
             object: ObjectId(self.segment),
             header: Dba(self.header),
             columns,

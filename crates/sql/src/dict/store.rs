@@ -29,7 +29,7 @@ pub fn load(engine: &Arc<Engine>) -> Result<Dict> {
     let mut changes = Vec::with_capacity(rows.len());
     for (row, bytes) in rows {
         let mut values = Vec::with_capacity(COLUMNS);
-        decode(&bytes, &table.columns, COLUMNS, &mut values)?;
+        decode(&bytes, &table, COLUMNS, &mut values)?;
         let Some(DatumRef::Bytea(definition)) = values.get(3) else {
             return Err(Error::new(
                 "XX001",

@@ -8,7 +8,7 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, Snapshot, WriteOutcome};
 
-use super::drive::{Flow, holds, lock};
+use super::drive::{Flow, holds, lock, passes};
 use super::row::{decode, recycle};
 use super::select::SelectRun;
 use super::source::TableCursor;
@@ -197,9 +197,10 @@ impl BulkRows {
         };
         let number = self.0.number_of(rid).unwrap_or(number);
         let (mut stored, mut row) = (Vec::new(), Vec::new());
-        let columns = &table.engine().columns;
+        let def = table.engine();
+        let columns = &def.columns;
         let error = match core.engine.fetch_current(table.engine(), rid, &mut stored) {
-            Ok(true) => match decode(&stored, columns, columns.len(), &mut row) {
+            Ok(true) => match decode(&stored, def, columns.len(), &mut row) {
                 Ok(()) => write_error(e, table, &row, core),
                 Err(e) => e,
             },
@@ -217,7 +218,8 @@ pub fn update(
     snapshot: Snapshot,
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
-    let columns = &plan.access.table.engine().columns;
+    let def = plan.access.table.engine();
+    let columns = &def.columns;
     let mut cursor = TableCursor::with_buffer(core.take_row_buffer());
     cursor.open(&plan.access, core, &snapshot, &Env { row: &[], params })?;
     let mut spare = core.take_spare();
@@ -225,9 +227,9 @@ pub fn update(
     let mut count = 0;
     while let Some(rid) = cursor.next(&plan.access, core, &snapshot)? {
         let mut values = recycle(spare);
-        decode(cursor.row(), columns, columns.len(), &mut values)?;
-        if holds(
-            plan.access.filter.as_ref(),
+        decode(cursor.row(), def, columns.len(), &mut values)?;
+        if passes(
+            &plan.access,
             core,
             &Env {
                 row: &values,
@@ -240,7 +242,7 @@ pub fn update(
                 && lock_newest(&plan.access, core, rid, &snapshot, &mut newest)?
             {
                 let mut current = Vec::with_capacity(columns.len());
-                decode(&newest, columns, columns.len(), &mut current)?;
+                decode(&newest, def, columns.len(), &mut current)?;
                 if holds(
                     plan.condition.as_ref(),
                     core,
@@ -318,7 +320,8 @@ pub fn delete(
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
     let table = &plan.access.table;
-    let columns = &table.engine().columns;
+    let def = table.engine();
+    let columns = &def.columns;
     let mut cursor = TableCursor::with_buffer(core.take_row_buffer());
     cursor.open(&plan.access, core, &snapshot, &Env { row: &[], params })?;
     let mut spare = core.take_spare();
@@ -326,9 +329,9 @@ pub fn delete(
     let mut count = 0;
     while let Some(rid) = cursor.next(&plan.access, core, &snapshot)? {
         let mut values = recycle(spare);
-        decode(cursor.row(), columns, columns.len(), &mut values)?;
-        if holds(
-            plan.access.filter.as_ref(),
+        decode(cursor.row(), def, columns.len(), &mut values)?;
+        if passes(
+            &plan.access,
             core,
             &Env {
                 row: &values,
@@ -342,7 +345,7 @@ pub fn delete(
                 && lock_newest(&plan.access, core, rid, &snapshot, &mut newest)?
             {
                 let mut current = Vec::with_capacity(columns.len());
-                decode(&newest, columns, columns.len(), &mut current)?;
+                decode(&newest, def, columns.len(), &mut current)?;
                 if holds(
                     plan.condition.as_ref(),
                     core,

@@ -5,6 +5,7 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, Snapshot};
 
+use super::profile::StepKey;
 use super::row::{decode, recycle};
 use super::source::TableCursor;
 use crate::error::{Error, Result};
@@ -217,6 +218,15 @@ pub fn holds(filter: Option<&Expr>, core: &mut Core, env: &Env<'_>) -> Result<bo
     }
 }
 
+/// Whether a row meets the filter of the access it came by.
+pub fn passes(access: &TableAccess, core: &mut Core, env: &Env<'_>) -> Result<bool> {
+    let passes = holds(access.filter.as_ref(), core, env)?;
+    if !passes {
+        core.refused_row(StepKey::of(access));
+    }
+    Ok(passes)
+}
+
 pub fn drive_table(
     cursor: &mut TableCursor,
     access: &TableAccess,
@@ -226,13 +236,13 @@ pub fn drive_table(
     snapshot: &Snapshot,
     consumer: &mut Consumer<'_>,
 ) -> Result<Flow> {
-    let columns = &access.table.engine().columns;
+    let def = access.table.engine();
     let mut spare: Vec<DatumRef<'static>> = core.take_spare();
     while cursor.next(access, core, snapshot)?.is_some() {
         let mut values = recycle(spare);
-        decode(cursor.row(), columns, access.needed, &mut values)?;
-        let flow = match holds(
-            access.filter.as_ref(),
+        decode(cursor.row(), def, access.needed, &mut values)?;
+        let flow = match passes(
+            access,
             core,
             &Env {
                 row: &values,
@@ -264,7 +274,8 @@ fn drive_locked(
     snapshot: &Snapshot,
     consumer: &mut Consumer<'_>,
 ) -> Result<Flow> {
-    let columns = &access.table.engine().columns;
+    let def = access.table.engine();
+    let columns = &def.columns;
     let wait = match how {
         LockRows::Wait => LockWait::Wait,
         LockRows::NoWait => LockWait::NoWait,
@@ -274,9 +285,9 @@ fn drive_locked(
     while let Some(rid) = cursor.next(access, core, snapshot)? {
         {
             let mut values = Vec::with_capacity(columns.len());
-            decode(cursor.row(), columns, access.needed, &mut values)?;
-            if !holds(
-                access.filter.as_ref(),
+            decode(cursor.row(), def, access.needed, &mut values)?;
+            if !passes(
+                access,
                 core,
                 &Env {
                     row: &values,
@@ -297,7 +308,7 @@ fn drive_locked(
             cursor.row()
         };
         let mut values = Vec::with_capacity(columns.len());
-        decode(bytes, columns, columns.len(), &mut values)?;
+        decode(bytes, def, columns.len(), &mut values)?;
         if changed
             && !holds(
                 plan.condition.as_ref(),
@@ -368,12 +379,17 @@ impl LoopState<'_> {
                     return Ok(Flow::More);
                 }
                 let mut values = recycle(spare);
-                decode(self.outer.row(), outer_columns, outer.needed, &mut values)?;
+                decode(
+                    self.outer.row(),
+                    outer.table.engine(),
+                    outer.needed,
+                    &mut values,
+                )?;
                 let env = Env {
                     row: &values,
                     params,
                 };
-                let wanted = holds(outer.filter.as_ref(), core, &env)?;
+                let wanted = passes(outer, core, &env)?;
                 if wanted {
                     self.inner.open(inner, core, snapshot, &env)?;
                 }
@@ -385,11 +401,21 @@ impl LoopState<'_> {
             }
             while self.inner.next(inner, core, snapshot)?.is_some() {
                 let mut values = recycle(spare);
-                decode(self.outer.row(), outer_columns, outer.needed, &mut values)?;
-                decode(self.inner.row(), inner_columns, inner.needed, &mut values)?;
+                decode(
+                    self.outer.row(),
+                    outer.table.engine(),
+                    outer.needed,
+                    &mut values,
+                )?;
+                decode(
+                    self.inner.row(),
+                    inner.table.engine(),
+                    inner.needed,
+                    &mut values,
+                )?;
                 let mut flow = Flow::More;
-                if holds(
-                    inner.filter.as_ref(),
+                if passes(
+                    inner,
                     core,
                     &Env {
                         row: &values,
@@ -407,7 +433,12 @@ impl LoopState<'_> {
             *self.inner_open = false;
             if left && !*self.matched {
                 let mut values = recycle(spare);
-                decode(self.outer.row(), outer_columns, outer.needed, &mut values)?;
+                decode(
+                    self.outer.row(),
+                    outer.table.engine(),
+                    outer.needed,
+                    &mut values,
+                )?;
                 values.resize(outer_columns.len() + inner_columns.len(), DatumRef::Null);
                 let flow = pass(plan.filter.as_ref(), core, &values, params, consumer)?;
                 spare = recycle(values);

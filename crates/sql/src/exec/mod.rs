@@ -3,6 +3,7 @@
 mod aggregate;
 pub mod dml;
 mod drive;
+pub mod profile;
 pub mod row;
 pub mod select;
 mod sort;

@@ -1,6 +1,7 @@
 //! Rows between their stored form and values.
 
-use block::value::{ColType, DatumRef};
+use block::value::DatumRef;
+use engine::TableDef;
 
 use crate::error::{Error, Result};
 
@@ -14,13 +15,17 @@ pub fn recycle<'a, 'b>(mut values: Vec<DatumRef<'a>>) -> Vec<DatumRef<'b>> {
 /// Appends the first `needed` columns of a stored row, and NULLs for the rest.
 pub fn decode<'a>(
     bytes: &'a [u8],
-    columns: &[ColType],
+    table: &'a TableDef,
     needed: usize,
     out: &mut Vec<DatumRef<'a>>,
 ) -> Result<()> {
     let from = out.len();
-    block::row::decode_prefix(bytes, columns, needed, out)
+    block::row::decode_prefix(bytes, &table.columns, needed, out)
         .map_err(|e| Error::new("XX001", format!("damaged row: {e}")))?;
-    out.resize(from + columns.len(), DatumRef::Null);
+    // The row is older than its table's last columns.
+    for at in out.len() - from..needed {
+        out.push(table.missing(at));
+    }
+    out.resize(from + table.columns.len(), DatumRef::Null);
     Ok(())
 }

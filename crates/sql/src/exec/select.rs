@@ -6,6 +6,7 @@ use engine::Snapshot;
 
 use super::aggregate::Groups;
 use super::drive::{Flow, SourceRun, drive_table};
+use super::profile::StepKey;
 use super::sort::Sorter;
 use super::source::TableCursor;
 use crate::api::RowSink;
@@ -243,6 +244,7 @@ impl SelectRun {
         core: &mut Core,
         params: &[Datum],
     ) -> Result<Vec<Vec<Datum>>> {
+        let mark = core.mark();
         let keep = self.left.saturating_add(self.to_skip);
         let mut sorter = Sorter::new(&plan.order, keep);
         match &plan.aggregate {
@@ -271,6 +273,7 @@ impl SelectRun {
                         )?;
                         Ok(Flow::More)
                     })?;
+                let (mut passed, mut refused) = (0, 0);
                 groups.finish(aggregate, |row| {
                     let values: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
                     let env = Env {
@@ -280,13 +283,25 @@ impl SelectRun {
                     if let Some(having) = &aggregate.having
                         && having.test(&env, core)? != Some(true)
                     {
+                        refused += 1;
                         return Ok(());
                     }
+                    passed += 1;
                     sorter.push(core, &plan.order, &plan.output, &env)
                 })?;
+                core.measured(StepKey::of(aggregate), mark.clone(), |step| {
+                    step.loops += 1;
+                    step.rows += passed;
+                    step.removed += refused;
+                });
             }
         }
-        Ok(sorter.finish())
+        let rows = sorter.finish();
+        core.measured(StepKey::of(&plan.order), mark, |step| {
+            step.loops += 1;
+            step.rows += rows.len() as u64;
+        });
+        Ok(rows)
     }
 }
 

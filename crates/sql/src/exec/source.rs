@@ -8,6 +8,7 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{HeapScan, IndexScan, Snapshot};
 
+use super::profile::StepKey;
 use crate::dict::Table;
 use crate::error::Result;
 use crate::expr::{Calls, Env, Expr, cast, compare};
@@ -61,6 +62,28 @@ impl TableCursor {
 
     /// Places the cursor before its first row. `env` gives parameters and, on the inner side of a loop, the outer row.
     pub fn open(
+        &mut self,
+        access: &TableAccess,
+        core: &mut Core,
+        snapshot: &Snapshot,
+        env: &Env<'_>,
+    ) -> Result<()> {
+        let mark = core.mark();
+        if mark.is_none() {
+            return self.place(access, core, snapshot, env);
+        }
+        core.engine.time_indexes();
+        let placed = self.place(access, core, snapshot, env);
+        let index = core.engine.index_times();
+        core.measured(StepKey::of(access), mark, |step| {
+            step.loops += 1;
+            step.index += index;
+        });
+        placed
+    }
+
+    /// Places the cursor before its first row.
+    fn place(
         &mut self,
         access: &TableAccess,
         core: &mut Core,
@@ -161,7 +184,28 @@ impl TableCursor {
     }
 
     /// Steps to the next row.
+    #[inline]
     pub fn next(
+        &mut self,
+        access: &TableAccess,
+        core: &mut Core,
+        snapshot: &Snapshot,
+    ) -> Result<Option<RowId>> {
+        if core.profile.is_none() {
+            return self.advance(access, core, snapshot);
+        }
+        let mark = core.mark();
+        core.engine.time_indexes();
+        let next = self.advance(access, core, snapshot);
+        let index = core.engine.index_times();
+        core.measured(StepKey::of(access), mark, |step| {
+            step.rows += u64::from(matches!(next, Ok(Some(_))));
+            step.index += index;
+        });
+        next
+    }
+
+    fn advance(
         &mut self,
         access: &TableAccess,
         core: &mut Core,

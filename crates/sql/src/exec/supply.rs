@@ -117,9 +117,10 @@ fn change(
     kept: &mut Keep,
 ) -> Result<WriteOutcome> {
     let table = &plan.table;
-    let columns = &table.engine().columns;
+    let def = table.engine();
+    let columns = &def.columns;
     let mut both = Vec::with_capacity(columns.len() + given.len());
-    decode(stored, columns, columns.len(), &mut both)?;
+    decode(stored, def, columns.len(), &mut both)?;
     both.extend_from_slice(given);
     let Some(set) = &plan.set else {
         let outcome = core.engine.delete(table.engine(), rid, Some(snapshot))?;

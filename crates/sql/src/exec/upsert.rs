@@ -110,9 +110,10 @@ impl Upserted<'_> {
         sink: &mut dyn RowSink,
     ) -> Result<bool> {
         let (table, params) = (&self.plan.table, self.params);
-        let columns = &table.engine().columns;
+        let def = table.engine();
+        let columns = &def.columns;
         let mut both = Vec::with_capacity(columns.len() * 2);
-        decode(stored, columns, columns.len(), &mut both)?;
+        decode(stored, def, columns.len(), &mut both)?;
         both.extend_from_slice(self.row);
         let env = Env { row: &both, params };
         if !holds(update.condition.as_ref(), core, &env)? {

@@ -30,6 +30,7 @@ use block::value::{Datum, DatumRef};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast;
 use engine::Snapshot;
 use futures::StreamExt;
@@ -268,6 +269,7 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
         Ok(rewrite::typed(value.map(|v| text(ty, v.borrow())), ty))
     };
     rewrite::rewrite(&mut rewritten, &parameter, &stable)?;
+    let profiled = core.profile.is_some();
     let context = Arc::new(Context::new(core));
     let large = std::cell::Cell::new(false);
     let mut open = |table: &Arc<crate::dict::Table>| {
@@ -286,16 +288,22 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
     };
     let _entered = runtime()?.enter();
     let waiter = Waiter::new();
-    let stream = guarded(|| {
+    let (stream, profiled) = guarded(|| {
         let logical = planner::logical(&rewritten, &context, &mut open).map_err(from_datafusion)?;
         let state = match large.get() {
             true => planner::parallel_state()?,
             false => planner::state()?,
         };
         let plan = block_on(&waiter, state.create_physical_plan(&logical))?;
-        plan.and_then(|p| datafusion::physical_plan::execute_stream(p, state.task_ctx()))
+        let plan = plan.map_err(from_datafusion)?;
+        let profiled = profiled.then(|| plan.clone());
+        datafusion::physical_plan::execute_stream(plan, state.task_ctx())
+            .map(|stream| (stream, profiled))
             .map_err(from_datafusion)
     })?;
+    if let (Some(profile), Some(plan)) = (&mut core.profile, profiled) {
+        profile.general = Some(Box::new(move || measured(&*plan)));
+    }
     wait::stat::add(wait::Stat::OlapPlans, 1);
     Ok(Run {
         schema: stream.schema(),
@@ -305,6 +313,30 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
         batch: None,
         row: 0,
     })
+}
+
+/// The lines of a plan that has run, with what its operators took.
+fn measured(plan: &dyn ExecutionPlan) -> Vec<String> {
+    fn add(plan: &dyn ExecutionPlan, depth: usize, lines: &mut Vec<String>) {
+        let shown = datafusion::physical_plan::displayable(plan).one_line();
+        let mut line = format!("{}{}", "  ".repeat(depth), shown.to_string().trim_end());
+        let metrics = plan.metrics().unwrap_or_default();
+        if let Some(rows) = metrics.output_rows() {
+            let time = metrics.elapsed_compute().unwrap_or(0) as f64 / 1e6;
+            line += &format!("  (actual rows={rows} time={time:.3} ms");
+            if let Some(gets) = metrics.sum_by_name(scan::GETS) {
+                line += &format!(" gets={}", gets.as_usize());
+            }
+            line.push(')');
+        }
+        lines.push(line);
+        for child in plan.children() {
+            add(&**child, depth + 1, lines);
+        }
+    }
+    let mut lines = Vec::new();
+    add(plan, 0, &mut lines);
+    lines
 }
 
 /// Runs a part of DataFusion. A panic in there breaks none of our invariants, for it is given nothing of ours that it

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use block::row::RowReader;
-use block::value::{ColType, DatumRef};
+use block::value::ColType;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::Statistics;
@@ -19,10 +19,12 @@ use datafusion::error::Result as DfResult;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
 };
+use engine::TableDef;
 use parking_lot::Mutex;
 
 use super::arrow::Builder;
@@ -34,10 +36,15 @@ const BATCH_ROWS: usize = 8192;
 /// Batches a scan may be ahead of its consumer.
 const BATCHES_AHEAD: usize = 3;
 
+/// Name of the metric that counts a scan's buffer gets.
+pub const GETS: &str = "gets";
+
 /// Which columns of a stored row go where.
 pub struct Columns {
     /// Types of the columns up to the last wanted one, with the wanted ones' place in the batch.
     steps: Vec<(ColType, Option<usize>)>,
+    /// Knows what rows older than a column have in it.
+    table: Arc<TableDef>,
     /// A column wanted several times cannot be: projections name each once.
     count: usize,
     fixed: Option<Fixed>,
@@ -83,8 +90,9 @@ impl Fixed {
 }
 
 impl Columns {
-    /// Of a table with columns of these types, the wanted ones.
-    pub fn new(types: &[ColType], wanted: Vec<usize>) -> Columns {
+    /// Of a table the wanted ones.
+    pub fn new(table: &Arc<TableDef>, wanted: Vec<usize>) -> Columns {
+        let types = &table.columns;
         let last = wanted.iter().max().map_or(0, |w| w + 1);
         let steps: Vec<_> = types[..last]
             .iter()
@@ -94,6 +102,7 @@ impl Columns {
         Columns {
             fixed: Fixed::new(types, &steps),
             steps,
+            table: table.clone(),
             count: wanted.len(),
         }
     }
@@ -118,14 +127,14 @@ impl Columns {
         let damaged =
             |e: block::BlockError| crate::Error::new("XX001", format!("damaged row: {e}"));
         let mut reader = RowReader::new(row).map_err(damaged)?;
-        for (ty, place) in &self.steps {
+        for (column, (ty, place)) in self.steps.iter().enumerate() {
             match place {
                 None => reader.skip(*ty).map_err(damaged)?,
                 Some(at) => builders[*at].push(
                     reader
                         .value(*ty)
                         .map_err(damaged)?
-                        .unwrap_or(DatumRef::Null),
+                        .unwrap_or_else(|| self.table.missing(column)),
                 )?,
             }
         }
@@ -185,6 +194,7 @@ pub struct HeapExec {
     partitions: Vec<Mutex<Option<Reading>>>,
     rows: usize,
     properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl HeapExec {
@@ -207,6 +217,7 @@ impl HeapExec {
             partitions,
             rows,
             properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
         }
     }
 }
@@ -268,6 +279,9 @@ impl ExecutionPlan for HeapExec {
                 .with_num_rows(Precision::Inexact(self.rows / share)),
         ))
     }
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
     fn execute(
         &self,
         partition: usize,
@@ -282,13 +296,24 @@ impl ExecutionPlan for HeapExec {
             .take()
             .ok_or_else(|| crate::Error::internal("a scan was executed twice"))?;
         let (schema, columns, sender) = (self.schema(), self.columns.clone(), builder.tx());
+        let rows = MetricBuilder::new(&self.metrics).output_rows(partition);
+        let gets = MetricBuilder::new(&self.metrics).counter(GETS, partition);
+        let time = MetricBuilder::new(&self.metrics).elapsed_compute(partition);
         builder.spawn_blocking(move || {
-            let _session = wait::session::register(
+            let session = wait::session::register(
                 wait::session::Kind::Background,
                 &format!("p{partition:03}"),
             );
-            let send = |batch: RecordBatch| sender.blocking_send(Ok(batch)).is_ok();
-            read(reading, &schema, &columns, send)
+            let began = std::time::Instant::now();
+            let send = |batch: RecordBatch| {
+                rows.add(batch.num_rows());
+                sender.blocking_send(Ok(batch)).is_ok()
+            };
+            let done = read(reading, &schema, &columns, send);
+            let counters = &session.session().counters;
+            gets.add(counters.stat(wait::Stat::ConsistentGets) as usize);
+            time.add_elapsed(began);
+            done
         });
         Ok(builder.build())
     }

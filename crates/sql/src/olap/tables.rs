@@ -121,7 +121,7 @@ impl TableProvider for HeapTable {
         let reading = reading.lock();
         let schema = Arc::new(self.schema.project(&wanted)?);
         let columns = Arc::new(Columns::new(
-            &self.table.engine().columns,
+            self.table.engine(),
             wanted.iter().map(|w| live[*w]).collect(),
         ));
         let terms = filters

@@ -104,7 +104,7 @@ fn read(
             if failed.is_ok() {
                 failed = (|| {
                     let mut values = Vec::with_capacity(types.len());
-                    crate::exec::row::decode(row, types, types.len(), &mut values)?;
+                    crate::exec::row::decode(row, table.engine(), types.len(), &mut values)?;
                     let id = DatumRef::Int8(rid.0 as i64);
                     let wanted = live.iter().map(|at| values[*at]).chain([id]);
                     builders

@@ -11,6 +11,7 @@ use crate::api::{Notice, SideMessages};
 use crate::database::Database;
 use crate::dict::{Change, Dict};
 use crate::error::{Error, Result};
+use crate::exec::profile::Profile;
 use crate::pgtype::IoSettings;
 
 /// Microseconds between 1970 and 2000.
@@ -38,6 +39,8 @@ pub struct Core {
     pub transaction_start: i64,
     /// Held by every portal that is suspended: while one is, the snapshot of its transaction stays registered.
     pub suspended: Arc<()>,
+    /// While EXPLAIN ANALYZE runs a statement.
+    pub profile: Option<Box<Profile>>,
     spare: Vec<DatumRef<'static>>,
     row_buffer: Vec<u8>,
     random: u64,
@@ -69,6 +72,7 @@ impl Core {
             statement_start: now,
             transaction_start: now,
             suspended: Arc::new(()),
+            profile: None,
             spare: Vec::new(),
             row_buffer: Vec::new(),
             random: now as u64 ^ (std::process::id() as u64) << 32 | 1,

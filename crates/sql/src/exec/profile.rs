@@ -1,0 +1,121 @@
+//! What the steps of a plan took, for EXPLAIN ANALYZE. A session has a profile only while it explains; without one a step pays for
+//! looking whether there is one.
+//!
+//! Steps are known by where they stand in the plan, which stays where it is while it runs. Times and gets of a step include those of the steps it
+//! draws from, as in PostgreSQL.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use engine::IndexTimes;
+use wait::Stat;
+
+use crate::session::Core;
+
+/// A part of a plan, by its place in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StepKey(usize);
+
+impl StepKey {
+    pub fn of<T>(part: &T) -> StepKey {
+        StepKey(std::ptr::from_ref(part).addr())
+    }
+}
+
+#[derive(Default)]
+pub struct Profile {
+    steps: HashMap<StepKey, Step>,
+    /// The general lane's plan with what its operators took, once it has run.
+    pub general: Option<Box<dyn Fn() -> Vec<String>>>,
+}
+
+#[derive(Clone, Copy, Default)]
+pub struct Step {
+    pub loops: u64,
+    pub rows: u64,
+    /// Rows that the step's filter refused.
+    pub removed: u64,
+    pub took: Took,
+    /// The share of walking through the index.
+    pub index: IndexTimes,
+}
+
+#[derive(Clone, Copy, Default)]
+pub struct Took {
+    pub time: Duration,
+    pub gets: u64,
+    pub reads: u64,
+}
+
+/// A moment to measure from.
+#[derive(Clone)]
+pub struct Mark {
+    at: Instant,
+    gets: u64,
+    reads: u64,
+}
+
+impl Mark {
+    pub fn now() -> Mark {
+        let (gets, reads) = counters();
+        Mark {
+            at: Instant::now(),
+            gets,
+            reads,
+        }
+    }
+
+    pub fn took(&self) -> Took {
+        let (gets, reads) = counters();
+        Took {
+            time: self.at.elapsed(),
+            gets: gets - self.gets,
+            reads: reads - self.reads,
+        }
+    }
+}
+
+/// The session's buffer gets, and those that had to read.
+fn counters() -> (u64, u64) {
+    let counters = |session: &wait::session::Session| {
+        let stat = |s| session.counters.stat(s);
+        (
+            stat(Stat::ConsistentGets) + stat(Stat::DbBlockGets),
+            stat(Stat::PhysicalReads),
+        )
+    };
+    wait::session::with(counters).unwrap_or_default()
+}
+
+impl Profile {
+    pub fn step(&self, key: StepKey) -> Step {
+        self.steps.get(&key).copied().unwrap_or_default()
+    }
+}
+
+impl Core {
+    /// The present moment, if anybody wants to know what follows takes.
+    pub fn mark(&self) -> Option<Mark> {
+        self.profile.is_some().then(Mark::now)
+    }
+
+    /// Notes what a step took since a mark.
+    pub fn measured(&mut self, key: StepKey, since: Option<Mark>, note: impl FnOnce(&mut Step)) {
+        if let (Some(profile), Some(mark)) = (&mut self.profile, since) {
+            let took = mark.took();
+            let step = profile.steps.entry(key).or_default();
+            step.took.time += took.time;
+            step.took.gets += took.gets;
+            step.took.reads += took.reads;
+            note(step);
+        }
+    }
+
+    /// A row of a step was refused by its filter.
+    #[inline]
+    pub fn refused_row(&mut self, key: StepKey) {
+        if let Some(profile) = &mut self.profile {
+            profile.steps.entry(key).or_default().removed += 1;
+        }
+    }
+}
