@@ -2,7 +2,7 @@
 
 use crate::{Error, IndexDef, Result, Session, TableDef};
 use block::index::{push_row_id, split_key};
-use block::sequence::SequenceParams;
+use block::sequence::{SequenceParams, SequenceState};
 use block::space::SegmentKind;
 use block::{Dba, ObjectId, Scn};
 use std::sync::Arc;
@@ -125,6 +125,11 @@ impl Session {
         self.durable = self.durable.max(draw.durable);
         wait::stat::add(wait::Stat::SequenceDraws, 1);
         Ok(draw.value)
+    }
+
+    /// The parameters of a sequence, and where it stands.
+    pub fn sequence_state(&self, def: &SequenceDef) -> Result<(SequenceParams, SequenceState)> {
+        Ok(self.engine.sequence(def.object, def.header).state()?)
     }
 
     /// `setval`: at once for everybody, not undone.

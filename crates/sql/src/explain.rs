@@ -26,7 +26,7 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
     };
     // Which lane runs it may depend on how large its tables are by now.
     match statement.vectorized(&mut session.core)? {
-        Some(query) => lines.general(&query),
+        Some(query) => lines.general(query),
         None => lines.statement(&statement)?,
     }
     let mut lines = lines.lines;

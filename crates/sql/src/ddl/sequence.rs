@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{self, SequenceOptions, UnaryOperator, Valu
 use super::{Core, already_exists, missing, name_of, skipping, wrong_kind};
 use crate::api::Tag;
 use crate::bind::{names, parts};
-use crate::dict::{Object, Relation, Sequence};
+use crate::dict::{Object, Relation, Sequence, Table};
 use crate::error::{Error, Result};
 use crate::parse::utility::{SequenceOption, TableLock};
 use crate::types::SqlType;
@@ -104,6 +104,8 @@ pub fn define(
         max: 0,
         cache: 1,
         cycle: false,
+        segment: 0,
+        order: false,
         owner: None,
     };
     apply(core, &mut sequence, ty, options, true)?;
@@ -174,7 +176,9 @@ fn apply(
             SequenceOption::OwnedBy(owner) => {
                 s.owner = owner.as_ref().map(|o| find_owner(core, o)).transpose()?
             }
+            SequenceOption::Order(order) => s.order = *order,
             SequenceOption::Increment(_)
+            | SequenceOption::Type(_)
             | SequenceOption::Restart(_)
             | SequenceOption::Rename(_) => {}
         }
@@ -235,42 +239,118 @@ pub fn alter(
         }
         return Err(names::no_relation(name));
     };
+    // Whoever has drawn keeps the sequence until the end of his transaction.
     core.lock_table(sequence.oid, TableLock::ShareRowExclusive, false)?;
+    let sequence = match core.dict().sequence_by_oid(sequence.oid) {
+        Some(now) => now.clone(),
+        None => return Err(names::no_relation(name)),
+    };
     let mut next = Sequence::clone(&sequence);
-    let ty = SqlType::from_oid(sequence.type_oid).unwrap_or(SqlType::Int8);
+    let mut ty = SqlType::from_oid(sequence.type_oid).unwrap_or(SqlType::Int8);
+    for o in options {
+        if let SequenceOption::Type(t) = o {
+            retype(&mut next, ty, parts::data_type(t)?.0)?;
+            ty = SqlType::from_oid(next.type_oid).unwrap_or(SqlType::Int8);
+        }
+    }
     apply(core, &mut next, ty, options, false)?;
-    if params(&next) != params(&sequence) {
-        return Err(Error::unsupported(
-            "changing the parameters of a sequence (drop and create it)",
-        ));
+    let restart = options.iter().rev().find_map(|o| match o {
+        SequenceOption::Restart(value) => Some(value.unwrap_or(next.start)),
+        _ => None,
+    });
+    if restart.is_some() || params(&next) != params(&sequence) {
+        replace(core, &sequence, &mut next, restart)?;
     }
     for o in options {
-        match o {
-            SequenceOption::Rename(to) => {
-                core.claim_name(to)?;
-                if core.dict().relation(to).is_some() {
-                    return Err(already_exists(to));
-                }
-                next.name = to.clone();
+        if let SequenceOption::Rename(to) = o {
+            core.claim_name(to)?;
+            if core.dict().relation(to).is_some() {
+                return Err(already_exists(to));
             }
-            SequenceOption::Restart(value) => {
-                let value = value.unwrap_or(next.start);
-                if !(next.min..=next.max).contains(&value) {
-                    return Err(Error::new(
-                        "22023",
-                        format!(
-                            "RESTART value ({value}) is outside of MINVALUE ({}) and MAXVALUE ({})",
-                            next.min, next.max
-                        ),
-                    ));
-                }
-                core.engine.sequence_set(&next.engine(), value, false)?;
-            }
-            _ => {}
+            rename_in_defaults(core, &sequence, to)?;
+            next.name = to.clone();
         }
     }
     core.define(Object::Sequence(Arc::new(next)))?;
     Ok(tag)
+}
+
+/// The default of a serial column that draws from a sequence.
+pub fn serial_default(name: &str) -> String {
+    format!("nextval('{}')", names::quote(name).replace('\'', "''"))
+}
+
+/// Columns that draw from a sequence by its name draw from it by its new one.
+fn rename_in_defaults(core: &mut Core, s: &Sequence, to: &str) -> Result<()> {
+    let old = serial_default(&s.name);
+    let dict = core.dict();
+    let draws = |t: &&Arc<Table>| t.columns.iter().any(|c| c.default.as_ref() == Some(&old));
+    let tables: Vec<Arc<Table>> = dict.tables().filter(draws).cloned().collect();
+    for table in tables {
+        core.lock_table(table.oid, TableLock::AccessExclusive, false)?;
+        let Some(now) = core.dict().table_by_oid(table.oid).cloned() else {
+            continue;
+        };
+        let mut next = Table::clone(&now);
+        for c in &mut next.columns {
+            if c.default.as_ref() == Some(&old) {
+                c.default = Some(serial_default(to));
+            }
+        }
+        core.define(Object::Table(Arc::new(next.finish()?)))?;
+    }
+    Ok(())
+}
+
+/// Another type: bounds that were the old type's become the new one's.
+fn retype(s: &mut Sequence, from: SqlType, to: SqlType) -> Result<()> {
+    let ((old_low, old_high), (low, high)) = (bounds(from)?, bounds(to)?);
+    if s.max == old_high {
+        s.max = high;
+    }
+    if s.min == old_low {
+        s.min = low;
+    }
+    s.type_oid = to.oid();
+    Ok(())
+}
+
+/// Gives a sequence a block of its own with its new parameters, which goes on where the old one stands, or starts at `restart`. With the
+/// transaction that is undone, or the old block goes.
+fn replace(
+    core: &mut Core,
+    old: &Sequence,
+    next: &mut Sequence,
+    restart: Option<i64>,
+) -> Result<()> {
+    let (was, state) = core.engine.sequence_state(&old.engine())?;
+    // The value drawn last, or the one to be drawn first.
+    let (value, called) = match restart {
+        Some(value) => (value, false),
+        None if state.draw == 0 => (state.mark, false),
+        None if state.exhausted => (state.mark, true),
+        None => (state.mark.wrapping_sub(was.increment), true),
+    };
+    let bound = |word: &str, limit: &str, bound: i64| {
+        Err(Error::new(
+            "22023",
+            format!("RESTART value ({value}) cannot be {word} than {limit} ({bound})"),
+        ))
+    };
+    if value < next.min {
+        return bound("less", "MINVALUE", next.min);
+    }
+    if value > next.max {
+        return bound("greater", "MAXVALUE", next.max);
+    }
+    let object = core.database.engine().allocate_object_id()?;
+    next.header = core.engine.create_sequence(object, &params(next))?.0;
+    next.segment = object.0;
+    core.engine.sequence_set(&next.engine(), value, called)?;
+    let gone = old.engine();
+    core.engine
+        .drop_sequence_at_commit(gone.object, gone.header)?;
+    Ok(())
 }
 
 pub fn drop(
@@ -312,6 +392,6 @@ pub fn drop(
 pub fn drop_one(core: &mut Core, s: &Sequence) -> Result<()> {
     core.lock_table(s.oid, TableLock::AccessExclusive, false)?;
     core.engine
-        .drop_sequence_at_commit(block::ObjectId(s.oid), block::Dba(s.header))?;
+        .drop_sequence_at_commit(s.engine().object, s.engine().header)?;
     core.undefine(s.oid.into())
 }

@@ -268,10 +268,7 @@ pub fn column(
     let mut sequence = None;
     if serial.is_some() {
         let s = owned_sequence(core, table, at, &column, ty, &[])?;
-        column.default = Some(format!(
-            "nextval('{}')",
-            names::quote(&s.name).replace('\'', "''")
-        ));
+        column.default = Some(sequence::serial_default(&s.name));
         column.sequence = Some(s.oid);
         column.not_null = true;
         sequence = Some(s);

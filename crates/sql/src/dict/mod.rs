@@ -132,7 +132,7 @@ impl Dict {
         let of_entry = |e: &Entry| -> Vec<u32> {
             match &e.object {
                 Object::Table(t) => of_table(t),
-                Object::Sequence(s) => vec![s.oid],
+                Object::Sequence(s) => vec![s.engine().object.0],
                 Object::Stats(_) => Vec::new(),
             }
         };

@@ -121,6 +121,12 @@ pub struct Sequence {
     pub max: i64,
     pub cache: i64,
     pub cycle: bool,
+    /// Object id of its segment, if that is another than `oid`: after ALTER SEQUENCE.
+    #[serde(default)]
+    pub segment: u32,
+    /// ORDER: values are given out in the order of their requests, also across instances.
+    #[serde(default)]
+    pub order: bool,
     /// Table and column (from 0) it is dropped with.
     #[serde(default)]
     pub owner: Option<(u32, usize)>,
@@ -221,8 +227,13 @@ impl Index {
 
 impl Sequence {
     pub fn engine(&self) -> engine::SequenceDef {
+        let segment = if self.segment == 0 {
+            self.oid
+        } else {
+            self.segment
+        };
         engine::SequenceDef {
-            object: ObjectId(self.oid),
+            object: ObjectId(segment),
             header: Dba(self.header),
         }
     }

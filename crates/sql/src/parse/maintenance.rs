@@ -1,5 +1,6 @@
 //! VACUUM, ANALYZE's list, LOCK TABLE, EXPLAIN, and the statements on sequences.
 
+use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -130,15 +131,7 @@ pub fn create_sequence(w: &mut Words<'_>) -> Result<Utility> {
     let name = w.relation()?;
     let mut ty = None;
     if w.accept("as") {
-        let name = w.name()?;
-        let syntax = |e| super::syntax_error(e, &name);
-        ty = Some(
-            Parser::new(&PostgreSqlDialect {})
-                .try_with_sql(&name)
-                .map_err(syntax)?
-                .parse_data_type()
-                .map_err(syntax)?,
-        );
+        ty = Some(data_type(&w.name()?)?);
     }
     let mut options = Vec::new();
     while !w.at_end() {
@@ -166,6 +159,15 @@ pub fn alter_sequence(w: &mut Words<'_>) -> Result<Utility> {
     })
 }
 
+fn data_type(name: &str) -> Result<ast::DataType> {
+    let syntax = |e| super::syntax_error(e, name);
+    Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(name)
+        .map_err(syntax)?
+        .parse_data_type()
+        .map_err(syntax)
+}
+
 fn sequence_option(w: &mut Words<'_>) -> Result<SequenceOption> {
     Ok(if w.accept("increment") {
         w.accept("by");
@@ -186,10 +188,18 @@ fn sequence_option(w: &mut Words<'_>) -> Result<SequenceOption> {
         SequenceOption::Restart(if given { Some(w.integer()?) } else { None })
     } else if w.accept("cache") {
         SequenceOption::Cache(w.integer()?)
-    } else if w.accept("no cycle") {
+    } else if w.accept("nocache") || w.accept("no cache") {
+        SequenceOption::Cache(1)
+    } else if w.accept("order") {
+        SequenceOption::Order(true)
+    } else if w.accept("noorder") || w.accept("no order") {
+        SequenceOption::Order(false)
+    } else if w.accept("no cycle") || w.accept("nocycle") {
         SequenceOption::Cycle(false)
     } else if w.accept("cycle") {
         SequenceOption::Cycle(true)
+    } else if w.accept("as") {
+        SequenceOption::Type(data_type(&w.name()?)?)
     } else if w.accept("rename to") {
         SequenceOption::Rename(w.name()?)
     } else if w.accept("owned by") {

@@ -146,6 +146,9 @@ pub enum SequenceOption {
     Cycle(bool),
     Rename(String),
     /// Table and column; `None`: OWNED BY NONE.
+    /// Values in the order of their requests, also across instances.
+    Order(bool),
+    Type(ast::DataType),
     OwnedBy(Option<(String, String)>),
 }
 

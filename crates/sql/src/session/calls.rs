@@ -8,6 +8,7 @@ use crate::dict::Sequence;
 use crate::error::{Error, Result};
 use crate::expr::func::SessionFunc;
 use crate::expr::{Calls, Val, cast};
+use crate::parse::utility::TableLock;
 use crate::pgtype::IoSettings;
 use std::sync::Arc;
 
@@ -165,8 +166,20 @@ impl Core {
         }
     }
 
+    /// The sequence as it stays until the transaction ends: nobody drops it, or gives it other parameters.
+    fn locked_sequence(&mut self, name: &str) -> Result<Arc<Sequence>> {
+        loop {
+            let sequence = self.sequence(name)?;
+            self.lock_table(sequence.oid, TableLock::RowExclusive, false)?;
+            let same = |now: &Arc<Sequence>| Arc::ptr_eq(now, &sequence);
+            if self.dict().sequence_by_oid(sequence.oid).is_some_and(same) {
+                return Ok(sequence);
+            }
+        }
+    }
+
     fn next_value(&mut self, name: &str) -> Result<i64> {
-        let sequence = self.sequence(name)?;
+        let sequence = self.locked_sequence(name)?;
         let value = self
             .engine
             .sequence_next(&sequence.engine())
@@ -197,7 +210,7 @@ impl Core {
     }
 
     fn set_value(&mut self, args: &[Val<'_>]) -> Result<i64> {
-        let sequence = self.sequence(text(args, 0)?)?;
+        let sequence = self.locked_sequence(text(args, 0)?)?;
         let value = integer(args, 1)?;
         let called = match args.get(2).map(Val::get) {
             Some(DatumRef::Bool(b)) => b,
