@@ -479,10 +479,13 @@ fn quotient_scale(v: &bigdecimal::BigDecimal) -> i32 {
     use bigdecimal::ToPrimitive;
     let size = v.to_f64().unwrap_or(0.0).abs();
     if size < 1.0 {
-        20
-    } else {
-        (16 - 4 * (size.log10() / 4.0).floor() as i32).max(0)
+        return 20;
     }
+    // Digits are counted in groups of four. Of a power of their base the operands begin alike, and PostgreSQL takes the
+    // quotient to have a group less.
+    let group = (size.log10() / 4.0).floor() as i32;
+    let begins_alike = size == 10_f64.powi(group * 4);
+    (16 - 4 * (group - i32::from(begins_alike))).max(0)
 }
 
 trait WithScaleAtLeastZero {

@@ -39,7 +39,6 @@ use wait::{Event, WaitResult, Waiter};
 use crate::api::{ColumnDesc, RowSink};
 use crate::bind::ParamTypes;
 use crate::error::{Error, Result};
-use crate::plan::{Path, SelectPlan, Source};
 use crate::session::Core;
 use crate::types::SqlType;
 use crate::views::Context;
@@ -143,20 +142,6 @@ fn choose(general: Error, direct: Error) -> Error {
         general
     } else {
         direct
-    }
-}
-
-/// Whether a query that has a direct plan is for this lane nevertheless: an aggregate over all rows of a large table.
-pub fn prefers(core: &Core, plan: &SelectPlan) -> bool {
-    let Source::Table(access) = &plan.source else {
-        return false;
-    };
-    let whole =
-        plan.aggregate.is_some() && plan.lock.is_none() && matches!(access.path, Path::Full);
-    whole && {
-        let segment = block::ObjectId(access.table.segment);
-        let blocks = core.database.engine().space().blocks_of(segment);
-        blocks >= tables::LARGE_BLOCKS
     }
 }
 

@@ -174,7 +174,7 @@ impl Operators {
 
     /// One side of a comparison, made comparable with a side of the other type.
     fn side(&self, e: Expr, ty: SqlType, other: SqlType) -> Result<Expr> {
-        use SqlType::{Char, Date, Timestamp, TimestampTz, Unknown};
+        use SqlType::{Char, Date, Float4, Float8, Numeric, Timestamp, TimestampTz, Unknown};
         match (ty, other) {
             (Unknown, Char) => {
                 let trimmed = literal(&e).map(|t| t.trim_end_matches(' ').to_string());
@@ -186,6 +186,10 @@ impl Operators {
             },
             // Blank-padded strings compare without their padding.
             (Char, _) => Ok(bound::function(Op::Cast(SqlType::Text, -1), &self.io).call(vec![e])),
+            // Floats meet other numbers as doubles; DataFusion would make decimals of them.
+            (Numeric, Float4 | Float8) | (Float4, _) if ty != other && other.is_number() => {
+                Ok(bound::function(Op::Cast(Float8, -1), &self.io).call(vec![e]))
+            }
             (Date | Timestamp, TimestampTz) => {
                 Ok(bound::function(Op::Cast(TimestampTz, -1), &self.io).call(vec![e]))
             }

@@ -27,7 +27,7 @@ use crate::error::Result;
 use crate::types::SqlType;
 use crate::views::{Context, VirtualTable};
 
-/// Tables from this size on are read by several threads, and aggregated in this lane.
+/// Tables from this size on are read by several threads.
 pub const LARGE_BLOCKS: u64 = 512;
 /// Threads of one scan.
 const PARTITIONS: usize = 2;

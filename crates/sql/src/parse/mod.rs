@@ -7,6 +7,8 @@ mod split;
 mod tokens;
 pub mod utility;
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -40,7 +42,8 @@ pub fn statement(sql: &str) -> Result<Command> {
     }
     let dialect = PostgreSqlDialect {};
     let mut parser = parser(&dialect, sql)?;
-    let statement = parser.parse_statement().map_err(|e| syntax_error(e, sql))?;
+    let mut statement = parser.parse_statement().map_err(|e| syntax_error(e, sql))?;
+    regroup(&mut statement);
     while parser.consume_token(&Token::SemiColon) {}
     let rest = parser.peek_token();
     if rest.token != Token::EOF {
@@ -54,7 +57,81 @@ pub fn statement(sql: &str) -> Result<Command> {
 pub fn expression(text: &str) -> Result<ast::Expr> {
     let dialect = PostgreSqlDialect {};
     let mut parser = parser(&dialect, text)?;
-    parser.parse_expr().map_err(|e| syntax_error(e, text))
+    let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
+    regroup(&mut e);
+    Ok(e)
+}
+
+/// sqlparser lets IS [NOT] DISTINCT FROM take all that follows for its right side, ANDs and ORs too, which bind less:
+/// `a IS DISTINCT FROM b AND c` means `(a IS DISTINCT FROM b) AND c`. What was written in parentheses keeps them.
+fn regroup<V: ast::VisitMut>(tree: &mut V) {
+    let _ = ast::visit_expressions_mut(tree, |e| {
+        settle(e);
+        ControlFlow::<()>::Continue(())
+    });
+}
+
+fn settle(e: &mut ast::Expr) {
+    while let Some(better) = regrouped(e) {
+        *e = better;
+    }
+}
+
+fn regrouped(e: &ast::Expr) -> Option<ast::Expr> {
+    use ast::{BinaryOperator, Expr, UnaryOperator};
+    // The operator that was swallowed, and its operands.
+    let swallowed = |e: &Expr, or_only: bool| match e {
+        Expr::BinaryOp {
+            left,
+            op: op @ (BinaryOperator::And | BinaryOperator::Or),
+            right,
+        } if *op == BinaryOperator::Or || !or_only => {
+            Some((left.clone(), op.clone(), right.clone()))
+        }
+        _ => None,
+    };
+    let (mut left, op, right) = match e {
+        Expr::IsDistinctFrom(l, r) => {
+            let (left, op, right) = swallowed(r, false)?;
+            (Expr::IsDistinctFrom(l.clone(), left), op, right)
+        }
+        Expr::IsNotDistinctFrom(l, r) => {
+            let (left, op, right) = swallowed(r, false)?;
+            (Expr::IsNotDistinctFrom(l.clone(), left), op, right)
+        }
+        // Where one was swallowed below, an operator may now stand under one that binds more.
+        Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr,
+        } => {
+            let (left, op, right) = swallowed(expr, false)?;
+            let not = Expr::UnaryOp {
+                op: UnaryOperator::Not,
+                expr: left,
+            };
+            (not, op, right)
+        }
+        Expr::BinaryOp {
+            left: first,
+            op: BinaryOperator::And,
+            right: second,
+        } => {
+            let (left, op, right) = swallowed(second, true)?;
+            let and = Expr::BinaryOp {
+                left: first.clone(),
+                op: BinaryOperator::And,
+                right: left,
+            };
+            (and, op, right)
+        }
+        _ => return None,
+    };
+    settle(&mut left);
+    Some(Expr::BinaryOp {
+        left: Box::new(left),
+        op,
+        right,
+    })
 }
 
 fn parser<'a>(dialect: &'a PostgreSqlDialect, sql: &str) -> Result<Parser<'a>> {
@@ -145,5 +222,75 @@ fn syntax_error(e: ParserError, sql: &str) -> Error {
             near(token, sql, tokens::byte_offset(sql, line, column))
         }
         _ => Error::new("42601", format!("syntax error at or near \"{token}\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinct_from_binds_more_than_and_and_or() {
+        let grouped = |text: &str| expression(text).unwrap().to_string();
+        let same = [
+            ("a is distinct from b and c", "(a is distinct from b) and c"),
+            (
+                "a is not distinct from b or c and d",
+                "(a is not distinct from b) or (c and d)",
+            ),
+            (
+                "p and a is distinct from b or c",
+                "(p and (a is distinct from b)) or c",
+            ),
+            (
+                "not a is distinct from b and c",
+                "(not (a is distinct from b)) and c",
+            ),
+            (
+                "a is distinct from b and c is distinct from d or e",
+                "((a is distinct from b) and (c is distinct from d)) or e",
+            ),
+        ];
+        for (plain, nested) in same {
+            let bare = nested.replace(['(', ')'], "");
+            assert_eq!(bare, plain);
+            let shape = |e: &ast::Expr| format!("{:?}", unnested(e));
+            let (a, b) = (expression(plain).unwrap(), expression(nested).unwrap());
+            assert_eq!(
+                without_places(&shape(&a)),
+                without_places(&shape(&b)),
+                "{plain}"
+            );
+        }
+        assert_eq!(
+            grouped("a is distinct from (b and c)"),
+            "a IS DISTINCT FROM (b AND c)"
+        );
+        assert_eq!(grouped("p and (a or b)"), "p AND (a OR b)");
+    }
+
+    fn unnested(e: &ast::Expr) -> ast::Expr {
+        let mut e = e.clone();
+        let _ = ast::visit_expressions_mut(&mut e, |e| {
+            while let ast::Expr::Nested(inner) = e {
+                *e = (**inner).clone();
+            }
+            ControlFlow::<()>::Continue(())
+        });
+        e
+    }
+
+    /// A tree without where its parts stood in the text.
+    fn without_places(shown: &str) -> String {
+        let mut out = String::new();
+        let mut rest = shown;
+        while let Some((before, after)) = rest.split_once("span: Span(") {
+            out.push_str(before);
+            rest = after
+                .split_once(')')
+                .map_or("", |(_, r)| r.split_once(')').map_or("", |(_, r)| r));
+        }
+        out.push_str(rest);
+        out
     }
 }

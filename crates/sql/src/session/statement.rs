@@ -292,12 +292,6 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
     Ok(match statement {
         ast::Statement::Query(q) => match planner.query(&q) {
             Ok((plan, output)) => {
-                if crate::olap::prefers(core, &plan)
-                    && let Ok((query, columns)) =
-                        crate::olap::plan(core, &q, params, Error::unsupported("a direct plan"))
-                {
-                    return Ok((Kind::General(query), Some(columns), Vec::new()));
-                }
                 let lock = if plan.lock.is_some() {
                     TableLock::RowShare
                 } else {
