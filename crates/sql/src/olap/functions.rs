@@ -329,7 +329,7 @@ impl ScalarUDFImpl for Average {
 
 /// sum / n, with `shift` more digits; halves away from zero.
 fn mean(sum: i128, n: i128, shift: u32) -> Result<i128, Error> {
-    let refused = || Error::new("22003", "the average has more than 38 digits");
+    let refused = || Error::unsupported("an average with more than 38 digits");
     let power = 10_i128.checked_pow(shift).ok_or_else(refused)?;
     // The whole part and the rest apart: the product of the sum itself could overflow sooner.
     let whole = (sum / n).checked_mul(power).ok_or_else(refused)?;

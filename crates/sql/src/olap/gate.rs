@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Query, SetExpr, TableFactor, Visit, Visitor,
+    BinaryOperator, Expr, JoinConstraint, JoinOperator, Query, SetExpr, TableFactor, UnaryOperator,
+    Visit, Visitor,
 };
 
 use crate::bind::names;
@@ -133,7 +134,7 @@ impl Visitor for Gate {
                 refuse("data-modifying statements in WITH")
             }
             SetExpr::Select(s) if s.into.is_some() => refuse("SELECT INTO"),
-            _ => ControlFlow::Continue(()),
+            body => memberships(body),
         }
     }
 
@@ -176,6 +177,117 @@ impl Visitor for Gate {
             _ => ControlFlow::Continue(()),
         }
     }
+}
+
+/// Where a condition stands, as far as unknown and false differ.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    /// A conjunct of the whole condition.
+    Conjunct,
+    /// Below OR: only true counts, too, but it is not a join of its own.
+    Alternative,
+}
+
+/// DataFusion takes `x IN (SELECT ..)` for false where it is unknown, unless it is a whole conjunct of a condition, in
+/// which NOT IN is planned by itself. That is refused wherever it could be told apart.
+fn memberships(body: &SetExpr) -> ControlFlow<Error> {
+    match body {
+        SetExpr::SetOperation { left, right, .. } => {
+            memberships(left)?;
+            memberships(right)
+        }
+        SetExpr::Select(s) => {
+            for condition in s.selection.iter().chain(&s.having) {
+                membership(condition, Place::Conjunct)?;
+            }
+            for join in s.from.iter().flat_map(|t| &t.joins) {
+                if let JoinOperator::Join(JoinConstraint::On(e))
+                | JoinOperator::Inner(JoinConstraint::On(e))
+                | JoinOperator::Left(JoinConstraint::On(e))
+                | JoinOperator::LeftOuter(JoinConstraint::On(e))
+                | JoinOperator::Right(JoinConstraint::On(e))
+                | JoinOperator::RightOuter(JoinConstraint::On(e))
+                | JoinOperator::FullOuter(JoinConstraint::On(e)) = &join.join_operator
+                {
+                    membership(e, Place::Alternative)?;
+                }
+            }
+            ControlFlow::Continue(())
+        }
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+fn membership(e: &Expr, place: Place) -> ControlFlow<Error> {
+    match e {
+        Expr::Nested(inner) => membership(inner, place),
+        Expr::BinaryOp {
+            left,
+            op: op @ (BinaryOperator::And | BinaryOperator::Or),
+            right,
+        } => {
+            let place = match op {
+                BinaryOperator::And => place,
+                _ => Place::Alternative,
+            };
+            membership(left, place)?;
+            membership(right, place)
+        }
+        Expr::UnaryOp {
+            op: UnaryOperator::Not,
+            expr,
+        } if place == Place::Conjunct && member_of(expr).is_some() => operand(member_of(expr)),
+        other => match member_of(other) {
+            Some((_, negated)) if negated && place != Place::Conjunct => unknown_as_false(),
+            None if finds_member(other) => unknown_as_false(),
+            found => operand(found),
+        },
+    }
+}
+
+fn unknown_as_false() -> ControlFlow<Error> {
+    refuse("IN (SELECT ..) at a place where unknown is not the same as false")
+}
+
+fn operand(found: Option<(&Expr, bool)>) -> ControlFlow<Error> {
+    match found {
+        Some((e, _)) if finds_member(e) => unknown_as_false(),
+        _ => ControlFlow::Continue(()),
+    }
+}
+
+/// The left side of a test for membership in a subquery, and whether it is negated.
+fn member_of(e: &Expr) -> Option<(&Expr, bool)> {
+    match e {
+        Expr::Nested(inner) => member_of(inner),
+        Expr::InSubquery { expr, negated, .. } => Some((expr, *negated)),
+        Expr::AnyOp { left, right, .. } if is_subquery(right) => Some((left, false)),
+        Expr::AllOp { left, right, .. } if is_subquery(right) => Some((left, true)),
+        _ => None,
+    }
+}
+
+/// Whether membership in a subquery is tested in the expression, other than in its subqueries.
+fn finds_member(e: &Expr) -> bool {
+    struct Find(usize);
+    impl Visitor for Find {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 -= 1;
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_expr(&mut self, e: &Expr) -> ControlFlow<()> {
+            match self.0 == 0 && member_of(e).is_some() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        }
+    }
+    e.visit(&mut Find(0)).is_break()
 }
 
 fn is_subquery(e: &Expr) -> bool {

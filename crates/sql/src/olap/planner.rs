@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::error::{DataFusionError, Result as DfResult};
@@ -114,7 +115,31 @@ pub fn logical<'p>(
         .with_parse_float_as_decimal(true)
         .with_map_string_types_to_utf8view(false);
     let planner = SqlToRel::new_with_options(&names, options);
-    planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query.clone())))
+    let plan = planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query.clone())))?;
+    check_unions(&plan)?;
+    Ok(plan)
+}
+
+/// DataFusion unites floats with numerics as decimals of fifteen digits, which are other values.
+fn check_unions(plan: &LogicalPlan) -> DfResult<()> {
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Union(union) = node {
+            let types = |at: usize| {
+                let inputs = union.inputs.iter();
+                inputs
+                    .filter_map(move |i| i.schema().fields().get(at).map(|f| f.data_type().clone()))
+            };
+            for at in 0..union.schema.fields().len() {
+                if types(at).any(|t| t.is_floating()) && types(at).any(|t| t.is_decimal()) {
+                    return Err(Error::unsupported("UNION of floats and numerics")
+                        .hint("Cast one side to the type of the other.")
+                        .into());
+                }
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(())
 }
 
 impl Names<'_> {
