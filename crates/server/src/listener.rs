@@ -26,7 +26,7 @@ pub const SPARE_CONNECTIONS: usize = 64;
 /// How long stopping waits for sessions to notice, twice: politely, then with their sockets closed.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Stack of a session thread. Address space until used; deep expressions need it.
-const STACK_BYTES: usize = 8 << 20;
+const STACK_BYTES: usize = 16 << 20;
 /// A silent peer is asked after this long, this often, this many times, before its connection is given up.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);

@@ -1,10 +1,10 @@
 //! VACUUM, ANALYZE's list, LOCK TABLE, EXPLAIN, and the statements on sequences.
 
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
+use super::dialect::Postgres;
 use super::tokens::Words;
 use super::utility::{SequenceOption, TableLock, Utility};
 use crate::error::{Error, Result};
@@ -161,7 +161,7 @@ pub fn alter_sequence(w: &mut Words<'_>) -> Result<Utility> {
 
 fn data_type(name: &str) -> Result<ast::DataType> {
     let syntax = |e| super::syntax_error(e, name);
-    Parser::new(&PostgreSqlDialect {})
+    Parser::new(&Postgres)
         .try_with_sql(name)
         .map_err(syntax)?
         .parse_data_type()

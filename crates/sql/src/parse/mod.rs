@@ -2,6 +2,7 @@
 //! PostgreSQL forms sqlparser does not read.
 
 mod copy;
+mod dialect;
 mod maintenance;
 mod split;
 mod tokens;
@@ -10,11 +11,12 @@ pub mod utility;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{Error, Result};
+use dialect::Postgres;
 
 pub use copy::{CopyColumns, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
 pub use split::split;
@@ -29,7 +31,12 @@ pub enum Command {
 }
 
 /// Nesting that the parser follows before it refuses: it recurses, and a session's stack is finite.
-const RECURSION_LIMIT: usize = 200;
+const RECURSION_LIMIT: usize = 150;
+
+/// Digits of a number: those of the longest numeric, before and after its point.
+const MAX_DIGITS: usize = 131_072 + 16_383 + 1;
+/// Depth of a statement's tree.
+const MAX_DEPTH: usize = 250;
 
 /// Parses one statement.
 pub fn statement(sql: &str) -> Result<Command> {
@@ -40,7 +47,7 @@ pub fn statement(sql: &str) -> Result<Command> {
     if let Some(utility) = utility::parse(words)? {
         return Ok(Command::Utility(Box::new(utility)));
     }
-    let dialect = PostgreSqlDialect {};
+    let dialect = Postgres;
     let mut parser = parser(&dialect, sql)?;
     let mut statement = parser.parse_statement().map_err(|e| syntax_error(e, sql))?;
     regroup(&mut statement);
@@ -55,7 +62,7 @@ pub fn statement(sql: &str) -> Result<Command> {
 
 /// Parses an expression on its own, such as a stored default.
 pub fn expression(text: &str) -> Result<ast::Expr> {
-    let dialect = PostgreSqlDialect {};
+    let dialect = Postgres;
     let mut parser = parser(&dialect, text)?;
     let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
     regroup(&mut e);
@@ -134,13 +141,14 @@ fn regrouped(e: &ast::Expr) -> Option<ast::Expr> {
     })
 }
 
-fn parser<'a>(dialect: &'a PostgreSqlDialect, sql: &str) -> Result<Parser<'a>> {
+fn parser<'a>(dialect: &'a Postgres, sql: &str) -> Result<Parser<'a>> {
     let tokens = Tokenizer::new(dialect, sql)
         .tokenize_with_location()
         .map_err(|e| {
             let position = tokens::offset(sql, e.location);
             Error::new("42601", format!("syntax error: {}", e.message)).at(position as u32 + 1)
         })?;
+    check_depth(&tokens)?;
     Ok(Parser::new(dialect)
         .with_recursion_limit(RECURSION_LIMIT)
         .with_tokens_with_locations(join_numbers(tokens)))
@@ -187,6 +195,79 @@ fn join_numbers(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         }
     }
     joined
+}
+
+/// Refuses what would become a tree deeper than whoever walks over it has stack for. The parser's own limit knows nesting only, but
+/// `a + b + c + ...` is read without recursion, and makes a tree as deep as it is long. Elements of a list are beside each other.
+fn check_depth(tokens: &[TokenWithSpan]) -> Result<()> {
+    // Operators in a row at each level of parentheses that is open.
+    let mut chains = vec![0];
+    let mut depth = 0;
+    for t in tokens {
+        match &t.token {
+            Token::LParen | Token::LBracket => {
+                chains.push(1);
+                depth += 1;
+            }
+            Token::RParen | Token::RBracket if chains.len() > 1 => {
+                depth -= chains.pop().unwrap_or(0);
+            }
+            Token::Comma => {
+                if let Some(chain) = chains.last_mut() {
+                    depth -= std::mem::take(chain);
+                }
+            }
+            Token::Word(w) if !chains_on(w.keyword) => {}
+            // Reading a number takes time with the square of its length; no numeric has so many digits.
+            Token::Number(digits, _) if digits.len() > MAX_DIGITS => {
+                return Err(Error::new("22003", "value overflows numeric format"));
+            }
+            Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::Placeholder(_)
+            | Token::Period
+            | Token::SemiColon
+            | Token::Whitespace(_)
+            | Token::EOF => {}
+            _ => {
+                if let Some(chain) = chains.last_mut() {
+                    *chain += 1;
+                    depth += 1;
+                }
+            }
+        }
+        if depth > MAX_DEPTH || chains.len() > RECURSION_LIMIT {
+            let detail = format!(
+                "A statement may have {MAX_DEPTH} operators in a row, and parentheses {RECURSION_LIMIT} deep."
+            );
+            return Err(Error::new("54001", "stack depth limit exceeded").detail(detail));
+        }
+    }
+    Ok(())
+}
+
+/// Words that make what follows a part of what was before.
+fn chains_on(keyword: Keyword) -> bool {
+    matches!(
+        keyword,
+        Keyword::AND
+            | Keyword::OR
+            | Keyword::NOT
+            | Keyword::IS
+            | Keyword::IN
+            | Keyword::LIKE
+            | Keyword::ILIKE
+            | Keyword::BETWEEN
+            | Keyword::UNION
+            | Keyword::EXCEPT
+            | Keyword::INTERSECT
+            | Keyword::JOIN
+            | Keyword::COLLATE
+            | Keyword::CASE
+            | Keyword::THEN
+            | Keyword::ELSE
+            | Keyword::SELECT
+    )
 }
 
 /// PostgreSQL's message for a token that does not belong.

@@ -1,8 +1,8 @@
 //! A statement as a row of words, for the utility statements' grammar.
 
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
+use super::dialect::Postgres;
 use crate::bind::names;
 use crate::error::{Error, Result};
 
@@ -214,7 +214,7 @@ fn utility_head(sql: &str) -> bool {
 }
 
 fn tokenize(sql: &str) -> Result<Vec<TokenWithSpan>> {
-    let dialect = PostgreSqlDialect {};
+    let dialect = Postgres;
     let tokens = Tokenizer::new(&dialect, sql)
         .tokenize_with_location()
         .map_err(|e| {

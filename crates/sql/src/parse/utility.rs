@@ -1,11 +1,11 @@
 //! Utility statements: transactions, settings, cursors, COPY, maintenance.
 
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::copy::{self, CopySpec};
+use super::dialect::Postgres;
 use super::maintenance::{
     alter_sequence, create_sequence, explain, lock_table, skip_options, table_list, vacuum,
 };
@@ -476,7 +476,7 @@ fn prepare(w: &mut Words<'_>) -> Result<Utility> {
     let mut types = Vec::new();
     if w.accept_token(&Token::LParen) {
         let list = w.parenthesized()?;
-        let dialect = PostgreSqlDialect {};
+        let dialect = Postgres;
         let syntax = |e| super::syntax_error(e, list);
         let mut parser = Parser::new(&dialect).try_with_sql(list).map_err(syntax)?;
         types = parser
@@ -498,7 +498,7 @@ fn execute(w: &mut Words<'_>) -> Result<Utility> {
     if w.accept_token(&Token::LParen) {
         let list = w.parenthesized()?;
         if !list.trim().is_empty() {
-            let dialect = PostgreSqlDialect {};
+            let dialect = Postgres;
             let syntax = |e| super::syntax_error(e, list);
             let mut parser = Parser::new(&dialect).try_with_sql(list).map_err(syntax)?;
             args = parser

@@ -19,6 +19,9 @@ use crate::error::{Error, Result};
 use crate::types::{SqlType, numeric_typmod};
 use zone::TimeZone;
 
+/// Longest text of a numeric that is read at all: reading takes time with the square of the length. Sign, digits before and after the point, exponent.
+const MAX_NUMERIC_BYTES: usize = 1 + 131_072 + 1 + 16_383 + 16;
+
 /// Longest `name`, in bytes; longer ones are cut as PostgreSQL does.
 pub const NAME_MAX_BYTES: usize = 63;
 
@@ -250,6 +253,9 @@ fn fit_numeric(typmod: i32, value: Numeric) -> Result<Numeric> {
 
 fn parse_numeric(text: &str) -> Result<Numeric> {
     let trimmed = text.trim_matches(number::is_c_space);
+    if trimmed.len() > MAX_NUMERIC_BYTES {
+        return Err(Error::new("22003", "value overflows numeric format"));
+    }
     trimmed.parse().map_err(|_| {
         if number::is_decimal(trimmed) {
             Error::new("22003", "value overflows numeric format")
