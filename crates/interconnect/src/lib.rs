@@ -28,6 +28,7 @@ mod link;
 mod liveness;
 mod mesh;
 mod outbox;
+mod post;
 mod receive;
 mod service;
 mod stream;
@@ -47,6 +48,7 @@ pub use interconnect::{
 };
 pub use liveness::{Evidence, Seen};
 pub use outbox::{Body, Message, QUEUE_MAX_BYTES};
+pub use post::{Parcel, Post, Route, kinds};
 pub use service::{Arrival, Block, Clock, Landing, LinkChange, ReplyTo, Served, Service};
 
 /// This machine's monotonic clock in nanoseconds: the clock of `sent_ns`, `received_ns` and everything else here that is called so.
