@@ -77,9 +77,8 @@ impl<S: Store> Sequence<S> {
                 max: params.max,
             });
         }
-        let _fresh = self.store.fresh(self.dba)?;
         self.store.reserve()?;
-        let mut guard = self.store.write(self.dba)?;
+        let mut guard = self.store.write_new(self.dba)?;
         self.store.change(&mut [Step {
             guard: &mut guard,
             op: Op::SequenceFormat,

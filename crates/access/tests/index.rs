@@ -328,7 +328,7 @@ fn a_queue_keeps_its_size() {
         }
         let report = instance.verify();
         assert!(report.empty_leaves <= 3, "{report:?}");
-        sizes.push(instance.space.blocks_of(OBJECT));
+        sizes.push(instance.space.blocks_of(OBJECT).unwrap());
     }
     assert_eq!(sizes[15], sizes[39], "the segment grows: {sizes:?}");
 }

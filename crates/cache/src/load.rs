@@ -2,7 +2,7 @@
 
 use crate::frame::{CLEAN, EMPTY, FrameIx, LOADING, NONE, VALID};
 use crate::guard::assert_none_held;
-use crate::{Cache, IO_SHARDS, Pin, Result};
+use crate::{Cache, IO_SHARDS, Pin, Result, WriteGuard};
 use block::Dba;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -82,6 +82,17 @@ impl Cache {
                 }
             }
         }
+    }
+
+    /// The same, latched exclusively: nobody who follows a stale pointer here gets in between. Among instances this is the exclusive mode without the contents, from
+    /// whoever has the block by then; what it comes with lifts the clock above the block's last change, for a format vector is applied where the block's SCN is lower.
+    #[track_caller]
+    pub fn write_new(self: &Arc<Self>, dba: Dba) -> Result<WriteGuard<'_>> {
+        let pin = self.pin_new(dba)?;
+        let ix = pin.ix();
+        self.frame(ix).latch.lock_exclusive(&self.latch_group);
+        // Pinned until here: the frame still holds the block.
+        Ok(WriteGuard::of_latched(self, ix))
     }
 
     /// Reads those of the `n` contiguous blocks from `first` on that are not cached, in one go. A hint: errors are left for whoever reads the

@@ -452,15 +452,24 @@ impl Engine {
         open.sequences.remove(&object);
     }
 
-    /// Gives back the space of every object not in `known`: what a crash left behind between a commit and the dropping of its segments.
+    /// Blocks of a segment, used or not.
+    pub fn segment_blocks(&self, object: ObjectId) -> Result<u64> {
+        Ok(self.space.blocks_of(object)?)
+    }
+
+    /// Gives back the space of every object not in `known`: what a crash left behind between a commit and the dropping of its segments. Does nothing while other instances
+    /// are up: what this one does not know may be being created there.
     pub fn drop_orphans(&self, known: &std::collections::BTreeSet<ObjectId>) -> Result<u64> {
+        if !self.space.members().is_alone() {
+            return Ok(0);
+        }
         let own: Vec<ObjectId> = self
             .dictionary
             .get()
             .map(|d| vec![d.object, d.indexes[0].object])
             .unwrap_or_default();
         let mut dropped = 0;
-        for object in self.space.owners() {
+        for object in self.space.owners()? {
             if !known.contains(&object) && !own.contains(&object) {
                 self.space.drop_segment(object)?;
                 dropped += 1;

@@ -15,7 +15,7 @@ impl UndoHandler for Engine {
     ) -> Result<(), HandlerError> {
         if is_heap_undo(record.kind) {
             let block = undo_block(record).ok_or("undo of a row is cut short")?;
-            if self.is_dropped(record.object, block) {
+            if self.is_dropped(record.object, block)? {
                 return Ok(());
             }
             let known = self.open_heap(record.object);
@@ -35,7 +35,7 @@ impl UndoHandler for Engine {
         if access::btree::is_index_undo(record.kind) {
             let header = access::btree::undo_header(&record.payload)
                 .ok_or("undo of an index entry is cut short")?;
-            if self.is_dropped(record.object, header) {
+            if self.is_dropped(record.object, header)? {
                 return Ok(());
             }
             let tree = self.tree(record.object, header);
@@ -52,7 +52,7 @@ impl UndoHandler for Engine {
 impl Engine {
     /// Whether the block is no longer the object's. Transactions that a restart found dead hold no table locks: their tables can be dropped before they are rolled back, and the
     /// space be others' already. Then there is nothing to put back. (Should the space go between this look and the change, the change fails and is tried again.)
-    fn is_dropped(&self, object: ObjectId, block: Dba) -> bool {
-        !self.space.owns(object, block)
+    fn is_dropped(&self, object: ObjectId, block: Dba) -> access::Result<bool> {
+        Ok(!self.space.owns(object, block)?)
     }
 }

@@ -23,7 +23,7 @@ struct Sizes {
 }
 
 fn sizes(engine: &Engine, t: &TableDef) -> Sizes {
-    let blocks = |object| engine.space().blocks_of(object);
+    let blocks = |object| engine.segment_blocks(object).unwrap();
     let figures = engine.transactions().statistics();
     Sizes {
         heap: blocks(t.object),

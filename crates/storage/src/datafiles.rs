@@ -2,12 +2,17 @@
 //!
 //! **Invariant.** A block is never handed up unless its checksum, its version and its own address are right (`block::format`).
 
+use crate::lease::{EXTEND_BYTE, Locked};
 use crate::{AlignedBuf, Error, File, Result};
 use block::{BLOCK_SIZE, BlockBuf, Dba, FileId};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wait::{Event, Stat};
+use std::time::{Duration, Instant};
+use wait::{Event, Stat, WaitResult, Waiter};
+
+/// Locks of files are not waited for but tried: the time between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// All data files that are open.
 #[derive(Default)]
@@ -132,7 +137,33 @@ impl DataFiles {
         Ok(())
     }
 
-    /// Makes a file at least `blocks` long; the new blocks are zero (unformatted). Space is reserved, so that later writes do not fail for want of it.
+    /// [`extend`](DataFiles::extend) for a file that other instances make longer, too. Only one does at a time: where space is reserved by writing zeros, or given back because
+    /// there was not enough, another's part would suffer.
+    pub fn extend_shared(&self, id: FileId, blocks: u32) -> Result<()> {
+        let file = self.file(id)?;
+        let p = [u64::from(id.0), u64::from(blocks), 0];
+        let waiter = Waiter::new();
+        let _lock = loop {
+            match Locked::try_get(file.clone(), EXTEND_BYTE) {
+                Ok(Some(lock)) => break Some(lock),
+                // What cannot lock is not shared.
+                Err(Error::NoLocks { .. }) => break None,
+                Err(e) => return Err(e),
+                Ok(None) => {
+                    let until = Some(Instant::now() + LOCK_PAUSE);
+                    if waiter.wait(Event::EnqHw, p, until) == WaitResult::Cancelled {
+                        return Err(Error::Membership(format!(
+                            "waiting for another instance to make {} longer was cancelled",
+                            file.path()
+                        )));
+                    }
+                }
+            }
+        };
+        self.extend(id, blocks, &mut |_| {})
+    }
+
+    /// Makes a file at least `blocks` long, never shorter; the new blocks are zero (unformatted). Space is reserved, so that later writes do not fail for want of it.
     pub fn extend(&self, id: FileId, blocks: u32, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let file = self.file(id)?;
         wait::during(
@@ -152,6 +183,36 @@ mod tests {
     use super::*;
     use crate::{FileKind, SimStorage, Storage};
     use block::{BlockType, ObjectId};
+
+    #[test]
+    fn a_shared_file_is_made_longer_by_one_instance_at_a_time() {
+        let s = SimStorage::new();
+        s.create("f", FileKind::Data).unwrap();
+        let files = DataFiles::new();
+        files.add(FileId::DATA, s.open("f", FileKind::Data).unwrap());
+        files.extend_shared(FileId::DATA, 8).unwrap();
+        let other = s.open("f", FileKind::Data).unwrap();
+        let locks = other.locks().unwrap();
+        assert!(locks.try_lock(EXTEND_BYTE).unwrap());
+        std::thread::scope(|scope| {
+            let (done, finished) = std::sync::mpsc::channel();
+            let files = &files;
+            scope.spawn(move || {
+                files.extend_shared(FileId::DATA, 16).unwrap();
+                done.send(()).unwrap();
+            });
+            let early = finished.recv_timeout(Duration::from_millis(100));
+            let length = files.blocks(FileId::DATA).unwrap();
+            locks.unlock(EXTEND_BYTE).unwrap();
+            assert!(early.is_err() && length == 8, "another held the lock");
+            finished.recv().unwrap();
+        });
+        assert_eq!(files.blocks(FileId::DATA).unwrap(), 16);
+        // The lock is let go, and nothing gets shorter.
+        files.extend_shared(FileId::DATA, 12).unwrap();
+        assert_eq!(files.blocks(FileId::DATA).unwrap(), 16);
+        assert!(locks.try_lock(EXTEND_BYTE).unwrap());
+    }
 
     #[test]
     fn blocks_are_sealed_on_the_way_out_and_checked_on_the_way_in() {

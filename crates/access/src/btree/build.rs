@@ -59,9 +59,8 @@ impl<S: Store> Tree<S> {
     }
 
     pub(super) fn format(&self, dba: Dba, op: Op, payload: &[u8]) -> Result<()> {
-        let _fresh = self.store.fresh(dba)?;
         self.store.reserve()?;
-        let mut guard = self.store.write(dba)?;
+        let mut guard = self.store.write_new(dba)?;
         self.alter(&mut guard, op, payload)
     }
 

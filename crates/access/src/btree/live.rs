@@ -71,6 +71,9 @@ impl Store for Live {
     fn try_write(&self, dba: Dba) -> Option<WriteGuard<'_>> {
         self.cache.try_write(dba)
     }
+    fn write_new(&self, dba: Dba) -> Result<WriteGuard<'_>> {
+        Ok(self.cache.write_new(dba)?)
+    }
     fn fresh(&self, dba: Dba) -> Result<Pin> {
         Ok(self.cache.pin_new(dba)?)
     }

@@ -189,6 +189,9 @@ impl Store for Memory {
         }
         self.cell(dba).try_write().map(|block| Guard { dba, block })
     }
+    fn write_new(&self, dba: Dba) -> Result<Guard<'_>> {
+        self.write(dba)
+    }
     fn fresh(&self, dba: Dba) -> Result<Dba> {
         Ok(dba)
     }

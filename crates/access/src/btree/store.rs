@@ -3,8 +3,11 @@
 //! The instance's implementation is [`live::Live`](super::live); the tests run the same tree over plain memory, where latches can be
 //! made to fail and every change is checked against its replay.
 //!
-//! **Invariant (R7).** `read`, `write`, `fresh`, `reserve`, `prepare` and `alloc` may wait and are called with no latch held; everything else
+//! **Invariant (R7).** `read`, `write`, `write_new`, `fresh`, `reserve`, `prepare` and `alloc` may wait and are called with no latch held; everything else
 //! never waits for anything but a latch, and the `try_` forms not even for that.
+//!
+//! Among instances a block that nobody has latched may be taken away at any time. A `try_` form then fails until the block is brought again by the form that waits, in
+//! the same mode (`read` is not enough for `try_write`); a caller whose try fails lets go of everything and does that.
 
 use block::{BlockBuf, Dba, LogPos, Op, RowId, Scn, Stamp};
 
@@ -79,12 +82,13 @@ pub trait Store: Sync {
 
     fn read(&self, dba: Dba) -> Result<Self::Read<'_>>;
     fn write(&self, dba: Dba) -> Result<Self::Write<'_>>;
-    /// Only if the block is in memory and its latch free.
+    /// Only if the block is in memory, in the mode that is needed, and its latch free.
     fn try_read(&self, dba: Dba) -> Option<Self::Read<'_>>;
     fn try_write(&self, dba: Dba) -> Option<Self::Write<'_>>;
+    /// A block that the caller was given, whose contents do not matter.
+    fn write_new(&self, dba: Dba) -> Result<Self::Write<'_>>;
     fn fresh(&self, dba: Dba) -> Result<Self::Fresh<'_>>;
-    /// Latches a fresh block while others are latched: only if that needs no waiting. With none held, `write` does it too, as long as
-    /// `fresh` lives.
+    /// Latches a fresh block while others are latched: only if that needs no waiting.
     fn try_latch<'s>(&'s self, fresh: &Self::Fresh<'s>) -> Option<Self::Write<'s>>;
 
     /// Waits until there is room for redo: `block::record::MAX_RECORD` bytes, which is more than all that is logged under one hold of

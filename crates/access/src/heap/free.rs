@@ -1,11 +1,13 @@
 //! Where a heap has room, as far as is known: blocks with free bytes, blocks whose rows were deleted, and how far the survey has come.
 //!
-//! In memory only: after a restart, and for what did not fit in here, the survey goes through the heap's blocks.
+//! In memory only: after a restart, and for what did not fit in here, the survey goes through the heap's blocks. Hints, each checked at the block: what an instance
+//! remembers may be another's by then, or full. Each remembers room in extents of its own (and of instances that are down), so that no two insert into the same blocks.
 //!
 //! **Invariants.**
 //! - A block with room is in the list of its class and nowhere else, so whoever asks for as many bytes as the heap has in one block gets them: no block with too little
 //!   room hides one with enough, or a heap of long rows would grow for ever.
-//! - Deletions that are forgotten for want of room are made up for by another survey, once they are below the horizon.
+//! - Deletions that are forgotten for want of room are made up for by another survey, once they are below the horizon. Those that other instances make here leave no
+//!   note in this memory: while others are up, the survey begins anew whenever what it goes through has grown by half since it last ended.
 
 use block::{BLOCK_SIZE, Dba, Stamp};
 use std::collections::{HashMap, VecDeque};
@@ -40,6 +42,20 @@ pub(super) struct FreeBlocks {
     /// Where the survey goes on: number of a block among the used ones.
     survey: u64,
     survey_done: bool,
+    /// Blocks there were when the survey ended.
+    surveyed_blocks: u64,
+    /// Of whose extents the blocks were counted.
+    members: u64,
+}
+
+/// What the survey would go through.
+#[derive(Clone, Copy)]
+pub(super) struct Scope {
+    /// Number of the last change of members: with them it changes whose extents are looked through.
+    pub members: u64,
+    /// No other instance can have deleted anything.
+    pub alone: bool,
+    pub blocks: u64,
 }
 
 fn class(room: usize) -> usize {
@@ -126,7 +142,14 @@ impl FreeBlocks {
     }
 
     /// Where the survey goes on; `None` if there is nothing that it could find.
-    pub fn survey_from(&mut self, fate: impl Fn(Stamp) -> Fate) -> Option<u64> {
+    pub fn survey_from(&mut self, scope: Scope, fate: impl Fn(Stamp) -> Fate) -> Option<u64> {
+        let grown = self.survey_done
+            && !scope.alone
+            && scope.blocks > self.surveyed_blocks + self.surveyed_blocks / 2;
+        if self.members != scope.members || grown {
+            self.members = scope.members;
+            (self.survey, self.survey_done) = (0, false);
+        }
         if self.survey_done
             && let Some(stamp) = self.forgotten
             && !matches!(fate(stamp), Fate::Open)
@@ -141,6 +164,7 @@ impl FreeBlocks {
     pub fn surveyed(&mut self, at: u64, total: u64) {
         self.survey = at;
         self.survey_done = at >= total;
+        self.surveyed_blocks = total;
     }
 }
 
@@ -149,8 +173,39 @@ mod tests {
     use super::*;
     use block::{FileId, InstanceId, TxnId};
 
+    const ALONE: Scope = Scope {
+        members: 0,
+        alone: true,
+        blocks: 10,
+    };
+
     fn dba(n: u32) -> Dba {
         Dba::new(FileId::DATA, n)
+    }
+
+    /// What another instance deletes here is known to it alone: without looking again a queue that one fills and the other empties would grow for ever.
+    #[test]
+    fn while_others_are_up_the_survey_begins_anew_as_the_heap_grows() {
+        let mut f = FreeBlocks::default();
+        let at = |members, alone, blocks| Scope {
+            members,
+            alone,
+            blocks,
+        };
+        let undone = |_: Stamp| Fate::Undone;
+        assert_eq!(f.survey_from(at(0, true, 100), undone), Some(0));
+        f.surveyed(100, 100);
+        assert_eq!(f.survey_from(at(0, true, 1000), undone), None);
+        assert_eq!(
+            f.survey_from(at(1, false, 150), undone),
+            Some(0),
+            "a member came"
+        );
+        f.surveyed(64, 150);
+        assert_eq!(f.survey_from(at(1, false, 150), undone), Some(64));
+        f.surveyed(150, 150);
+        assert_eq!(f.survey_from(at(1, false, 225), undone), None);
+        assert_eq!(f.survey_from(at(1, false, 226), undone), Some(0));
     }
 
     /// Only the sixteen newest blocks were looked at: that many with little room hid all others, and the heap grew.
@@ -201,12 +256,12 @@ mod tests {
         assert_eq!(f.take_dead(fate), None);
         assert!(f.has_dead(), "the open one is kept");
         f.surveyed(10, 10);
-        assert_eq!(f.survey_from(fate), None);
+        assert_eq!(f.survey_from(ALONE, fate), None);
         for n in 0..MAX_DEAD as u32 + 1 {
             f.push_dead(dba(10 + n), stamp(3));
         }
-        assert_eq!(f.survey_from(fate), Some(0));
+        assert_eq!(f.survey_from(ALONE, fate), Some(0));
         f.surveyed(10, 10);
-        assert_eq!(f.survey_from(fate), None);
+        assert_eq!(f.survey_from(ALONE, fate), None);
     }
 }

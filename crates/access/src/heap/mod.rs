@@ -29,7 +29,7 @@ use block::heap::{self, MAX_INLINE_BODY, RowHead};
 use block::ids::StampKind;
 use block::{Dba, ObjectId, Op, RowId, Stamp};
 use cache::{Cache, Change, RecordHeader, WriteGuard};
-use free::{Fate, FreeBlocks};
+use free::{Fate, FreeBlocks, Scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use txn::{Transaction, TxnManager, TxnState, Undo};
@@ -251,9 +251,8 @@ impl Heap {
             }
         }
         let dba = self.segment.next_block(&self.space)?;
-        let pin = self.cache().pin_new(dba)?;
         self.cache().reserve()?;
-        let mut guard = pin.write();
+        let mut guard = self.cache().write_new(dba)?;
         let change = Change {
             guard: &mut guard,
             op: Op::HeapFormat,
@@ -294,20 +293,29 @@ impl Heap {
         }
     }
 
-    /// The transaction has delete-marked a row in the block, or left much of one unused.
+    /// The transaction has delete-marked a row in the block, or left much of one unused. Who inserts there is who has the extent: of another instance's the room is only
+    /// made, by `smon`, and found there by the survey.
     fn note_dead(&self, txn: &mut Transaction, dba: Dba) {
         txn.hint_purge(self.object(), dba);
-        self.free.lock().push_dead(dba, txn.stamp());
+        if self.segment.is_ours(&self.space, dba) {
+            self.free.lock().push_dead(dba, txn.stamp());
+        }
     }
 
-    /// Looks through some of the used blocks for room, so that a heap does not grow while it has some: called before an extent is added.
+    /// Looks through some of the used blocks of this instance's extents for room, so that a heap does not grow while it has some: called before an extent is added.
     fn survey(&self) -> Result<()> {
-        let runs = self.block_runs()?;
+        let (runs, extents) = self.segment.used_by_us(&self.space)?;
         let total: u64 = runs.iter().map(|r| u64::from(r.1)).sum();
-        let Some(from) = self.free.lock().survey_from(|stamp| self.fate(stamp)) else {
+        let members = self.space.members();
+        let scope = Scope {
+            members: members.changes(),
+            alone: members.is_alone(),
+            blocks: total,
+        };
+        let Some(from) = (self.free.lock()).survey_from(scope, |stamp| self.fate(stamp)) else {
             return Ok(());
         };
-        let at_once = SURVEY_BLOCKS.max(segment::extent_blocks(runs.len()) / 8);
+        let at_once = SURVEY_BLOCKS.max(segment::extent_blocks(extents) / 8);
         let mut skip = from;
         let mut left = at_once;
         for (first, n) in runs {

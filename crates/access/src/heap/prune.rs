@@ -51,9 +51,9 @@ impl Heap {
         Ok(heap::free_bytes(&guard))
     }
 
-    /// The block has so many free bytes: remembers it if that is worth it.
+    /// The block has so many free bytes: remembers it if that is worth it, and the room is this instance's to use.
     pub(super) fn remember_room(&self, dba: Dba, room: usize) {
-        if room >= WORTHWHILE_BYTES {
+        if room >= WORTHWHILE_BYTES && self.segment.is_ours(&self.space, dba) {
             self.free.lock().push(dba, room);
         }
     }

@@ -1,91 +1,66 @@
 //! Space of the data file: which object owns which blocks.
 //!
-//! **Owns** the space maps and their picture in memory. A segment's own list of extents is in its header ([`segment`]).
+//! **Owns** the space maps. A segment's own list of extents is in its header ([`segment`]).
 //!
 //! **Invariants.**
-//! - Units are taken in memory first, under the latch, then in the map by a logged record; only then are they used. The latch is not held while
-//!   waiting for disk.
+//! - Units are taken from what the map block says, under its exclusive latch, in the record that is logged under it; only then are they used. Instances that share the block
+//!   therefore never give out a unit twice. Memory holds hints alone: where it is worth looking.
+//! - A region exists once its map is formatted, which is decided under the map's own exclusive latch. Regions are added at the end and never removed.
 //! - The map knows the owner. A crash between the map and the segment header leaves units that nobody uses but that come back when the object is
 //!   dropped; a crash in the middle of creating a segment is undone by the transaction's undo.
-//! - The file is longer than what is owned: it is extended before units are taken, ahead of need by [`Space::preallocate`].
+//! - The file is longer than what is owned: it is extended before units are taken, ahead of need by [`Space::preallocate`]. It never gets shorter.
+//! - No latch is held while a block, the file or the log is waited for.
 
+mod hints;
+mod map;
 pub mod segment;
 
 use crate::{Error, Result};
 use block::space::{self, Extent, MAP_UNITS, REGION_BLOCKS, SegmentKind, UNIT_BLOCKS};
 use block::{BLOCK_SIZE, Dba, FileId, InstanceId, ObjectId, Op};
-use cache::{Cache, Change, RecordHeader};
+use cache::{Cache, Change, ReadGuard, RecordHeader};
+use hints::{Hints, Members};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use txn::{Transaction, Undo};
-use wait::{Event, Latch, LatchClass};
-
-static SPACE: LatchClass = LatchClass {
-    name: "space management",
-    event: Event::LatchSpace,
-};
+use wait::Event;
 
 /// Undo of a segment's creation: the payload is empty, the object says which.
 pub const UNDO_SEGMENT_CREATE: u16 = 150;
-
-/// Owners of units, 0 for free: the maps in memory.
-struct Regions {
-    owners: Vec<Vec<u32>>,
-    /// Where to look first: no unit before is free. (region, unit)
-    low: (usize, usize),
-}
 
 pub struct Space {
     cache: Arc<Cache>,
     file: FileId,
     instance: InstanceId,
-    regions: Latch<Regions>,
-    /// Held while the file is extended, with no other latch.
+    hints: Hints,
+    members: Members,
+    /// Held while the file is extended, with no latch. Other instances are kept out by a lock of the file.
     extending: Mutex<()>,
 }
 
 impl Space {
-    /// Reads the maps.
+    /// The space of `file` as an instance uses it. An empty file is [formatted](Space::format) first.
     pub fn open(cache: Arc<Cache>, file: FileId, instance: InstanceId) -> Result<Space> {
-        let space = Space::blank(cache, file, instance);
-        let blocks = space.cache.files().blocks(file)?;
-        let mut owners = Vec::new();
-        for region in 0..blocks.div_ceil(REGION_BLOCKS) {
-            let map = space.cache.read(space::map_block(file, region))?;
-            if map.is_unformatted() {
-                break;
-            }
-            owners.push((0..MAP_UNITS).map(|u| space::owner(&map, u).0).collect());
-        }
-        space.regions.lock().owners = owners;
-        Ok(space)
-    }
-
-    fn blank(cache: Arc<Cache>, file: FileId, instance: InstanceId) -> Space {
-        let regions = Latch::new(
-            &SPACE,
-            Regions {
-                owners: Vec::new(),
-                low: (0, 0),
-            },
-        );
-        Space {
+        let space = Space {
             cache,
             file,
             instance,
-            regions,
+            hints: Hints::default(),
+            members: Members::default(),
             extending: Mutex::new(()),
-        }
+        };
+        space.regions()?;
+        Ok(space)
     }
 
     /// Formats the first map of an empty file.
     pub fn format(&self) -> Result<()> {
         assert!(
-            self.regions.lock().owners.is_empty(),
+            self.regions()? == 0,
             "invariant: only an empty file is formatted"
         );
-        self.add_region()
+        self.add_region(0)
     }
 
     pub fn cache(&self) -> &Arc<Cache> {
@@ -94,118 +69,169 @@ impl Space {
     pub fn instance(&self) -> InstanceId {
         self.instance
     }
+    /// Which instances are up besides this one, as far as is known.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
 
-    /// Formats the map of the next region.
-    fn add_region(&self) -> Result<()> {
-        let _one_at_a_time = wait::during(Event::EnqHw, [0; 3], || self.extending.lock());
-        let region = self.regions.lock().owners.len() as u32;
+    /// How many regions there are. Those that are known stay; what comes after may be new since the last look.
+    fn regions(&self) -> Result<u32> {
+        loop {
+            let next = self.hints.regions();
+            let map = space::map_block(self.file, next);
+            let in_file = map.block() < self.cache.files().blocks(self.file)?;
+            if !in_file || self.cache.read(map)?.is_unformatted() {
+                return Ok(next);
+            }
+            self.hints.found_region(next);
+        }
+    }
+
+    /// Formats the map of a region, unless somebody just did.
+    fn add_region(&self, region: u32) -> Result<()> {
         let dba = space::map_block(self.file, region);
         self.cover(dba.block() + UNIT_BLOCKS)?;
         self.cache.reserve()?;
-        let pin = self.cache.pin_new(dba)?;
-        let mut guard = pin.write();
-        let change = Change {
-            guard: &mut guard,
-            op: Op::SpaceMapFormat,
-            object: ObjectId::NONE,
-            payload: &[],
-        };
-        self.cache
-            .change(RecordHeader::NONE, &mut [change], |_, _| {});
+        let mut guard = self.cache.write(dba)?;
+        if guard.is_unformatted() {
+            let change = Change {
+                guard: &mut guard,
+                op: Op::SpaceMapFormat,
+                object: ObjectId::NONE,
+                payload: &[],
+            };
+            self.cache
+                .change(RecordHeader::NONE, &mut [change], |_, _| {});
+        }
         drop(guard);
-        self.regions.lock().owners.push(vec![0; MAP_UNITS as usize]);
+        self.hints.found_region(region);
         Ok(())
     }
 
-    /// Makes the file at least `blocks` long. Called with `extending` held.
-    fn cover(&self, blocks: u32) -> Result<()> {
+    fn read_map(&self, region: u32) -> Result<ReadGuard<'_>> {
+        Ok(self.cache.read(space::map_block(self.file, region))?)
+    }
+
+    /// Makes the file at least `blocks` long; returns how long it is.
+    fn cover(&self, blocks: u32) -> Result<u32> {
+        let files = self.cache.files();
+        let length = files.blocks(self.file)?;
+        if length >= blocks {
+            return Ok(length);
+        }
+        let _one_at_a_time = wait::during(Event::EnqHw, [0; 3], || self.extending.lock());
+        self.extend(blocks)?;
+        Ok(files.blocks(self.file)?)
+    }
+
+    /// The same with `extending` held.
+    fn extend(&self, blocks: u32) -> Result<()> {
         if self.cache.files().blocks(self.file)? >= blocks {
             return Ok(());
         }
-        self.cache
-            .files()
-            .extend(self.file, blocks, &mut |_| {})
-            .map_err(|e| match e.is_full() {
-                true => Error::DiskFull(e),
-                false => Error::from(e),
-            })
+        let extended = self.cache.files().extend_shared(self.file, blocks);
+        if extended.is_err() {
+            wait::check_cancel().map_err(txn::Error::from)?;
+        }
+        extended.map_err(|e| match e.is_full() {
+            true => Error::DiskFull(e),
+            false => Error::from(e),
+        })
     }
 
-    /// Takes `blocks` (a multiple of a unit) contiguous blocks for `object` in memory and in the map. With a transaction, the same record carries the undo of
-    /// the segment that is being created.
+    /// Takes `blocks` (a multiple of a unit) contiguous blocks for `object`. With a transaction, the same record carries the undo of the segment that is being created.
     fn take(
         &self,
         object: ObjectId,
         blocks: u32,
-        creating: Option<&mut Transaction>,
+        mut creating: Option<&mut Transaction>,
     ) -> Result<Dba> {
         let count = blocks / UNIT_BLOCKS;
         assert!(
             count > 0 && count <= MAP_UNITS && blocks.is_multiple_of(UNIT_BLOCKS),
             "invariant: extents are whole units"
         );
-        let (region, unit) = loop {
-            if let Some(found) = self.regions.lock().take(object, count as usize) {
-                break found;
+        loop {
+            for region in self.hints.with_room(count, self.instance) {
+                // A map that has nothing is not taken away from others.
+                let free = map::longest_free(&*self.read_map(region)?);
+                if free < count {
+                    self.hints.set_free(region, free);
+                    continue;
+                }
+                if let Some(first) = self.take_in(region, object, count, creating.as_deref_mut())? {
+                    return Ok(first);
+                }
             }
-            self.add_region()?;
-        };
-        let first = space::unit_block(self.file, region, unit);
-        let result = self.log_taken(object, first, region, (unit, count), creating);
-        if result.is_err() {
-            self.regions.lock().set(region, unit, count, ObjectId::NONE);
+            // Before the file grows, what others have given back is looked for.
+            let regions = self.regions()?;
+            for region in 0..regions {
+                let free = map::longest_free(&*self.read_map(region)?);
+                self.hints.set_free(region, free);
+            }
+            if self.hints.with_room(count, self.instance).is_empty() {
+                self.add_region(regions)?;
+            }
         }
-        result.map(|()| first)
     }
 
-    fn log_taken(
+    /// Takes the first `count` free units in a row that the region's map has; `None` if it has none.
+    fn take_in(
         &self,
-        object: ObjectId,
-        first: Dba,
         region: u32,
-        (unit, count): (u32, u32),
-        creating: Option<&mut Transaction>,
-    ) -> Result<()> {
-        {
-            let _one_at_a_time = wait::during(Event::EnqHw, [0; 3], || self.extending.lock());
-            self.cover(first.block() + count * UNIT_BLOCKS)?;
-        }
-        let pin = self.cache.pin(space::map_block(self.file, region))?;
-        let payload = space::set_payload(unit, count, object);
-        match creating {
-            None => {
-                self.cache.reserve()?;
-                let mut guard = pin.write();
-                let change = Change {
-                    guard: &mut guard,
-                    op: Op::SpaceSet,
-                    object: ObjectId::NONE,
-                    payload: &payload,
-                };
-                self.cache
-                    .change(RecordHeader::NONE, &mut [change], |_, _| {});
+        object: ObjectId,
+        count: u32,
+        mut creating: Option<&mut Transaction>,
+    ) -> Result<Option<Dba>> {
+        let mut covered = self.cache.files().blocks(self.file)?;
+        loop {
+            let slot = match &mut creating {
+                Some(txn) => Some(txn.prepare_undo(0)?),
+                None => {
+                    self.cache.reserve()?;
+                    None
+                }
+            };
+            let mut map = self.cache.write(space::map_block(self.file, region))?;
+            let Some(unit) = map::first_fit(&map, count) else {
+                let free = map::longest_free(&map);
+                drop(map);
+                self.hints.set_free(region, free);
+                return Ok(None);
+            };
+            let first = space::unit_block(self.file, region, unit);
+            let end = first.block() + count * UNIT_BLOCKS;
+            if end > covered {
+                drop(map);
+                covered = self.cover(end)?;
+                continue;
             }
-            Some(txn) => {
-                let slot = txn.prepare_undo(0)?;
-                let mut guard = pin.write();
-                let change = Change {
-                    guard: &mut guard,
-                    op: Op::SpaceSet,
-                    object: ObjectId::NONE,
-                    payload: &payload,
-                };
-                txn.log(
-                    slot,
-                    &Undo {
+            let payload = space::set_payload(unit, count, object);
+            let mut change = [Change {
+                guard: &mut map,
+                op: Op::SpaceSet,
+                object: ObjectId::NONE,
+                payload: &payload,
+            }];
+            match (&mut creating, slot) {
+                (Some(txn), Some(slot)) => {
+                    let undo = Undo {
                         kind: UNDO_SEGMENT_CREATE,
                         object,
                         payload: &[],
-                    },
-                    &mut [change],
-                );
+                    };
+                    txn.log(slot, &undo, &mut change);
+                }
+                _ => {
+                    self.cache
+                        .change(RecordHeader::NONE, &mut change, |_, _| {});
+                }
             }
+            let free = map::longest_free(&map);
+            drop(map);
+            self.hints.set_free(region, free);
+            return Ok(Some(first));
         }
-        Ok(())
     }
 
     /// Creates a segment for `object`; gone again if the transaction rolls back. Returns its header block.
@@ -222,9 +248,8 @@ impl Space {
             blocks,
             instance: self.instance,
         };
-        let pin = self.cache.pin_new(first)?;
         self.cache.reserve()?;
-        let mut guard = pin.write();
+        let mut guard = self.cache.write_new(first)?;
         let payload = space::segment_payload(kind, extent);
         let change = Change {
             guard: &mut guard,
@@ -249,9 +274,8 @@ impl Space {
             blocks,
             instance: self.instance,
         };
-        let pin = self.cache.pin(header)?;
         self.cache.reserve()?;
-        let mut guard = pin.write();
+        let mut guard = self.cache.write(header)?;
         if guard.object() != object {
             return Err(Error::WrongSegment { header, object });
         }
@@ -270,154 +294,104 @@ impl Space {
         Ok(extent)
     }
 
-    /// Takes all units from an object. Whoever calls knows that nobody uses them any more. Does nothing the second time.
+    /// Takes all units from an object. Whoever calls knows that nobody uses them any more, on no instance. Does nothing the second time.
     pub fn drop_segment(&self, object: ObjectId) -> Result<()> {
         assert!(
             object != ObjectId::NONE,
             "invariant: a segment belongs to an object"
         );
-        let runs = self.regions.lock().runs(object);
-        for (region, unit, count) in runs {
-            let pin = self.cache.pin(space::map_block(self.file, region))?;
-            self.cache.reserve()?;
-            let payload = space::set_payload(unit, count, ObjectId::NONE);
-            let mut guard = pin.write();
-            let change = Change {
-                guard: &mut guard,
-                op: Op::SpaceSet,
-                object: ObjectId::NONE,
-                payload: &payload,
-            };
-            self.cache
-                .change(RecordHeader::NONE, &mut [change], |_, _| {});
-            drop(guard);
-            self.regions.lock().set(region, unit, count, ObjectId::NONE);
+        for region in 0..self.regions()? {
+            // Most maps have nothing of it: they are not taken away from others.
+            while map::next_run(&*self.read_map(region)?, object).is_some() {
+                self.cache.reserve()?;
+                let mut map = self.cache.write(space::map_block(self.file, region))?;
+                let Some((unit, count)) = map::next_run(&map, object) else {
+                    break;
+                };
+                let payload = space::set_payload(unit, count, ObjectId::NONE);
+                let change = Change {
+                    guard: &mut map,
+                    op: Op::SpaceSet,
+                    object: ObjectId::NONE,
+                    payload: &payload,
+                };
+                self.cache
+                    .change(RecordHeader::NONE, &mut [change], |_, _| {});
+                let free = map::longest_free(&map);
+                drop(map);
+                self.hints.set_free(region, free);
+            }
         }
         Ok(())
     }
 
     /// All objects that own space.
-    pub fn owners(&self) -> BTreeSet<ObjectId> {
-        let regions = self.regions.lock();
-        regions
-            .owners
-            .iter()
-            .flatten()
-            .filter(|&&o| o != 0)
-            .map(|&o| ObjectId(o))
-            .collect()
+    pub fn owners(&self) -> Result<BTreeSet<ObjectId>> {
+        let mut owners = BTreeSet::new();
+        for region in 0..self.regions()? {
+            let map = self.read_map(region)?;
+            owners.extend(map::owners(&map).filter(|&o| o != ObjectId::NONE));
+        }
+        Ok(owners)
     }
 
     /// Whether the unit that a block is in belongs to the object.
-    pub fn owns(&self, object: ObjectId, dba: Dba) -> bool {
+    pub fn owns(&self, object: ObjectId, dba: Dba) -> Result<bool> {
         let (region, within) = (dba.block() / REGION_BLOCKS, dba.block() % REGION_BLOCKS);
-        let unit = (within / UNIT_BLOCKS).checked_sub(1);
-        let regions = self.regions.lock();
-        let owners = regions.owners.get(region as usize);
-        dba.file() == self.file
-            && unit
-                .and_then(|u| owners?.get(u as usize))
-                .is_some_and(|&o| o == object.0)
+        let Some(unit) = (within / UNIT_BLOCKS).checked_sub(1) else {
+            return Ok(false);
+        };
+        if dba.file() != self.file || region >= self.hints.regions() && region >= self.regions()? {
+            return Ok(false);
+        }
+        Ok(space::owner(&*self.read_map(region)?, unit) == object)
     }
 
     /// First blocks of the units that an object owns.
-    pub fn units_of(&self, file: FileId, object: ObjectId) -> Vec<Dba> {
-        let runs = self.regions.lock().runs(object);
-        runs.into_iter()
-            .flat_map(|(region, unit, n)| {
-                (unit..unit + n).map(move |u| space::unit_block(file, region, u))
-            })
-            .collect()
+    pub fn units_of(&self, object: ObjectId) -> Result<Vec<Dba>> {
+        let mut units = Vec::new();
+        for region in 0..self.regions()? {
+            let map = self.read_map(region)?;
+            let own = (0..MAP_UNITS).filter(|&u| space::owner(&map, u) == object);
+            units.extend(own.map(|u| space::unit_block(self.file, region, u)));
+        }
+        Ok(units)
     }
 
     /// Blocks that an object owns.
-    pub fn blocks_of(&self, object: ObjectId) -> u64 {
-        let regions = self.regions.lock();
-        let units = regions
-            .owners
-            .iter()
-            .flatten()
-            .filter(|&&o| o == object.0)
-            .count() as u64;
-        units * u64::from(UNIT_BLOCKS)
+    pub fn blocks_of(&self, object: ObjectId) -> Result<u64> {
+        let mut units = 0;
+        for region in 0..self.regions()? {
+            let map = self.read_map(region)?;
+            units += map::owners(&map).filter(|&o| o == object).count() as u64;
+        }
+        Ok(units * u64::from(UNIT_BLOCKS))
     }
 
     /// Extends the file so that `bytes` of it are free beyond what is owned. For a background thread; a full disk is not an error
     /// yet.
     pub fn preallocate(&self, bytes: u64) -> Result<()> {
-        let used = self.regions.lock().end(self.file);
-        let wanted = used + (bytes / BLOCK_SIZE as u64) as u32;
+        let wanted = self.end()? + (bytes / BLOCK_SIZE as u64) as u32;
         let Some(_one_at_a_time) = self.extending.try_lock() else {
             return Ok(());
         };
-        match self.cover(wanted) {
+        match self.extend(wanted) {
             Err(Error::DiskFull(_)) => Ok(()),
             other => other,
         }
     }
-}
-
-impl Regions {
-    /// First fit; marks what it finds.
-    fn take(&mut self, object: ObjectId, count: usize) -> Option<(u32, u32)> {
-        let (low_region, low_unit) = self.low;
-        for region in low_region..self.owners.len() {
-            let owners = &mut self.owners[region];
-            let mut from = if region == low_region { low_unit } else { 0 };
-            while let Some(start) = owners[from..]
-                .iter()
-                .position(|&o| o == 0)
-                .map(|i| from + i)
-            {
-                let free = owners[start..]
-                    .iter()
-                    .take(count)
-                    .take_while(|&&o| o == 0)
-                    .count();
-                if free == count {
-                    owners[start..start + count].fill(object.0);
-                    if count == 1 {
-                        self.low = (region, start + 1);
-                    }
-                    return Some((region as u32, start as u32));
-                }
-                from = start + free;
-            }
-        }
-        None
-    }
-
-    fn set(&mut self, region: u32, unit: u32, count: u32, object: ObjectId) {
-        let (from, to) = (unit as usize, (unit + count) as usize);
-        self.owners[region as usize][from..to].fill(object.0);
-        if object == ObjectId::NONE {
-            self.low = self.low.min((region as usize, from));
-        }
-    }
-
-    fn runs(&self, object: ObjectId) -> Vec<(u32, u32, u32)> {
-        let mut runs: Vec<(u32, u32, u32)> = Vec::new();
-        for (region, owners) in self.owners.iter().enumerate() {
-            for (unit, _) in owners.iter().enumerate().filter(|&(_, &o)| o == object.0) {
-                match runs.last_mut() {
-                    Some((r, u, n)) if *r == region as u32 && *u + *n == unit as u32 => *n += 1,
-                    _ => runs.push((region as u32, unit as u32, 1)),
-                }
-            }
-        }
-        runs
-    }
 
     /// Block after the last owned one.
-    fn end(&self, file: FileId) -> u32 {
-        let last = self
-            .owners
-            .iter()
-            .enumerate()
-            .rev()
-            .find_map(|(r, o)| o.iter().rposition(|&o| o != 0).map(|u| (r, u)));
-        last.map_or(UNIT_BLOCKS, |(r, u)| {
-            space::unit_block(file, r as u32, u as u32).block() + UNIT_BLOCKS
-        })
+    fn end(&self) -> Result<u32> {
+        for region in (0..self.regions()?).rev() {
+            let map = self.read_map(region)?;
+            let last = (0..MAP_UNITS)
+                .rev()
+                .find(|&u| space::owner(&map, u) != ObjectId::NONE);
+            if let Some(unit) = last {
+                return Ok(space::unit_block(self.file, region, unit).block() + UNIT_BLOCKS);
+            }
+        }
+        Ok(UNIT_BLOCKS)
     }
 }

@@ -1,15 +1,18 @@
 //! A segment as an instance uses it: its extents, and the next block that nobody has used.
 //!
 //! **Invariants.**
+//! - The extents are in the header block, and all instances add to them. What is asked about them is read there; memory holds a hint of who has which, and the place
+//!   in this instance's own last extent, of which nobody else gives out blocks.
 //! - Blocks of an extent are given out in order, once, by the instance that the extent belongs to; the next extent is made when the last is
-//!   given out. So after a restart only the last extent can have blocks that were never formatted, and the end of its formatted blocks is where giving out goes on.
-//!   A block that was given out but not formatted before a crash lies below that end: it stays unused, and readers pass it by.
-//! - A block that belongs to another object, or is not formatted, is no block of the segment: extents are not wiped when they change hands.
+//!   given out. So of each instance only the last extent can have blocks that were never formatted. After a restart, or when an instance joins again under its number,
+//!   the end of the formatted blocks is where giving out goes on. A block that was given out but not formatted before a crash lies below that end: it stays unused.
+//! - A block that belongs to another object, or is not formatted, is no block of the segment: extents are not wiped when they change hands. Readers pass it by, which
+//!   is also how they come through what another instance has not given out yet.
 
 use crate::space::Space;
 use crate::{Error, Result};
 use block::space::{self, Extent};
-use block::{Dba, ObjectId};
+use block::{Dba, InstanceId, ObjectId};
 use parking_lot::Mutex;
 use wait::{Event, Latch, LatchClass};
 
@@ -34,17 +37,25 @@ pub struct Segment {
     /// Blocks at the start of the first extent that are given out with the segment: its header, and whatever else has a fixed place.
     fixed: u32,
     state: Latch<State>,
-    /// Held while the extents are read or one is added, with no latch.
+    /// Held while the place in the last extent is looked for or an extent is added, with no latch.
     growing: Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
-    /// `None` until the header was read.
-    extents: Option<Vec<Extent>>,
+    /// Whether the place in this instance's last extent is known.
+    opened: bool,
     /// Blocks not given out yet.
     next: Dba,
     left: u32,
+    /// Extents as the header last had them, by address: a hint.
+    owners: Vec<Extent>,
+}
+
+impl State {
+    fn end(&self) -> Dba {
+        self.next.plus(self.left)
+    }
 }
 
 impl Segment {
@@ -66,90 +77,8 @@ impl Segment {
         self.header
     }
 
-    /// All extents.
+    /// All extents, whoever added them. Called with no latch held.
     pub fn extents(&self, space: &Space) -> Result<Vec<Extent>> {
-        loop {
-            if let Some(extents) = &self.state.lock().extents {
-                return Ok(extents.clone());
-            }
-            self.open(space)?;
-        }
-    }
-
-    /// Runs of blocks that may hold rows: extents without the fixed blocks, and without what was never given out.
-    pub fn used(&self, space: &Space) -> Result<Vec<(Dba, u32)>> {
-        let extents = self.extents(space)?;
-        let state = self.state.lock();
-        let runs = extents.iter().map(|e| {
-            let skip = if e.first == self.header {
-                self.fixed
-            } else {
-                0
-            };
-            let unused = if state.left > 0 && e.first.plus(e.blocks) == state.next.plus(state.left)
-            {
-                state.left
-            } else {
-                0
-            };
-            (e.first.plus(skip), e.blocks - skip - unused)
-        });
-        Ok(runs.filter(|r| r.1 > 0).collect())
-    }
-
-    /// Whether the next block needs another extent.
-    pub fn is_exhausted(&self, space: &Space) -> Result<bool> {
-        self.extents(space)?;
-        Ok(self.state.lock().left == 0)
-    }
-
-    /// A block that nobody has used, for the caller to format. Called with no latch held.
-    pub fn next_block(&self, space: &Space) -> Result<Dba> {
-        loop {
-            let opened = {
-                let mut state = self.state.lock();
-                if state.left > 0 {
-                    let dba = state.next;
-                    state.next = dba.plus(1);
-                    state.left -= 1;
-                    return Ok(dba);
-                }
-                state.extents.is_some()
-            };
-            if opened {
-                self.grow(space)?
-            } else {
-                self.open(space)?
-            }
-        }
-    }
-
-    /// Adds an extent, unless another session just did.
-    fn grow(&self, space: &Space) -> Result<()> {
-        let _one_at_a_time = wait::during(Event::EnqHw, [u64::from(self.object.0), 0, 0], || {
-            self.growing.lock()
-        });
-        let count = {
-            let state = self.state.lock();
-            if state.left > 0 {
-                return Ok(());
-            }
-            state.extents.as_ref().map_or(0, Vec::len)
-        };
-        let extent = space.add_extent(self.object, self.header, extent_blocks(count))?;
-        let mut state = self.state.lock();
-        (state.next, state.left) = (extent.first, extent.blocks);
-        state.extents.get_or_insert_default().push(extent);
-        Ok(())
-    }
-
-    fn open(&self, space: &Space) -> Result<()> {
-        let _one_at_a_time = wait::during(Event::EnqHw, [u64::from(self.object.0), 0, 0], || {
-            self.growing.lock()
-        });
-        if self.state.lock().extents.is_some() {
-            return Ok(());
-        }
         let extents: Vec<Extent> = {
             let header = space.cache().read(self.header)?;
             if header.object() != self.object {
@@ -160,6 +89,117 @@ impl Segment {
             }
             space::extents(&header).collect()
         };
+        let mut by_address = extents.clone();
+        by_address.sort_unstable_by_key(|e| e.first);
+        let mut state = self.state.lock();
+        // Extents are only added: the longer list is the newer.
+        if by_address.len() > state.owners.len() {
+            state.owners = by_address;
+        }
+        Ok(extents)
+    }
+
+    /// Runs of blocks that may hold rows: extents without the fixed blocks, and without what this instance has not given out.
+    pub fn used(&self, space: &Space) -> Result<Vec<(Dba, u32)>> {
+        self.ensure_open(space)?;
+        let extents = self.extents(space)?;
+        Ok(self.used_of(extents.iter()))
+    }
+
+    /// The same of the extents whose room is this instance's to use, and how many extents there are in all.
+    pub fn used_by_us(&self, space: &Space) -> Result<(Vec<(Dba, u32)>, usize)> {
+        self.ensure_open(space)?;
+        let extents = self.extents(space)?;
+        let ours = extents.iter().filter(|e| is_ours(space, e.instance));
+        Ok((self.used_of(ours), extents.len()))
+    }
+
+    fn used_of<'e>(&self, extents: impl Iterator<Item = &'e Extent>) -> Vec<(Dba, u32)> {
+        let state = self.state.lock();
+        let runs = extents.map(|e| {
+            let skip = if e.first == self.header {
+                self.fixed
+            } else {
+                0
+            };
+            let unused = if state.left > 0 && e.first.plus(e.blocks) == state.end() {
+                state.left
+            } else {
+                0
+            };
+            (e.first.plus(skip), e.blocks - skip - unused)
+        });
+        runs.filter(|r| r.1 > 0).collect()
+    }
+
+    /// Whether the block's room is this instance's to use, as far as is known: it is in an extent of its own, or of an instance that is down. False for one that is
+    /// another's, or that nothing is known of.
+    pub fn is_ours(&self, space: &Space, dba: Dba) -> bool {
+        if space.members().is_alone() {
+            return true;
+        }
+        let state = self.state.lock();
+        let after = state.owners.partition_point(|e| e.first <= dba);
+        let Some(extent) = after.checked_sub(1).and_then(|at| state.owners.get(at)) else {
+            return false;
+        };
+        dba < extent.first.plus(extent.blocks) && is_ours(space, extent.instance)
+    }
+
+    /// Whether the next block needs another extent.
+    pub fn is_exhausted(&self, space: &Space) -> Result<bool> {
+        self.ensure_open(space)?;
+        Ok(self.state.lock().left == 0)
+    }
+
+    /// A block that nobody has used, for the caller to format. Called with no latch held.
+    pub fn next_block(&self, space: &Space) -> Result<Dba> {
+        self.ensure_open(space)?;
+        loop {
+            {
+                let mut state = self.state.lock();
+                if state.left > 0 {
+                    let dba = state.next;
+                    state.next = dba.plus(1);
+                    state.left -= 1;
+                    return Ok(dba);
+                }
+            }
+            self.grow(space)?;
+        }
+    }
+
+    /// Adds an extent, unless another session just did.
+    fn grow(&self, space: &Space) -> Result<()> {
+        let _one_at_a_time = wait::during(Event::EnqHw, [u64::from(self.object.0), 0, 0], || {
+            self.growing.lock()
+        });
+        if self.state.lock().left > 0 {
+            return Ok(());
+        }
+        let count = self.extents(space)?.len();
+        let extent = space.add_extent(self.object, self.header, extent_blocks(count))?;
+        let mut state = self.state.lock();
+        (state.next, state.left) = (extent.first, extent.blocks);
+        let at = state.owners.partition_point(|e| e.first < extent.first);
+        if state.owners.get(at) != Some(&extent) {
+            state.owners.insert(at, extent);
+        }
+        Ok(())
+    }
+
+    /// Finds the place in this instance's last extent, once.
+    fn ensure_open(&self, space: &Space) -> Result<()> {
+        if self.state.lock().opened {
+            return Ok(());
+        }
+        let _one_at_a_time = wait::during(Event::EnqHw, [u64::from(self.object.0), 0, 0], || {
+            self.growing.lock()
+        });
+        if self.state.lock().opened {
+            return Ok(());
+        }
+        let extents = self.extents(space)?;
         let mut end = (Dba::NONE, 0);
         if let Some(last) = extents
             .iter()
@@ -176,7 +216,7 @@ impl Segment {
         }
         let mut state = self.state.lock();
         (state.next, state.left) = end;
-        state.extents = Some(extents);
+        state.opened = true;
         Ok(())
     }
 
@@ -196,4 +236,9 @@ impl Segment {
         }
         Ok(used)
     }
+}
+
+/// Whether room in an extent of `owner` is for this instance to use: nobody else does who is up.
+fn is_ours(space: &Space, owner: InstanceId) -> bool {
+    owner == space.instance() || !space.members().is_other_up(owner)
 }

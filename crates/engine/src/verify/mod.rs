@@ -6,7 +6,7 @@ use crate::{Config, Engine, Progress, Result};
 use access::btree::BTree;
 use access::heap::Heap;
 use block::space::{SegmentKind, UNIT_BLOCKS, extents, segment_kind};
-use block::{BlockType, Dba, FileId, ObjectId, RowId};
+use block::{BlockType, Dba, ObjectId, RowId};
 use std::sync::Arc;
 
 /// What was read.
@@ -129,9 +129,10 @@ fn segments(
     problem: &mut dyn FnMut(String),
 ) -> Result<Vec<(ObjectId, Dba, SegmentKind)>> {
     let mut found = Vec::new();
-    for object in engine.space.owners() {
+    for object in engine.space.owners()? {
         let mut header = None;
-        for unit in engine.space.units_of(FileId::DATA, object) {
+        let units = engine.space.units_of(object)?;
+        for &unit in &units {
             // Only the first block of an extent can be a header.
             let Ok(block) = engine.cache.read(unit) else {
                 continue;
@@ -148,7 +149,7 @@ fn segments(
             None => problem(format!(
                 "object {} owns {} blocks but has no segment header",
                 object.0,
-                engine.space.units_of(FileId::DATA, object).len() as u32 * UNIT_BLOCKS
+                units.len() as u32 * UNIT_BLOCKS
             )),
         }
     }
@@ -164,15 +165,15 @@ fn check_extents(
 ) -> Result<()> {
     let extents: Vec<_> = extents(&*engine.cache.read(header)?).collect();
     for extent in extents {
-        let foreign = (0..extent.blocks)
-            .step_by(UNIT_BLOCKS as usize)
-            .map(|i| extent.first.plus(i))
-            .find(|unit| !engine.space.owns(object, *unit));
-        if let Some(unit) = foreign {
-            problem(format!(
-                "object {} lists an extent at {}, but by the space map the unit at {unit} is not its own",
-                object.0, extent.first
-            ));
+        for i in (0..extent.blocks).step_by(UNIT_BLOCKS as usize) {
+            let unit = extent.first.plus(i);
+            if !engine.space.owns(object, unit)? {
+                problem(format!(
+                    "object {} lists an extent at {}, but by the space map the unit at {unit} is not its own",
+                    object.0, extent.first
+                ));
+                break;
+            }
         }
     }
     Ok(())

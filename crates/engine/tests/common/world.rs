@@ -270,7 +270,7 @@ pub fn check(engine: &Arc<Engine>, base: &Base, expected: &mut Expected, what: &
     known.insert(base.sequence.object);
     known.extend(settled.tables.values().flat_map(|(t, _)| objects(t)));
     engine.drop_orphans(&known)?;
-    for object in engine.space().owners() {
+    for object in engine.space().owners()? {
         let own = object < ObjectId::FIRST_USER || known.contains(&object);
         assert!(own, "{what}: {object:?} has space but belongs to nobody");
     }

@@ -105,7 +105,7 @@ pub const ALL: &[Function] = &[
     strict("pg_table_size", (1, 1), Int8, relation_size),
     strict("pg_total_relation_size", (1, 1), Int8, total_size),
     strict("pg_indexes_size", (1, 1), Int8, |cx, a| {
-        Ok(Datum::Int8(indexes_size(cx, oid(&a[0]))))
+        Ok(Datum::Int8(indexes_size(cx, oid(&a[0]))?))
     }),
     strict("pg_database_size", (1, 1), Int8, database_size),
     strict("pg_size_pretty", (1, 1), Text, |_, a| {
@@ -289,13 +289,13 @@ fn format_type(_: &Context, a: &[Datum]) -> Result<Datum> {
 
 /// The heap or index blocks of a relation; zero for what has none.
 fn relation_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
-    Ok(Datum::Int8(heap_size(cx, relation_argument(cx, &a[0])?)))
+    Ok(Datum::Int8(heap_size(cx, relation_argument(cx, &a[0])?)?))
 }
 
 fn total_size(cx: &Context, a: &[Datum]) -> Result<Datum> {
     let number = relation_argument(cx, &a[0])?;
     Ok(Datum::Int8(
-        heap_size(cx, number) + indexes_size(cx, number),
+        heap_size(cx, number)? + indexes_size(cx, number)?,
     ))
 }
 
@@ -309,34 +309,37 @@ fn relation_argument(cx: &Context, d: &Datum) -> Result<u32> {
     }
 }
 
-fn heap_size(cx: &Context, number: u32) -> i64 {
+fn heap_size(cx: &Context, number: u32) -> Result<i64> {
     let blocks = match cx.dict.table_by_oid(number) {
-        Some(t) => cx.segment_blocks(t.segment),
+        Some(t) => cx.segment_blocks(t.segment)?,
         None => {
             let index = cx
                 .dict
                 .tables()
                 .flat_map(|t| &t.indexes)
                 .find(|i| i.oid == number);
-            index.map_or(0, |i| cx.segment_blocks(i.segment))
+            match index {
+                Some(i) => cx.segment_blocks(i.segment)?,
+                None => 0,
+            }
         }
     };
-    (blocks * block::BLOCK_SIZE as u64) as i64
+    Ok((blocks * block::BLOCK_SIZE as u64) as i64)
 }
 
-fn indexes_size(cx: &Context, number: u32) -> i64 {
+fn indexes_size(cx: &Context, number: u32) -> Result<i64> {
     let Some(t) = cx.dict.table_by_oid(number) else {
-        return 0;
+        return Ok(0);
     };
     t.indexes.iter().map(|i| heap_size(cx, i.oid)).sum()
 }
 
 fn database_size(cx: &Context, _: &[Datum]) -> Result<Datum> {
-    let sizes = cx
-        .dict
-        .tables()
-        .map(|t| heap_size(cx, t.oid) + indexes_size(cx, t.oid));
-    Ok(Datum::Int8(sizes.sum()))
+    let mut size = 0;
+    for t in cx.dict.tables() {
+        size += heap_size(cx, t.oid)? + indexes_size(cx, t.oid)?;
+    }
+    Ok(Datum::Int8(size))
 }
 
 /// As PostgreSQL rounds it: up to 10,240 of a unit before the next.

@@ -67,11 +67,9 @@ impl Context {
     }
 
     /// Blocks of a segment, used or not.
-    fn segment_blocks(&self, segment: u32) -> u64 {
-        self.database
-            .engine()
-            .space()
-            .blocks_of(block::ObjectId(segment))
+    fn segment_blocks(&self, segment: u32) -> Result<u64> {
+        let engine = self.database.engine();
+        Ok(engine.segment_blocks(block::ObjectId(segment))?)
     }
 
     pub fn setting(&self, name: &str) -> Option<String> {

@@ -6,6 +6,7 @@
 //! ```text
 //! byte 2^62            exclusive lock of the control file: who decides about membership
 //! byte 2^62 + k        instance k, in every file that it writes
+//! byte 2^62 + 2^16     exclusive lock of a data file that instances share: who makes it longer
 //! ```
 //!
 //! **Invariants.**
@@ -48,6 +49,9 @@ const BASE: u64 = 1 << 62;
 
 /// Of the control file.
 pub(crate) const EXCLUSIVE_BYTE: u64 = BASE;
+
+/// Of a data file: held while it is made longer. No instance has this number.
+pub(crate) const EXTEND_BYTE: u64 = BASE + (1 << 16);
 
 /// The byte of an instance, the same in every file.
 pub fn lease_byte(instance: InstanceId) -> u64 {
