@@ -4,9 +4,9 @@
 //! The checkpoint is incremental: the oldest dirty blocks go first, and the position follows, so that a restart has at most about
 //! `recovery_target_bytes` of redo to replay.
 
-use crate::frame::{CLEAN, FrameIx, VALID};
+use crate::frame::{CLEAN, FrameIx, SHARED};
 use crate::{Cache, Error, Result};
-use block::{BlockBuf, Dba, LogPos, ThreadId};
+use block::{BlockBuf, Dba, LogPos, Scn, ThreadId};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
@@ -54,6 +54,8 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct State {
     want_clean: bool,
+    /// Blocks whose writing another instance waits for.
+    wanted: Vec<Dba>,
     /// Checkpoints asked for and done, by number.
     checkpoints_wanted: u64,
     checkpoints_done: u64,
@@ -78,6 +80,11 @@ impl Shared {
     }
     pub fn want_clean_frames(&self) {
         self.state.lock().want_clean = true;
+        self.asked.notify_one();
+    }
+    /// Has a block written soon. Never waits.
+    pub fn want_block(&self, dba: Dba) {
+        self.state.lock().wanted.push(dba);
         self.asked.notify_one();
     }
     /// Waits until a batch was written after `seen`.
@@ -204,6 +211,7 @@ struct Candidate {
 struct Copied {
     ix: FrameIx,
     dba: Dba,
+    version: Scn,
 }
 
 /// The thread's own state.
@@ -221,6 +229,7 @@ struct Work {
 struct Asked {
     stop: bool,
     want_clean: bool,
+    wanted: Vec<Dba>,
     checkpoint: Option<u64>,
 }
 
@@ -245,7 +254,11 @@ impl Work {
                     .0
                     .saturating_sub(self.config.recovery_target_bytes / 2),
             };
-            let mut result = self.write_older_than(upto);
+            let mut result = self.write_wanted(&asked.wanted);
+            self.cache.want_images_written(upto);
+            if result.is_ok() {
+                result = self.write_older_than(upto);
+            }
             if result.is_ok() && asked.want_clean {
                 result = self.write_some();
             }
@@ -283,8 +296,12 @@ impl Work {
     fn wait_for_work(&self, interval: Duration) -> Asked {
         let shared = &self.cache.writer;
         let mut state = shared.state.lock();
-        let idle =
-            |s: &State| !s.stop && !s.want_clean && s.checkpoints_wanted == s.checkpoints_done;
+        let idle = |s: &State| {
+            !s.stop
+                && !s.want_clean
+                && s.wanted.is_empty()
+                && s.checkpoints_wanted == s.checkpoints_done
+        };
         if idle(&state) {
             wait::during(
                 Event::RdbmsIpcMessage,
@@ -301,6 +318,7 @@ impl Work {
         Asked {
             stop: state.stop,
             want_clean: std::mem::take(&mut state.want_clean),
+            wanted: std::mem::take(&mut state.wanted),
             checkpoint,
         }
     }
@@ -326,6 +344,20 @@ impl Work {
             });
         }
         self.cache.writer.written.notify_all();
+    }
+
+    /// Writes the blocks that another instance waits for. One that has left meanwhile is somebody else's to write.
+    fn write_wanted(&mut self, wanted: &[Dba]) -> Result<()> {
+        let candidate = |&dba: &Dba| {
+            let ix = self.cache.find(dba)?;
+            let first_dirty = self.cache.frame(ix).first_dirty.load(Acquire);
+            Some(Candidate { first_dirty, ix })
+        };
+        let dirty: Vec<Candidate> = wanted.iter().filter_map(candidate).collect();
+        for chunk in dirty.chunks(BATCH) {
+            self.write(chunk)?;
+        }
+        Ok(())
     }
 
     /// Writes all blocks with a first change before `upto`, the oldest first.
@@ -382,6 +414,8 @@ impl Work {
         for copied in &self.batch {
             self.clean(copied);
         }
+        let written = self.batch.iter().map(|c| (c.dba, c.version));
+        self.cache.blocks_written(written);
         self.announce_batch();
         Ok(())
     }
@@ -395,18 +429,21 @@ impl Work {
     fn copy(&mut self, ix: FrameIx) -> LogPos {
         let frame = self.cache.frame(ix);
         frame.latch.lock_shared(&self.cache.latch_group);
-        let dirty = frame.state.load(Acquire) == VALID && frame.is_dirty();
+        // What is closed is about to leave with whoever wants it.
+        let dirty = frame.state.load(Acquire) >= SHARED && frame.is_dirty();
         let mut needs = LogPos(0);
         if dirty {
             needs = LogPos(frame.last_change.load(Relaxed));
             // Changers hold the latch exclusively: nobody else writes this field now.
-            frame.since_copy.store(CLEAN, Relaxed);
+            frame.since_copy.store(CLEAN, SeqCst);
+            frame.writing.store(true, SeqCst);
+            // SAFETY: latched shared.
+            let block = unsafe { &*self.cache.memory.block(ix.0 as usize) };
             self.batch.push(Copied {
                 ix,
                 dba: frame.dba(),
+                version: block.scn(),
             });
-            // SAFETY: latched shared.
-            let block = unsafe { &*self.cache.memory.block(ix.0 as usize) };
             self.staging.push((frame.dba(), Box::new(block.clone())));
         }
         // SAFETY: latched above.
@@ -422,10 +459,15 @@ impl Work {
             frame.dba() == copied.dba,
             "invariant: a dirty block stays in its frame"
         );
-        // Changers hold the latch exclusively: nobody else writes these fields now.
-        frame
-            .first_dirty
-            .store(frame.since_copy.load(Relaxed), SeqCst);
+        // Changers hold the latch exclusively. Only the lane may make the block dirty meanwhile, `since_copy` first, `first_dirty` then.
+        loop {
+            let since = frame.since_copy.load(SeqCst);
+            frame.first_dirty.store(since, SeqCst);
+            if frame.since_copy.load(SeqCst) == since {
+                break;
+            }
+        }
+        frame.writing.store(false, SeqCst);
         // SAFETY: latched above.
         unsafe { frame.latch.unlock_shared() }
     }
@@ -441,7 +483,8 @@ impl Work {
             .iter()
             .map(|f| f.first_dirty.load(SeqCst))
             .min()
-            .unwrap_or(CLEAN);
+            .unwrap_or(CLEAN)
+            .min(self.cache.oldest_image());
         let position = LogPos(oldest.min(end.0).min(active.0));
         // The list of active transactions must survive if the checkpoint passes what it stands for.
         self.cache.redo.flush_to(end)?;

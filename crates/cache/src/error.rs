@@ -21,6 +21,10 @@ pub enum Error {
     Checkpoint { what: String, full: bool },
     #[error("the instance is stopping")]
     Stopping,
+    #[error("instance {} sent a message of kind {kind} that is none", .from.0)]
+    BadMessage { from: block::InstanceId, kind: u16 },
+    #[error("a message about blocks came to an instance that is in no cluster")]
+    NotInCluster,
 }
 
 impl Error {

@@ -1,7 +1,7 @@
 //! What is known of each frame.
 
 use block::Dba;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use wait::RawRwLatch;
 
 /// Number of a frame.
@@ -19,8 +19,12 @@ const MAX_USAGE: u8 = 5;
 pub(crate) const EMPTY: u8 = 0;
 /// A session reads the block from disk into it. Only that session touches the contents.
 pub(crate) const LOADING: u8 = 1;
-/// Holds the block `dba`.
-pub(crate) const VALID: u8 = 2;
+/// Holds what was the block `dba`, which this instance may not use now: another wants it or has it.
+pub(crate) const CLOSED: u8 = 2;
+/// Holds the block `dba`, to be read.
+pub(crate) const SHARED: u8 = 3;
+/// Holds the block `dba`, to be read and changed. So is every block of an instance that is alone.
+pub(crate) const EXCLUSIVE: u8 = 4;
 
 /// One frame, on a cache line of its own.
 #[repr(align(64))]
@@ -35,6 +39,8 @@ pub(crate) struct Frame {
     pub pins: AtomicU32,
     pub state: AtomicU8,
     usage: AtomicU8,
+    /// `dbw0` has copied the block and not finished writing the copy. Set under the shared latch.
+    pub writing: AtomicBool,
     /// Position at or below that of the oldest change not on disk, or [`CLEAN`].
     pub first_dirty: AtomicU64,
     /// Redo must be durable up to here before the block is written.
@@ -55,6 +61,7 @@ impl Frame {
             pins: AtomicU32::new(0),
             state: AtomicU8::new(EMPTY),
             usage: AtomicU8::new(0),
+            writing: AtomicBool::new(false),
             first_dirty: AtomicU64::new(CLEAN),
             last_change: AtomicU64::new(0),
             since_copy: AtomicU64::new(CLEAN),
@@ -78,6 +85,10 @@ impl Frame {
         if usage < MAX_USAGE {
             self.usage.store(usage + 1, Relaxed);
         }
+    }
+    /// The first frame that the hand takes.
+    pub fn forget_usage(&self) {
+        self.usage.store(0, Relaxed);
     }
     /// The hand passes: true if the frame was not used since it last did often enough to stay.
     pub fn age(&self) -> bool {

@@ -1,11 +1,15 @@
 //! Pins and latches as values.
 
-use crate::frame::{CLEAN, FrameIx};
+use crate::frame::{CLEAN, EXCLUSIVE, FrameIx, SHARED};
+use crate::gcs::{Acquired, Admission};
+use crate::load::Brought;
 use crate::{Cache, Result};
-use block::{BlockBuf, Dba};
+use block::{BlockBuf, Dba, Scn};
+use fusion::gcs::Want;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use wait::{Stat, stat};
@@ -32,30 +36,70 @@ pub(crate) fn assert_none_held(what: &str) {
 /// Guards must be dropped by the thread that made them: they are not `Send`.
 type NotSend = PhantomData<*const ()>;
 
-/// A block latched shared.
+/// A block latched shared, or a copy that another instance made.
 pub struct ReadGuard<'a> {
     cache: &'a Cache,
-    ix: FrameIx,
+    /// The frame's memory, or the copy's.
+    block: NonNull<BlockBuf>,
+    source: Source<'a>,
     _here: NotSend,
+}
+
+enum Source<'a> {
+    Frame {
+        ix: FrameIx,
+        /// Ends after the latch.
+        _admission: Option<Admission<'a>>,
+    },
+    Copy {
+        _keeps: Arc<BlockBuf>,
+    },
 }
 
 /// A block latched exclusively. Its contents are changed by [`Cache::change`] and [`WriteGuard::hint`] only.
 pub struct WriteGuard<'a> {
     cache: &'a Cache,
     ix: FrameIx,
+    /// Ends after the latch.
+    admission: Option<Admission<'a>>,
     _here: NotSend,
 }
 
 impl<'a> ReadGuard<'a> {
     /// The caller has latched the frame shared and found the right block in it.
-    pub(crate) fn of_latched(cache: &'a Cache, ix: FrameIx) -> ReadGuard<'a> {
+    pub(crate) fn of_latched(
+        cache: &'a Cache,
+        ix: FrameIx,
+        admission: Option<Admission<'a>>,
+    ) -> ReadGuard<'a> {
         HELD.set(HELD.get() + 1);
         stat::add(Stat::ConsistentGets, 1);
         ReadGuard {
             cache,
-            ix,
+            block: NonNull::new(cache.memory.block(ix.0 as usize))
+                .expect("invariant: no block is at address zero"),
+            source: Source::Frame {
+                ix,
+                _admission: admission,
+            },
             _here: PhantomData,
         }
+    }
+
+    /// Holds no latch.
+    pub(crate) fn of_copy(cache: &'a Cache, copy: Arc<BlockBuf>) -> ReadGuard<'a> {
+        stat::add(Stat::ConsistentGets, 1);
+        ReadGuard {
+            cache,
+            block: NonNull::from(&*copy),
+            source: Source::Copy { _keeps: copy },
+            _here: PhantomData,
+        }
+    }
+
+    /// Whether this is a copy: of its clock, not current.
+    pub fn is_copy(&self) -> bool {
+        matches!(self.source, Source::Copy { .. })
     }
 }
 
@@ -63,27 +107,34 @@ impl Deref for ReadGuard<'_> {
     type Target = BlockBuf;
     #[inline]
     fn deref(&self) -> &BlockBuf {
-        // SAFETY: the latch is held shared, so nobody writes; the memory lives as long as the cache.
-        unsafe { &*self.cache.memory.block(self.ix.0 as usize) }
+        // SAFETY: the latch is held shared, so nobody writes, and the memory lives as long as the cache; or it is the copy's, kept by this guard.
+        unsafe { self.block.as_ref() }
     }
 }
 
 impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
-        HELD.set(HELD.get() - 1);
-        // SAFETY: this guard holds the latch shared.
-        unsafe { self.cache.frame(self.ix).latch.unlock_shared() }
+        if let Source::Frame { ix, .. } = self.source {
+            HELD.set(HELD.get() - 1);
+            // SAFETY: this guard holds the latch shared.
+            unsafe { self.cache.frame(ix).latch.unlock_shared() }
+        }
     }
 }
 
 impl<'a> WriteGuard<'a> {
     /// The caller has latched the frame exclusively and found the right block in it.
-    pub(crate) fn of_latched(cache: &'a Cache, ix: FrameIx) -> WriteGuard<'a> {
+    pub(crate) fn of_latched(
+        cache: &'a Cache,
+        ix: FrameIx,
+        admission: Option<Admission<'a>>,
+    ) -> WriteGuard<'a> {
         HELD.set(HELD.get() + 1);
         stat::add(Stat::DbBlockGets, 1);
         WriteGuard {
             cache,
             ix,
+            admission,
             _here: PhantomData,
         }
     }
@@ -144,6 +195,8 @@ impl Drop for WriteGuard<'_> {
         HELD.set(HELD.get() - 1);
         // SAFETY: this guard holds the latch exclusively.
         unsafe { self.cache.frame(self.ix).latch.unlock_exclusive() }
+        // Only now can it be recalled, by this very call.
+        drop(self.admission.take());
     }
 }
 
@@ -190,7 +243,7 @@ impl Pin {
             .frame(self.ix)
             .latch
             .lock_shared(&self.cache.latch_group);
-        ReadGuard::of_latched(&self.cache, self.ix)
+        ReadGuard::of_latched(&self.cache, self.ix, None)
     }
 
     #[track_caller]
@@ -199,7 +252,7 @@ impl Pin {
             .frame(self.ix)
             .latch
             .lock_exclusive(&self.cache.latch_group);
-        WriteGuard::of_latched(&self.cache, self.ix)
+        WriteGuard::of_latched(&self.cache, self.ix, None)
     }
 
     pub fn try_write(&self) -> Option<WriteGuard<'_>> {
@@ -207,7 +260,7 @@ impl Pin {
             .frame(self.ix)
             .latch
             .try_lock_exclusive()
-            .then(|| WriteGuard::of_latched(&self.cache, self.ix))
+            .then(|| WriteGuard::of_latched(&self.cache, self.ix, None))
     }
 }
 
@@ -219,83 +272,132 @@ impl Drop for Pin {
 }
 
 impl Cache {
-    /// The block latched shared; reads it from disk if it is in no frame. May wait: to be called with no latch held unless the block is known to be
-    /// cached.
+    /// The current block latched shared; gets it from disk or another instance if it is in no frame. May wait: to be called with no latch held unless the block is
+    /// known to be cached and this instance alone.
     #[track_caller]
     pub fn read(&self, dba: Dba) -> Result<ReadGuard<'_>> {
+        let mut admission = None;
         loop {
-            if let Some(ix) = self.find(dba) {
-                let frame = self.frame(ix);
-                frame.latch.lock_shared(&self.latch_group);
-                if self.holds(ix, dba) {
-                    frame.touch();
-                    return Ok(ReadGuard::of_latched(self, ix));
-                }
-                // SAFETY: just latched.
-                unsafe { frame.latch.unlock_shared() }
+            match self.try_latch_shared(dba, admission) {
+                Ok(guard) => return Ok(guard),
+                Err(unused) => drop(unused),
             }
-            self.bring(dba)?;
+            admission = match self.bring(dba, Want::Shared)? {
+                Brought::By(Acquired::Here(admission)) => Some(admission),
+                Brought::By(Acquired::Copy(_)) => {
+                    unreachable!("invariant: only readers as of a snapshot get copies")
+                }
+                Brought::Perhaps => None,
+            };
         }
     }
 
-    /// The same, exclusively.
+    /// The block as a snapshot needs it: current, or a copy that another instance made when its clock had reached the snapshot. Nothing may be changed on the strength of it. May
+    /// wait, but for no log flush (R3): to be called with no latch held.
+    #[track_caller]
+    pub fn read_as_of(&self, dba: Dba, snapshot: Scn) -> Result<ReadGuard<'_>> {
+        let mut admission = None;
+        loop {
+            match self.try_latch_shared(dba, admission) {
+                Ok(guard) => return Ok(guard),
+                Err(unused) => drop(unused),
+            }
+            admission = match self.bring(dba, Want::Read { snapshot })? {
+                Brought::By(Acquired::Here(admission)) => Some(admission),
+                Brought::By(Acquired::Copy(copy)) => return Ok(ReadGuard::of_copy(self, copy)),
+                Brought::Perhaps => None,
+            };
+        }
+    }
+
+    /// Waits for the latch only. Gives the admission back if the block is not here in this mode.
+    #[track_caller]
+    #[inline]
+    fn try_latch_shared<'a>(
+        &'a self,
+        dba: Dba,
+        admission: Option<Admission<'a>>,
+    ) -> std::result::Result<ReadGuard<'a>, Option<Admission<'a>>> {
+        let Some(ix) = self.find(dba) else {
+            return Err(admission);
+        };
+        let frame = self.frame(ix);
+        frame.latch.lock_shared(&self.latch_group);
+        if self.holds(ix, dba, SHARED) {
+            frame.touch();
+            return Ok(ReadGuard::of_latched(self, ix, admission));
+        }
+        // SAFETY: just latched.
+        unsafe { frame.latch.unlock_shared() }
+        Err(admission)
+    }
+
+    /// The current block latched exclusively; otherwise as [`Cache::read`].
     #[track_caller]
     pub fn write(&self, dba: Dba) -> Result<WriteGuard<'_>> {
+        let mut admission = None;
         loop {
             if let Some(ix) = self.find(dba) {
                 let frame = self.frame(ix);
                 frame.latch.lock_exclusive(&self.latch_group);
-                if self.holds(ix, dba) {
+                if self.holds(ix, dba, EXCLUSIVE) {
                     frame.touch();
-                    return Ok(WriteGuard::of_latched(self, ix));
+                    return Ok(WriteGuard::of_latched(self, ix, admission));
                 }
                 // SAFETY: just latched.
                 unsafe { frame.latch.unlock_exclusive() }
             }
-            self.bring(dba)?;
+            drop(admission.take());
+            admission = match self.bring(dba, Want::Exclusive)? {
+                Brought::By(Acquired::Here(admission)) => Some(admission),
+                Brought::By(Acquired::Copy(_)) => {
+                    unreachable!("invariant: only readers as of a snapshot get copies")
+                }
+                Brought::Perhaps => None,
+            };
         }
     }
 
-    /// Only if the block is cached and its latch free. Never waits.
+    /// Only if the block is here in this mode and its latch free. Never waits.
     pub fn try_read(&self, dba: Dba) -> Option<ReadGuard<'_>> {
         let ix = self.find(dba)?;
         let frame = self.frame(ix);
         if !frame.latch.try_lock_shared() {
             return None;
         }
-        if self.holds(ix, dba) {
+        if self.holds(ix, dba, SHARED) {
             frame.touch();
-            return Some(ReadGuard::of_latched(self, ix));
+            return Some(ReadGuard::of_latched(self, ix, None));
         }
         // SAFETY: just latched.
         unsafe { frame.latch.unlock_shared() }
         None
     }
 
-    /// Only if the block is cached and its latch free. Never waits.
+    /// Only if the block is here in this mode and its latch free. Never waits.
     pub fn try_write(&self, dba: Dba) -> Option<WriteGuard<'_>> {
         let ix = self.find(dba)?;
         let frame = self.frame(ix);
         if !frame.latch.try_lock_exclusive() {
             return None;
         }
-        if self.holds(ix, dba) {
+        if self.holds(ix, dba, EXCLUSIVE) {
             frame.touch();
-            return Some(WriteGuard::of_latched(self, ix));
+            return Some(WriteGuard::of_latched(self, ix, None));
         }
         // SAFETY: just latched.
         unsafe { frame.latch.unlock_exclusive() }
         None
     }
 
-    /// Keeps the block in its frame; reads it from disk if it is in none. May wait.
+    /// Keeps the block in its frame, for blocks that no other instance wants: its mode is not kept. Gets it if it is in none. May wait.
     #[track_caller]
     pub fn pin(self: &Arc<Self>, dba: Dba) -> Result<Pin> {
         loop {
             if let Some(pin) = self.try_pin(dba) {
                 return Ok(pin);
             }
-            self.bring(dba)?;
+            self.bring(dba, Want::Shared)?;
         }
     }
 
@@ -304,7 +406,7 @@ impl Cache {
         let ix = self.find(dba)?;
         let frame = self.frame(ix);
         frame.latch.lock_shared(&self.latch_group);
-        let here = self.holds(ix, dba);
+        let here = self.holds(ix, dba, SHARED);
         if here {
             frame.pins.fetch_add(1, Relaxed);
             frame.touch();

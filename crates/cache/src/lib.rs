@@ -17,6 +17,7 @@ mod change;
 mod dbw;
 mod error;
 mod frame;
+mod gcs;
 mod guard;
 mod load;
 mod memory;
@@ -24,6 +25,7 @@ mod memory;
 pub use change::{Change, RecordHeader};
 pub use dbw::{CheckpointClient, Writer, WriterConfig};
 pub use error::{Error, Result};
+pub use gcs::ClusterMember;
 pub use guard::{Pin, ReadGuard, WriteGuard, latches_held};
 
 use block::Dba;
@@ -71,6 +73,7 @@ pub struct Cache {
     files: Arc<DataFiles>,
     redo: Arc<Redo>,
     writer: dbw::Shared,
+    gcs: gcs::Gcs,
 }
 
 impl Cache {
@@ -94,6 +97,7 @@ impl Cache {
             files,
             redo,
             writer: dbw::Shared::default(),
+            gcs: gcs::Gcs::default(),
         }))
     }
 

@@ -1,9 +1,11 @@
 //! Which block is in which frame: look-up, reading from disk, and finding a frame to read into.
 
-use crate::frame::{CLEAN, EMPTY, FrameIx, LOADING, NONE, VALID};
+use crate::frame::{CLEAN, CLOSED, EMPTY, EXCLUSIVE, FrameIx, LOADING, NONE};
+use crate::gcs::{Acquired, is_private};
 use crate::guard::assert_none_held;
 use crate::{Cache, IO_SHARDS, Pin, Result, WriteGuard};
 use block::Dba;
+use fusion::gcs::Want;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use storage::AlignedBuf;
@@ -21,7 +23,7 @@ impl Cache {
         self.walk(self.bucket(dba), dba, OPTIMISTIC_STEPS)
     }
 
-    fn walk(&self, bucket: usize, dba: Dba, steps: usize) -> Option<FrameIx> {
+    pub(crate) fn walk(&self, bucket: usize, dba: Dba, steps: usize) -> Option<FrameIx> {
         let mut at = self.heads[bucket].load(Acquire);
         for _ in 0..steps {
             if at == NONE {
@@ -36,17 +38,25 @@ impl Cache {
         None
     }
 
-    /// Under the frame's latch: whether it holds the block, whole.
+    /// Under the frame's latch: whether it holds the block, whole, in this mode ([`SHARED`], [`EXCLUSIVE`]) or a stronger one.
     #[inline]
-    pub(crate) fn holds(&self, ix: FrameIx, dba: Dba) -> bool {
+    pub(crate) fn holds(&self, ix: FrameIx, dba: Dba, mode: u8) -> bool {
         let frame = self.frame(ix);
-        frame.dba() == dba && frame.state.load(Acquire) == VALID
+        frame.dba() == dba && frame.state.load(Acquire) >= mode
     }
 
-    /// Gets the block into a frame, by reading it or by waiting for whoever reads it. It may be gone again when this returns.
+    /// Gets the block into a frame in the mode that serves `want`, by reading it, waiting for whoever reads it, or asking for it. It may be gone again when this
+    /// returns, unless an admission comes with it. A reader as of a snapshot may get a copy instead.
     #[track_caller]
-    pub(crate) fn bring(&self, dba: Dba) -> Result<()> {
+    pub(crate) fn bring(&self, dba: Dba, want: Want) -> Result<Brought<'_>> {
         assert_none_held("a block is read");
+        let alone = match is_private(dba) {
+            true => None,
+            false => match self.lone_load() {
+                Some(load) => Some(load),
+                None => return self.acquire(dba, want, false).map(Brought::By),
+            },
+        };
         match self.claim(dba)? {
             Claim::There(ix) => self.await_loaded(ix, dba),
             Claim::Ours(ix) => {
@@ -54,24 +64,41 @@ impl Cache {
                 let result = self
                     .files
                     .read_block(dba, unsafe { &mut *self.memory.block(ix.0 as usize) });
-                self.loaded(ix, dba, result.is_ok());
+                self.loaded(ix, dba, result.is_ok().then_some(EXCLUSIVE));
                 result?;
             }
         }
-        Ok(())
+        drop(alone);
+        Ok(Brought::Perhaps)
     }
 
-    /// A block that the caller is about to format: in a frame without having been read, zeroed unless it was cached already.
+    /// A block that the caller is about to format: in a frame without having been read, zeroed unless it was cached already. Among instances it is this one's alone
+    /// until somebody else asks for it, which nobody does before it is linked to something.
     #[track_caller]
     pub fn pin_new(self: &Arc<Self>, dba: Dba) -> Result<Pin> {
         assert_none_held("a frame is taken");
         loop {
+            let alone = match is_private(dba) {
+                true => None,
+                false => match self.lone_load() {
+                    Some(load) => Some(load),
+                    None => {
+                        let admission = self.acquire(dba, Want::Exclusive, true)?;
+                        let pin = self.try_pin(dba);
+                        drop(admission);
+                        match pin {
+                            Some(pin) => return Ok(pin),
+                            None => continue,
+                        }
+                    }
+                },
+            };
             match self.claim(dba)? {
                 Claim::Ours(ix) => {
                     // SAFETY: the frame is LOADING and this thread's.
                     unsafe { &mut *self.memory.block(ix.0 as usize) }.0.fill(0);
                     self.frame(ix).pins.fetch_add(1, Relaxed);
-                    self.loaded(ix, dba, true);
+                    self.loaded(ix, dba, Some(EXCLUSIVE));
                     return Ok(Pin::of_counted(self.clone(), ix));
                 }
                 Claim::There(ix) => {
@@ -81,6 +108,7 @@ impl Cache {
                     }
                 }
             }
+            drop(alone);
         }
     }
 
@@ -99,6 +127,10 @@ impl Cache {
     /// block itself.
     pub fn prefetch(&self, first: Dba, n: u32) {
         assert_none_held("blocks are read ahead");
+        // Among instances each block is asked for by itself.
+        let Some(_alone) = self.lone_load() else {
+            return;
+        };
         let n = n.min(PREFETCH_BLOCKS);
         let mut at = 0;
         while at < n {
@@ -138,17 +170,17 @@ impl Cache {
                 unsafe { &mut *self.memory.block(ix.0 as usize) }
                     .0
                     .copy_from_slice(&block.0);
-                self.loaded(ix, dba, verdict.is_ok());
+                self.loaded(ix, dba, verdict.is_ok().then_some(EXCLUSIVE));
             });
         stat::add(Stat::PrefetchedBlocks, done as u64);
         debug_assert!(result.is_err() || done <= ours.len());
         for (i, ix) in ours.iter().enumerate().skip(done) {
-            self.loaded(*ix, first.plus(i as u32), false);
+            self.loaded(*ix, first.plus(i as u32), None);
         }
     }
 
     /// Finds the block's frame, or makes one of a victim, linked and LOADING.
-    fn claim(&self, dba: Dba) -> Result<Claim> {
+    pub(crate) fn claim(&self, dba: Dba) -> Result<Claim> {
         if let Some(ix) = self.find(dba) {
             return Ok(Claim::There(ix));
         }
@@ -173,12 +205,12 @@ impl Cache {
         Claim::Ours(victim)
     }
 
-    /// The loader is done: the block is there or, after an error, the frame is free again.
-    fn loaded(&self, ix: FrameIx, dba: Dba, ok: bool) {
+    /// The loader is done: the block is there in this mode or, with none, the frame is free again.
+    pub(crate) fn loaded(&self, ix: FrameIx, dba: Dba, mode: Option<u8>) {
         let frame = self.frame(ix);
-        if ok {
+        if let Some(mode) = mode {
             frame.touch();
-            frame.state.store(VALID, Release);
+            frame.state.store(mode, Release);
         } else {
             self.unlink(ix, dba);
             self.free.lock().push(ix);
@@ -188,7 +220,7 @@ impl Cache {
         condvar.notify_all();
     }
 
-    fn await_loaded(&self, ix: FrameIx, dba: Dba) {
+    pub(crate) fn await_loaded(&self, ix: FrameIx, dba: Dba) {
         let frame = self.frame(ix);
         let loading = || frame.dba() == dba && frame.state.load(Acquire) == LOADING;
         if !loading() {
@@ -263,13 +295,15 @@ impl Cache {
     fn evict(&self, ix: FrameIx) -> bool {
         let frame = self.frame(ix);
         let usable = || {
-            frame.state.load(Acquire) == VALID && frame.pins.load(Acquire) == 0 && !frame.is_dirty()
+            frame.state.load(Acquire) >= CLOSED
+                && frame.pins.load(Acquire) == 0
+                && !frame.is_dirty()
         };
         if !usable() || !frame.age() || !frame.latch.try_lock_exclusive() {
             return false;
         }
         // Pins are counted and blocks dirtied under the latch: what holds now holds until it is let go.
-        let taken = usable();
+        let taken = usable() && self.let_go(ix, frame.dba());
         if taken {
             debug_assert_eq!(frame.first_dirty.load(Relaxed), CLEAN);
             self.unlink(ix, frame.dba());
@@ -281,7 +315,14 @@ impl Cache {
     }
 }
 
-enum Claim {
+/// What [`Cache::bring`] brought.
+pub(crate) enum Brought<'a> {
+    /// The block is in a frame, or was a moment ago.
+    Perhaps,
+    By(Acquired<'a>),
+}
+
+pub(crate) enum Claim {
     /// Another session has it in a frame, or is reading it.
     There(FrameIx),
     /// Linked and LOADING, to be filled by the caller.

@@ -64,6 +64,11 @@ stats! {
     SequenceDraws, "sequence draws";
     SequenceMarks, "sequence marks written";
     RecoveryBlocks, "recovery blocks changed";
+    GcCurrentBlocksReceived, "gc current blocks received";
+    GcCurrentBlocksServed, "gc current blocks served";
+    GcCrBlocksReceived, "gc cr blocks received";
+    GcCrBlocksServed, "gc cr blocks served";
+    GcBlockFlushes, "gc current block flushes";
 }
 
 /// Adds to a statistic of this thread's session. No shared counter is touched. Outside a session it is lost.

@@ -251,8 +251,8 @@ fn writer_config(cache: &Arc<Cache>) -> WriterConfig {
 /// A vector in the log, on its own.
 pub struct LoggedChange {
     pos: LogPos,
-    scn: Scn,
-    dba: Dba,
+    pub scn: Scn,
+    pub dba: Dba,
     object: ObjectId,
     op: Op,
     before: Option<Scn>,
@@ -292,7 +292,7 @@ impl LoggedChange {
         cache.write(self.dba)?.replay(self.pos, |b| self.apply(b))
     }
 
-    fn apply(&self, b: &mut BlockBuf) -> Tried<bool> {
+    pub fn apply(&self, b: &mut BlockBuf) -> Tried<bool> {
         if b.scn() >= self.scn {
             return Ok(false);
         }

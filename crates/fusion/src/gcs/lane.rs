@@ -95,6 +95,16 @@ impl Lane {
         }
     }
 
+    /// A block that this instance has cached while it was alone, without a lane. Before the first [`Plan`], whose masters hear of it by declaration.
+    pub fn adopt(&mut self, block: Dba) {
+        assert_eq!(
+            self.epoch,
+            Epoch(0),
+            "blocks are adopted before the first epoch"
+        );
+        self.holder.adopt(block);
+    }
+
     // ---- local sessions, cache and log ----
 
     /// A session needs the block in a mode that its frame does not have.

@@ -306,6 +306,25 @@ impl Holder {
         self.written(block, version, out);
     }
 
+    /// A block that this instance has cached while it was alone: held exclusively, as it will declare in its first epoch.
+    pub(super) fn adopt(&mut self, block: Dba) {
+        let generation = self.generation();
+        let local = self.blocks.entry(block).or_default();
+        assert!(local.held.is_none(), "a block is adopted once");
+        local.held = Some(Held {
+            mode: Mode::Exclusive,
+            turn: Turn::default(),
+            id: RequestId::default(),
+            generation,
+            installed: true,
+            duty: true,
+            notify: false,
+            guests: BTreeSet::new(),
+            closing: None,
+            copies: (Scn::ZERO, 0),
+        });
+    }
+
     /// The cache wants the frame of a clean block back.
     pub(super) fn evict(&mut self, block: Dba, out: &mut Vec<Effect>) {
         let Some(local) = self.blocks.get_mut(&block) else {

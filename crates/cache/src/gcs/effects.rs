@@ -1,0 +1,433 @@
+//! One step of the lane, and what it asks for.
+
+use super::helper::Job;
+use super::session::Told;
+use super::{Arrived, Cause, Image, LANE, State, ToRead, state_of, wire};
+use crate::Cache;
+use crate::frame::{CLEAN, CLOSED, Frame, FrameIx, SHARED};
+use block::{BlockBuf, Dba, InstanceId, Scn};
+use fusion::gcs::{Closed, Effect, Lane, Message, Mode};
+use fusion::ids::{Generation, RequestId};
+use interconnect::{Parcel, Route};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use wait::{Event, Stat, stat};
+
+impl Cache {
+    /// Gives the lane an input and does what it asks for, until it asks for nothing more. Never waits.
+    pub(super) fn step(
+        &self,
+        s: &mut State,
+        cause: Cause<'_>,
+        input: impl FnOnce(&mut Lane, &mut Vec<Effect>),
+    ) {
+        let mut out = std::mem::take(&mut s.scratch);
+        out.clear();
+        input(&mut s.lane, &mut out);
+        let mut at = 0;
+        while at < out.len() {
+            // Cheap: what effects own is a declaration at most.
+            let effect = out[at].clone();
+            at += 1;
+            self.perform(s, &cause, effect, &mut out);
+        }
+        s.scratch = out;
+    }
+
+    fn perform(&self, s: &mut State, cause: &Cause<'_>, effect: Effect, out: &mut Vec<Effect>) {
+        match effect {
+            Effect::Send { to, message } => self.send_message(s, to, &message, None),
+            Effect::ShipCurrent { to, message } => self.ship_current(s, to, &message),
+            // The clock was lifted to the snapshot when the message arrived.
+            Effect::ShipCopy { to, block, id, .. } => self.ship_copy(s, (to, block, id), out),
+            Effect::ReadFromDisk {
+                block,
+                mode,
+                generation,
+            } => {
+                let claimed = false;
+                let to_read = ToRead {
+                    mode,
+                    generation,
+                    claimed,
+                };
+                s.to_read.insert(block, to_read);
+                self.find_reader(s, block);
+            }
+            Effect::Install {
+                block, mode, dirty, ..
+            } => {
+                let bytes = cause
+                    .block
+                    .expect("invariant: what is installed came with the message");
+                stat::add(Stat::GcCurrentBlocksReceived, 1);
+                let arrived = Arrived {
+                    block: Box::new(bytes.clone()),
+                    state: state_of(mode),
+                    dirty,
+                };
+                s.arrived.insert(block, arrived);
+            }
+            Effect::SetMode { block, mode, .. } => self.set_mode(s, block, state_of(mode)),
+            Effect::MarkDirty { block } => self.take_duty(s, block),
+            Effect::Close {
+                block,
+                keep,
+                generation,
+            } => self.close(s, (block, keep, generation), out),
+            Effect::FlushLog { upto } => {
+                let durable = self.redo.durable();
+                if durable >= upto {
+                    s.lane.flushed(durable, out);
+                } else {
+                    stat::add(Stat::GcBlockFlushes, 1);
+                    self.gcs.helper.push(Job::Flush(upto));
+                }
+            }
+            Effect::Write { block } => self.write_or_say_so(s, block, out),
+            Effect::KeepImage { block, version } => self.keep_image(s, block, version),
+            Effect::Discard { block } => self.discard(s, block),
+            Effect::Forget { block, version } => {
+                if s.images.get(&block).is_some_and(|i| i.version <= version) {
+                    s.images.remove(&block);
+                }
+            }
+            Effect::Run { block, waiter } => match s.waiting.remove(&waiter.0) {
+                Some((_, slot)) => slot.tell(Told::Run, event_of(s, cause, block)),
+                // It gave up when its read failed.
+                None => s.lane.latched(block, waiter, out),
+            },
+            Effect::ReadCopy { waiter, block, .. } => {
+                let bytes = cause
+                    .block
+                    .expect("invariant: a copy came with the message");
+                if let Some((_, slot)) = s.waiting.remove(&waiter.0) {
+                    let event = match way(s, cause, block) {
+                        3 => Event::GcCrBlock3Way,
+                        _ => Event::GcCrBlock2Way,
+                    };
+                    slot.tell(Told::Copy(Arc::new(bytes.clone())), event);
+                }
+            }
+            // A member that is gone has left cleanly: its redo was durable, so its copies are good.
+            Effect::DropCopies { .. } => {}
+            Effect::Recover { .. } | Effect::CloseThreads { .. } => {
+                unreachable!("invariant: no plan says that somebody is to be recovered")
+            }
+        }
+    }
+
+    pub(super) fn send_message(
+        &self,
+        s: &mut State,
+        to: InstanceId,
+        message: &Message,
+        block: Option<&BlockBuf>,
+    ) {
+        let mut body = std::mem::take(&mut s.bytes);
+        body.clear();
+        wire::encode(message, &mut body);
+        let parcel = Parcel {
+            route: Route::Hash(0),
+            kind: LANE,
+            epoch: s.lane.epoch().0,
+            body: &body,
+            block,
+        };
+        self.post().send(to, parcel);
+        s.bytes = body;
+    }
+
+    /// The block's frame, also while chains change.
+    pub(super) fn frame_of(&self, dba: Dba) -> Option<FrameIx> {
+        self.find(dba).or_else(|| {
+            let bucket = self.bucket(dba);
+            let _chain = self.chain_latch(bucket).lock();
+            self.walk(bucket, dba, usize::MAX)
+        })
+    }
+
+    /// The current block leaves: closed under its latch, or shared, so nobody changes it.
+    fn ship_current(&self, s: &mut State, to: InstanceId, message: &Message) {
+        let &Message::Block { block, version, .. } = message else {
+            unreachable!("invariant: a current block travels as such");
+        };
+        stat::add(Stat::GcCurrentBlocksServed, 1);
+        if let Some(image) = s.images.remove(&block) {
+            if image.version == version && s.lane.mode(block).is_none() {
+                self.send_message(s, to, message, Some(&image.block));
+                s.images.insert(block, image);
+                return;
+            }
+            s.images.insert(block, image);
+        }
+        if let Some(arrived) = s.arrived.remove(&block) {
+            self.send_message(s, to, message, Some(&arrived.block));
+            s.arrived.insert(block, arrived);
+            return;
+        }
+        let ix = self
+            .frame_of(block)
+            .expect("invariant: a block that is held is in a frame");
+        // SAFETY: closed or shared, and only a step of the lane, of which this is one, can make it exclusive again or free its frame.
+        let bytes = unsafe { &*self.memory.block(ix.0 as usize) };
+        debug_assert!(bytes.scn() == version || bytes.is_unformatted());
+        self.send_message(s, to, message, Some(bytes));
+    }
+
+    fn ship_copy(
+        &self,
+        s: &mut State,
+        (to, block, id): (InstanceId, Dba, RequestId),
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(arrived) = s.arrived.remove(&block) {
+            self.send_copy(s, (to, block, id), &arrived.block, out);
+            s.arrived.insert(block, arrived);
+            return;
+        }
+        let ix = self.frame_of(block);
+        let latched = ix.filter(|ix| self.frame(*ix).latch.try_lock_shared());
+        match latched {
+            Some(ix) => {
+                self.send_copy_of(s, (to, block, id), ix, out);
+                // SAFETY: latched above.
+                unsafe { self.frame(ix).latch.unlock_shared() }
+            }
+            None => self.gcs.helper.push(Job::Copy { to, block, id }),
+        }
+    }
+
+    /// With the frame latched.
+    pub(super) fn send_copy_of(
+        &self,
+        s: &mut State,
+        whom: (InstanceId, Dba, RequestId),
+        ix: FrameIx,
+        out: &mut Vec<Effect>,
+    ) {
+        // SAFETY: latched by the caller.
+        let bytes = unsafe { &*self.memory.block(ix.0 as usize) };
+        self.send_copy(s, whom, bytes, out);
+    }
+
+    fn send_copy(
+        &self,
+        s: &mut State,
+        (to, block, id): (InstanceId, Dba, RequestId),
+        bytes: &BlockBuf,
+        out: &mut Vec<Effect>,
+    ) {
+        let clock = self.redo.clock().now();
+        let message = Message::Copy { block, id, clock };
+        self.send_message(s, to, &message, Some(bytes));
+        stat::add(Stat::GcCrBlocksServed, 1);
+        s.lane.copied(block, bytes.scn(), out);
+    }
+
+    fn set_mode(&self, s: &mut State, dba: Dba, state: u8) {
+        match s.arrived.get_mut(&dba) {
+            Some(arrived) => arrived.state = state,
+            None => {
+                let ix = self
+                    .frame_of(dba)
+                    .expect("invariant: a block that is held is in a frame");
+                self.frame(ix).state.store(state, Release);
+            }
+        }
+    }
+
+    /// The block is dirty from now on, though nothing here changed it.
+    fn take_duty(&self, s: &mut State, dba: Dba) {
+        match s.arrived.get_mut(&dba) {
+            Some(arrived) => arrived.dirty = true,
+            None => {
+                let ix = self
+                    .frame_of(dba)
+                    .expect("invariant: a block that is held is in a frame");
+                self.mark_dirty_unlatched(self.frame(ix));
+            }
+        }
+    }
+
+    /// `since_copy` first: `dbw0`, which copies it to `first_dirty`, looks at it again afterwards.
+    pub(super) fn mark_dirty_unlatched(&self, frame: &Frame) {
+        let end = self.redo.end().0;
+        frame.since_copy.fetch_min(end, SeqCst);
+        frame.first_dirty.fetch_min(end, SeqCst);
+    }
+
+    fn close(
+        &self,
+        s: &mut State,
+        (dba, keep, generation): (Dba, Option<Mode>, Generation),
+        out: &mut Vec<Effect>,
+    ) {
+        if let Some(arrived) = s.arrived.get_mut(&dba) {
+            arrived.state = keep.map_or(CLOSED, state_of);
+            let found = Closed {
+                version: arrived.block.scn(),
+                dirty: arrived.dirty,
+                redo: block::LogPos(0),
+            };
+            s.lane.closed(dba, generation, found, out);
+            return;
+        }
+        if let Some((evicted, ix)) = s.evicting
+            && evicted == dba
+        {
+            let found = self.close_frame(ix, keep);
+            s.lane.closed(dba, generation, found, out);
+            return;
+        }
+        let ix = self
+            .frame_of(dba)
+            .expect("invariant: a block that is held is in a frame");
+        let frame = self.frame(ix);
+        if !frame.latch.try_lock_exclusive() {
+            self.gcs.helper.push(Job::Close {
+                dba,
+                keep,
+                generation,
+            });
+            return;
+        }
+        if keep.is_none() && frame.writing.load(SeqCst) {
+            self.gcs.helper.park(Job::Close {
+                dba,
+                keep,
+                generation,
+            });
+        } else {
+            let found = self.close_frame(ix, keep);
+            s.lane.closed(dba, generation, found, out);
+        }
+        // SAFETY: latched above.
+        unsafe { frame.latch.unlock_exclusive() }
+    }
+
+    /// Lowers the mode, under the exclusive latch, with no write in flight if nothing is kept.
+    pub(super) fn close_frame(&self, ix: FrameIx, keep: Option<Mode>) -> Closed {
+        let frame = self.frame(ix);
+        assert!(
+            keep.is_some() || !frame.writing.load(SeqCst),
+            "invariant: a block does not leave while an older version of it is being written"
+        );
+        frame.state.store(keep.map_or(CLOSED, state_of), Release);
+        // SAFETY: latched exclusively by the caller.
+        let block = unsafe { &*self.memory.block(ix.0 as usize) };
+        Closed {
+            version: block.scn(),
+            dirty: frame.is_dirty(),
+            redo: block::LogPos(frame.last_change.load(Relaxed)),
+        }
+    }
+
+    /// Has the block written if it is dirty; otherwise its version is on disk.
+    fn write_or_say_so(&self, s: &mut State, dba: Dba, out: &mut Vec<Effect>) {
+        if s.arrived.contains_key(&dba) {
+            self.gcs.helper.push(Job::Write(dba));
+            return;
+        }
+        let Some(ix) = self.frame_of(dba) else { return };
+        let frame = self.frame(ix);
+        if frame.is_dirty() {
+            self.writer.want_block(dba);
+        } else if frame.latch.try_lock_shared() {
+            // SAFETY: latched.
+            let version = unsafe { &*self.memory.block(ix.0 as usize) }.scn();
+            let clean = !frame.is_dirty();
+            // SAFETY: latched above.
+            unsafe { frame.latch.unlock_shared() }
+            match clean {
+                true => s.lane.wrote(dba, version, out),
+                false => self.writer.want_block(dba),
+            }
+        } else {
+            self.gcs.helper.push(Job::Write(dba));
+        }
+    }
+
+    /// The closed frame's bytes are a past image from now on, the frame is free.
+    fn keep_image(&self, s: &mut State, dba: Dba, version: Scn) {
+        if let Some(arrived) = s.arrived.remove(&dba) {
+            let image = Image {
+                block: arrived.block,
+                version,
+                first_dirty: self.redo.end().0,
+            };
+            s.images.insert(dba, image);
+            return;
+        }
+        let ix = self
+            .frame_of(dba)
+            .expect("invariant: a block that is given away is in a frame");
+        let frame = self.frame(ix);
+        assert!(
+            frame.state.load(Acquire) == CLOSED,
+            "invariant: what is given away is closed"
+        );
+        // SAFETY: closed, so nobody changes it; its frame is freed by steps of the lane only.
+        let block = unsafe { &*self.memory.block(ix.0 as usize) };
+        let image = Image {
+            block: Box::new(block.clone()),
+            version,
+            first_dirty: frame.first_dirty.load(SeqCst),
+        };
+        // An older image is contained in the newer one, but its redo is not.
+        let first_dirty = s
+            .images
+            .get(&dba)
+            .map_or(CLEAN, |older| older.first_dirty)
+            .min(image.first_dirty);
+        s.images.insert(
+            dba,
+            Image {
+                first_dirty,
+                ..image
+            },
+        );
+        self.clean_closed(frame);
+    }
+
+    fn discard(&self, s: &mut State, dba: Dba) {
+        if s.arrived.remove(&dba).is_some() {
+            return;
+        }
+        if let Some(ix) = self.frame_of(dba) {
+            let frame = self.frame(ix);
+            assert!(
+                frame.state.load(Acquire) < SHARED && !frame.is_dirty(),
+                "invariant: what is let go is closed and clean"
+            );
+            self.clean_closed(frame);
+        }
+    }
+
+    /// After the image, if one is kept, is where the checkpoint looks for it.
+    fn clean_closed(&self, frame: &Frame) {
+        frame.since_copy.store(CLEAN, SeqCst);
+        frame.first_dirty.store(CLEAN, SeqCst);
+        frame.last_change.store(0, Relaxed);
+        frame.forget_usage();
+    }
+}
+
+/// By how many instances a block came: the master is the third if it is neither who sent the block nor this one.
+fn way(s: &State, cause: &Cause<'_>, block: Dba) -> u8 {
+    let master = s.master(block);
+    match cause.from {
+        Some(from) if master != from && master != s.me => 3,
+        _ => 2,
+    }
+}
+
+/// What a wait for a block that is here now is charged to.
+fn event_of(s: &State, cause: &Cause<'_>, block: Dba) -> Event {
+    match (cause.block.is_some(), cause.from.is_some()) {
+        (true, _) if way(s, cause, block) == 3 => Event::GcCurrentBlock3Way,
+        (true, _) => Event::GcCurrentBlock2Way,
+        (false, true) => Event::GcCurrentGrant2Way,
+        (false, false) => Event::GcBufferBusyAcquire,
+    }
+}

@@ -1,0 +1,253 @@
+//! What receiving threads leave to others because it waits: `lmc0` for latches, `lmf0` for the log.
+
+use super::{Cause, State};
+use crate::frame::CLOSED;
+use crate::{Cache, Error, Result};
+use block::{Dba, InstanceId, LogPos};
+use fusion::gcs::Mode;
+use fusion::ids::{Generation, RequestId};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use wait::Event;
+
+pub(super) enum Job {
+    Close {
+        dba: Dba,
+        keep: Option<Mode>,
+        generation: Generation,
+    },
+    Copy {
+        to: InstanceId,
+        block: Dba,
+        id: RequestId,
+    },
+    /// A copy of an undo block of ours.
+    UndoCopy {
+        to: InstanceId,
+        block: Dba,
+        id: u64,
+    },
+    Write(Dba),
+    Flush(LogPos),
+}
+
+#[derive(Default)]
+pub(super) struct Jobs {
+    queues: Mutex<Queues>,
+    latches: Condvar,
+    log: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Queues {
+    latches: VecDeque<Job>,
+    /// Wait for a write that is in flight.
+    parked: Vec<Job>,
+    /// Up to where the log is to be flushed.
+    flush: Option<LogPos>,
+    stop: bool,
+}
+
+impl Jobs {
+    pub fn push(&self, job: Job) {
+        let mut queues = self.queues.lock();
+        match job {
+            Job::Flush(upto) => {
+                queues.flush = queues.flush.max(Some(upto));
+                self.log.notify_one();
+            }
+            job => {
+                queues.latches.push_back(job);
+                self.latches.notify_one();
+            }
+        }
+    }
+
+    /// To be tried again when `dbw0` has written its batch.
+    pub fn park(&self, job: Job) {
+        self.queues.lock().parked.push(job);
+    }
+
+    /// No write is in flight any more that was when these were parked.
+    pub fn look_again(&self) {
+        let mut queues = self.queues.lock();
+        let parked = std::mem::take(&mut queues.parked);
+        if !parked.is_empty() {
+            queues.latches.extend(parked);
+            self.latches.notify_one();
+        }
+    }
+
+    pub fn stop(&self) {
+        self.queues.lock().stop = true;
+        self.latches.notify_all();
+        self.log.notify_all();
+        for thread in self.threads.lock().drain(..) {
+            assert!(
+                thread.join().is_ok(),
+                "invariant: background threads do not panic"
+            );
+        }
+    }
+
+    /// None: it is time to end.
+    fn next_latch_job(&self) -> Option<Job> {
+        let mut queues = self.queues.lock();
+        loop {
+            if queues.stop {
+                return None;
+            }
+            if let Some(job) = queues.latches.pop_front() {
+                return Some(job);
+            }
+            wait::during(Event::RdbmsIpcMessage, [0; 3], || {
+                self.latches.wait(&mut queues);
+            });
+        }
+    }
+
+    fn next_flush(&self) -> Option<LogPos> {
+        let mut queues = self.queues.lock();
+        loop {
+            if queues.stop {
+                return None;
+            }
+            if let Some(upto) = queues.flush.take() {
+                return Some(upto);
+            }
+            wait::during(Event::RdbmsIpcMessage, [0; 3], || {
+                self.log.wait(&mut queues)
+            });
+        }
+    }
+}
+
+pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
+    let spawn = |name: &'static str, run: fn(&Weak<Cache>, &Jobs)| {
+        let weak = Arc::downgrade(cache);
+        let jobs = cache.gcs.helper.clone();
+        wait::thread::spawn_named(name, move || run(&weak, &jobs))
+            .map_err(|source| Error::Thread { name, source })
+    };
+    let threads = vec![
+        spawn("lmc0", |cache, jobs| {
+            while let Some(job) = jobs.next_latch_job() {
+                let Some(cache) = cache.upgrade() else { return };
+                cache.do_job(job);
+            }
+        })?,
+        spawn("lmf0", |cache, jobs| {
+            while let Some(upto) = jobs.next_flush() {
+                let Some(cache) = cache.upgrade() else { return };
+                // A log that cannot be written ends the instance; whoever waits for the block waits for that.
+                if cache.redo.flush_to(upto).is_ok() {
+                    cache.log_flushed();
+                }
+            }
+        })?,
+    ];
+    cache.gcs.helper.threads.lock().extend(threads);
+    Ok(())
+}
+
+impl Cache {
+    fn log_flushed(&self) {
+        let durable = self.redo.durable();
+        self.with_state(|s| self.step(s, Cause::default(), |lane, out| lane.flushed(durable, out)));
+    }
+
+    fn do_job(&self, job: Job) {
+        match job {
+            Job::Close {
+                dba,
+                keep,
+                generation,
+            } => self.close_later(dba, keep, generation),
+            Job::Copy { to, block, id } => self.copy_later(to, block, id),
+            Job::UndoCopy { to, block, id } => self.send_undo(to, block, id, true),
+            Job::Write(dba) => self.write_later(dba),
+            Job::Flush(_) => unreachable!("invariant: flushes are lmf0's"),
+        }
+    }
+
+    /// Latches the frame of a block, waiting for its latch, and runs `f` if it is still the block's.
+    fn latched(
+        &self,
+        dba: Dba,
+        exclusively: bool,
+        f: impl FnOnce(&mut State, crate::frame::FrameIx),
+    ) {
+        let Some(ix) = self.frame_of(dba) else { return };
+        let frame = self.frame(ix);
+        match exclusively {
+            true => frame.latch.lock_exclusive(&self.latch_group),
+            false => frame.latch.lock_shared(&self.latch_group),
+        }
+        if frame.dba() == dba && frame.state.load(Acquire) >= CLOSED {
+            self.with_state(|s| f(s, ix));
+        }
+        // SAFETY: latched above.
+        unsafe {
+            match exclusively {
+                true => frame.latch.unlock_exclusive(),
+                false => frame.latch.unlock_shared(),
+            }
+        }
+    }
+
+    fn close_later(&self, dba: Dba, keep: Option<Mode>, generation: Generation) {
+        self.latched(dba, true, |s, ix| {
+            // A change of epoch may have opened it again.
+            if s.lane.mode(dba).map(|(_, now)| now) != Some(generation) {
+                return;
+            }
+            if keep.is_none() && self.frame(ix).writing.load(SeqCst) {
+                let job = Job::Close {
+                    dba,
+                    keep,
+                    generation,
+                };
+                self.gcs.helper.park(job);
+                return;
+            }
+            let found = self.close_frame(ix, keep);
+            self.step(s, Cause::default(), |lane, out| {
+                lane.closed(dba, generation, found, out);
+            });
+        });
+    }
+
+    /// If the block has left meanwhile its reader asks again, on its timer.
+    fn copy_later(&self, to: InstanceId, block: Dba, id: RequestId) {
+        self.latched(block, false, |s, ix| {
+            if s.lane.mode(block).is_none() {
+                return;
+            }
+            let mut out = Vec::new();
+            self.send_copy_of(s, (to, block, id), ix, &mut out);
+            self.step(s, Cause::default(), |_, more| *more = out);
+        });
+    }
+
+    fn write_later(&self, dba: Dba) {
+        // An error leaves the block where it is: whoever waits for its writing asks again.
+        if self.settle(dba).is_err() {
+            return;
+        }
+        self.latched(dba, false, |s, ix| {
+            if self.frame(ix).is_dirty() {
+                self.writer.want_block(dba);
+                return;
+            }
+            // SAFETY: latched.
+            let version = unsafe { &*self.memory.block(ix.0 as usize) }.scn();
+            self.step(s, Cause::default(), |lane, out| {
+                lane.wrote(dba, version, out);
+            });
+        });
+    }
+}

@@ -1,0 +1,416 @@
+//! The cache among other instances: what drives the global cache service ([`fusion::gcs::Lane`]) with this instance's frames, log and disk.
+//!
+//! **Alone** an instance never comes here: its blocks are in its frames exclusively, unregistered, and it sends nothing. When others are about to come
+//! ([`Cache::reconfigure`]), what is cached is declared to the new masters, and from then on every miss is a request.
+//!
+//! **Invariants.**
+//! - A frame's mode is the lowest number of its state ([`crate::frame`]); who has latched the frame looks at it once more. It is raised and lowered by this
+//!   module only, lowered only under the frame's exclusive latch; so what is latched in a mode stays so until it is let go (R7, CORRECTNESS 8).
+//! - Order of latches: frame, then [`State`]. Whoever has the state only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).
+//! - A block's bytes that arrived are in [`State::arrived`] until a session has put them into a frame: receiving threads never look for a frame.
+//! - A frame that was closed for another instance has its content, clean or not, until the lane says what becomes of it; it is written by nobody meanwhile.
+//! - A past image is in [`State::images`] before its frame is clean, and the checkpoint reads frames before images: so it never passes one (R5).
+//! - Undo blocks belong to their instance: they never go through the lane. Others get copies ([`Cache::read_undo`]).
+
+mod effects;
+mod helper;
+mod session;
+mod undo;
+mod wire;
+
+pub(crate) use session::{Acquired, Admission};
+
+use crate::frame::{CLEAN, CLOSED, EXCLUSIVE, FrameIx, SHARED};
+use crate::{Cache, Error, Result};
+use block::{BlockBuf, Dba, InstanceId, Scn};
+use fusion::gcs::{Admission as Epochs, Effect, Lane, Message, Mode, Plan};
+use fusion::ids::{Epoch, Generation, Incarnation, Member};
+use interconnect::Post;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use session::Slot;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, OnceLock};
+
+/// Buckets of the directory.
+const BUCKETS: u16 = 256;
+
+/// Kinds of messages, within [`interconnect::kinds::CACHE`].
+const LANE: u16 = 1;
+const UNDO_WANTED: u16 = 2;
+const UNDO_COPY: u16 = 3;
+
+/// A member of the cluster in one of its lives.
+pub type ClusterMember = (InstanceId, u32);
+
+/// The cache's part that knows of other instances.
+#[derive(Default)]
+pub(crate) struct Gcs {
+    /// Whether misses are requests. Never falls.
+    clustered: AtomicBool,
+    /// Loads under way of those who have seen it false.
+    lone_loads: AtomicUsize,
+    post: OnceLock<Arc<dyn Post>>,
+    state: Mutex<Option<State>>,
+    /// There is a plan.
+    entered: Condvar,
+    helper: Arc<helper::Jobs>,
+}
+
+/// See the module.
+struct State {
+    me: InstanceId,
+    lane: Lane,
+    members: Vec<InstanceId>,
+    /// Sessions that wait, by the number that the lane knows them by.
+    waiting: HashMap<u64, (Dba, Arc<Slot>)>,
+    last_waiter: u64,
+    /// Blocks granted from disk that nobody has read yet.
+    to_read: HashMap<Dba, ToRead>,
+    arrived: HashMap<Dba, Arrived>,
+    images: HashMap<Dba, Image>,
+    /// Messages of an epoch that this instance has not entered.
+    later: Vec<(InstanceId, u64, Message, Option<Box<BlockBuf>>)>,
+    /// The frame that its evictor has latched.
+    evicting: Option<(Dba, FrameIx)>,
+    undo: undo::Wanted,
+    /// Kept so that a step allocates nothing.
+    scratch: Vec<Effect>,
+    bytes: Vec<u8>,
+}
+
+struct ToRead {
+    mode: Mode,
+    generation: Generation,
+    /// A session reads it.
+    claimed: bool,
+}
+
+/// A block that was received.
+struct Arrived {
+    block: Box<BlockBuf>,
+    /// State that its frame will have.
+    state: u8,
+    dirty: bool,
+}
+
+/// What is kept of a block that was given away dirty.
+struct Image {
+    block: Box<BlockBuf>,
+    version: Scn,
+    /// Position that the checkpoint may not pass, or [`CLEAN`].
+    first_dirty: u64,
+}
+
+/// What a step is about, besides the state.
+#[derive(Default)]
+struct Cause<'a> {
+    /// The instance that a message came from, and the block that came with it.
+    from: Option<InstanceId>,
+    block: Option<&'a BlockBuf>,
+}
+
+fn state_of(mode: Mode) -> u8 {
+    match mode {
+        Mode::Shared => SHARED,
+        Mode::Exclusive => EXCLUSIVE,
+    }
+}
+
+impl State {
+    fn new(me: InstanceId) -> State {
+        State {
+            me,
+            lane: Lane::new(me),
+            members: Vec::new(),
+            waiting: HashMap::new(),
+            last_waiter: 0,
+            to_read: HashMap::new(),
+            arrived: HashMap::new(),
+            images: HashMap::new(),
+            later: Vec::new(),
+            evicting: None,
+            undo: undo::Wanted::default(),
+            scratch: Vec::new(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Which instance masters a block.
+    fn master(&self, dba: Dba) -> InstanceId {
+        master_of(&self.members, fusion::gcs::bucket_of(dba, BUCKETS).0)
+    }
+}
+
+/// The same for all members without a word between them. Many buckets move when members change; which is the price of a first version.
+fn master_of(members: &[InstanceId], bucket: u16) -> InstanceId {
+    members[usize::from(bucket) % members.len()]
+}
+
+impl Cache {
+    /// Whether misses are requests to other instances, or to this one as master.
+    #[inline]
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.gcs.clustered.load(SeqCst)
+    }
+
+    /// Says how other instances are reached and starts the thread that does what receiving threads leave. Called once, before [`Cache::reconfigure`].
+    pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>) -> Result<()> {
+        *self.gcs.state.lock() = Some(State::new(post.me()));
+        assert!(
+            self.gcs.post.set(post).is_ok(),
+            "invariant: a cache joins a cluster once"
+        );
+        helper::start(self)
+    }
+
+    /// Ends what [`Cache::join_cluster`] started.
+    pub fn leave_cluster(&self) {
+        self.gcs.helper.stop();
+    }
+
+    /// Enters a membership epoch. All members enter it with the same members. May wait for loads under way: not to be called by a receiving thread.
+    ///
+    /// A member that is gone has left cleanly: it holds nothing and left no image. (Recovery with survivors is not built.)
+    pub fn reconfigure(&self, epoch: u64, members: &[ClusterMember]) {
+        if !self.is_clustered() {
+            self.register_everything();
+        }
+        let mut guard = self.gcs.state.lock();
+        let s = guard
+            .as_mut()
+            .expect("invariant: a cache joins a cluster before it is given an epoch");
+        if epoch <= s.lane.epoch().0 {
+            return;
+        }
+        s.members = members.iter().map(|m| m.0).collect();
+        s.members.sort();
+        let member = |&(instance, incarnation): &ClusterMember| Member {
+            instance,
+            incarnation: Incarnation(u64::from(incarnation)),
+        };
+        let plan = Plan {
+            epoch: Epoch(epoch),
+            members: members.iter().map(member).collect(),
+            masters: (0..BUCKETS).map(|b| master_of(&s.members, b)).collect(),
+            recovering: BTreeSet::new(),
+            recoverer: s.members[0],
+        };
+        self.step(s, Cause::default(), |lane, out| lane.reconfigure(plan, out));
+        for (from, epoch, message, block) in std::mem::take(&mut s.later) {
+            self.admit(s, (from, epoch), message, block.as_deref());
+        }
+        self.ask_undo_again(s, None);
+        drop(guard);
+        self.gcs.entered.notify_all();
+    }
+
+    /// What this instance has cached alone becomes known to its lane, to be declared in the first epoch.
+    fn register_everything(&self) {
+        self.gcs.clustered.store(true, SeqCst);
+        // Whoever loads without the lane has looked at the flag before; it needs no more than the disk to go on.
+        while self.gcs.lone_loads.load(SeqCst) > 0 {
+            std::thread::yield_now();
+        }
+        for frame in &self.frames {
+            frame.latch.lock_shared(&self.latch_group);
+            let dba = frame.dba();
+            if frame.state.load(Acquire) >= SHARED && !is_private(dba) {
+                let mut guard = self.gcs.state.lock();
+                let s = guard
+                    .as_mut()
+                    .expect("invariant: a cache joins a cluster before it registers");
+                s.lane.adopt(dba);
+            }
+            // SAFETY: latched above.
+            unsafe { frame.latch.unlock_shared() }
+        }
+    }
+
+    /// Takes in a message of kind [`interconnect::kinds::CACHE`]. Never waits. An error: these are no bytes of ours, the connection is to be closed.
+    pub fn message(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        kind: u16,
+        body: &[u8],
+        block: Option<&BlockBuf>,
+    ) -> Result<()> {
+        match kind {
+            LANE => {
+                let message = wire::decode(body).ok_or(Error::BadMessage { from, kind })?;
+                let carries = matches!(message, Message::Block { .. } | Message::Copy { .. });
+                if carries != block.is_some() {
+                    return Err(Error::BadMessage { from, kind });
+                }
+                let mut guard = self.gcs.state.lock();
+                let s = guard.as_mut().ok_or(Error::NotInCluster)?;
+                self.admit(s, (from, epoch), message, block);
+                Ok(())
+            }
+            UNDO_WANTED => self.undo_wanted(from, body),
+            UNDO_COPY => self.undo_arrived(from, body, block),
+            _ => Err(Error::BadMessage { from, kind }),
+        }
+    }
+
+    fn admit(
+        &self,
+        s: &mut State,
+        (from, epoch): (InstanceId, u64),
+        message: Message,
+        block: Option<&BlockBuf>,
+    ) {
+        match s.lane.admits(Epoch(epoch)) {
+            Epochs::Never => {}
+            Epochs::Later => {
+                s.later
+                    .push((from, epoch, message, block.map(|b| Box::new(b.clone()))))
+            }
+            Epochs::Now => {
+                let cause = Cause {
+                    from: Some(from),
+                    block,
+                };
+                self.step(s, cause, |lane, out| lane.message(from, message, out));
+            }
+        }
+    }
+
+    /// The connection to `peer` broke and is back.
+    pub fn reconnected(&self, peer: InstanceId) {
+        self.with_state(|s| {
+            self.step(s, Cause::default(), |lane, out| lane.reconnected(peer, out));
+            self.ask_undo_again(s, Some(peer));
+        });
+    }
+
+    /// Drives again what may have been lost: to be called about once a second.
+    pub fn tick(&self) {
+        self.with_state(|s| {
+            self.step(s, Cause::default(), Lane::timer);
+            self.ask_undo_again(s, None);
+        });
+    }
+
+    /// Past images kept here: a clean leave waits until there are none, and asks for their writing.
+    pub fn past_images(&self) -> usize {
+        let mut n = 0;
+        self.with_state(|s| {
+            let images: Vec<Dba> = s.images.keys().copied().collect();
+            n = images.len();
+            for dba in images {
+                self.step(s, Cause::default(), |lane, out| {
+                    lane.image_in_the_way(dba, out)
+                });
+            }
+        });
+        n
+    }
+
+    /// Lets go of every clean block, so that this instance can leave. Returns how many blocks it could not let go of yet.
+    pub fn release_everything(&self) -> usize {
+        let mut left = 0;
+        for (i, frame) in self.frames.iter().enumerate() {
+            frame.latch.lock_exclusive(&self.latch_group);
+            let dba = frame.dba();
+            if frame.state.load(Acquire) >= CLOSED && !is_private(dba) {
+                let clean = !frame.is_dirty() && frame.pins.load(Acquire) == 0;
+                left += usize::from(!clean || !self.let_go(FrameIx(i as u32), dba));
+            }
+            // SAFETY: latched above.
+            unsafe { frame.latch.unlock_exclusive() }
+        }
+        left
+    }
+
+    /// Position of the oldest redo that past images need, or [`CLEAN`]. To be read after the frames'.
+    pub(crate) fn oldest_image(&self) -> u64 {
+        let mut oldest = CLEAN;
+        if self.is_clustered() {
+            self.with_state(|s| {
+                oldest = s
+                    .images
+                    .values()
+                    .map(|i| i.first_dirty)
+                    .min()
+                    .unwrap_or(CLEAN);
+            });
+        }
+        oldest
+    }
+
+    /// Asks for the writing of the images whose redo lies before `upto`, so that the checkpoint can pass it.
+    pub(crate) fn want_images_written(&self, upto: u64) {
+        if !self.is_clustered() {
+            return;
+        }
+        self.with_state(|s| {
+            let old = s.images.iter().filter(|(_, i)| i.first_dirty < upto);
+            for dba in old.map(|(&dba, _)| dba).collect::<Vec<_>>() {
+                self.step(s, Cause::default(), |lane, out| {
+                    lane.image_in_the_way(dba, out)
+                });
+            }
+        });
+    }
+
+    /// Blocks that `dbw0` has written, with the versions that are on synced disk now.
+    pub(crate) fn blocks_written(&self, written: impl Iterator<Item = (Dba, Scn)>) {
+        if !self.is_clustered() {
+            return;
+        }
+        self.with_state(|s| {
+            for (dba, version) in written.filter(|(dba, _)| !is_private(*dba)) {
+                self.step(s, Cause::default(), |lane, out| {
+                    lane.wrote(dba, version, out)
+                });
+            }
+        });
+        self.gcs.helper.look_again();
+    }
+
+    /// Whether the frame, which the caller has latched exclusively and found clean and unpinned, may be given to another block.
+    pub(crate) fn let_go(&self, ix: FrameIx, dba: Dba) -> bool {
+        if is_private(dba) || !self.is_clustered() {
+            return true;
+        }
+        let mut guard = self.gcs.state.lock();
+        let Some(s) = guard.as_mut() else { return true };
+        if s.lane.mode(dba).is_some() {
+            s.evicting = Some((dba, ix));
+            self.step(s, Cause::default(), |lane, out| lane.evict(dba, out));
+            s.evicting = None;
+        }
+        s.lane.mode(dba).is_none()
+    }
+
+    fn with_state(&self, f: impl FnOnce(&mut State)) {
+        if let Some(s) = self.gcs.state.lock().as_mut() {
+            f(s);
+        }
+    }
+
+    fn planned(&self) -> MutexGuard<'_, Option<State>> {
+        let mut guard = self.gcs.state.lock();
+        let planned = |s: &Option<State>| s.as_ref().is_some_and(|s| !s.members.is_empty());
+        if !planned(&guard) {
+            wait::during(wait::Event::GcDirectoryFrozen, [0; 3], || {
+                self.gcs.entered.wait_while(&mut guard, |s| !planned(s));
+            });
+        }
+        guard
+    }
+
+    fn post(&self) -> &Arc<dyn Post> {
+        self.gcs
+            .post
+            .get()
+            .expect("invariant: a clustered cache can send")
+    }
+}
+
+/// Whether a block is its instance's own, of which others only get copies.
+pub(crate) fn is_private(dba: Dba) -> bool {
+    dba.file().is_undo()
+}

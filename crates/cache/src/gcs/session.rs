@@ -1,0 +1,284 @@
+//! How a session gets a block that its frames do not have in the mode it needs.
+
+use super::{Arrived, Cause, Gcs, State, ToRead, state_of};
+use crate::frame::{CLOSED, FrameIx};
+use crate::guard::assert_none_held;
+use crate::load::Claim;
+use crate::{Cache, Result};
+use block::{BlockBuf, Dba, Scn};
+use fusion::gcs::Want;
+use fusion::ids::Waiter;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use wait::{Event, Stat, stat};
+
+/// What a waiting session is told.
+pub(super) enum Told {
+    /// The block is here in the mode asked for, and stays until the session has latched it once.
+    Run,
+    /// The block is granted: read it from disk.
+    Read,
+    /// A copy made by another instance.
+    Copy(Arc<BlockBuf>),
+}
+
+/// A session's place to wait.
+#[derive(Default)]
+pub(super) struct Slot {
+    told: Mutex<Option<(Told, Event)>>,
+    changed: Condvar,
+}
+
+impl Slot {
+    pub fn tell(&self, told: Told, event: Event) {
+        *self.told.lock() = Some((told, event));
+        self.changed.notify_one();
+    }
+
+    /// Waits, shown under `event`; charged to what it turned out to be. A request to other instances is not given up: somebody else may be served by it.
+    pub(super) fn wait(&self, event: Event, p: [u64; 3]) -> Told {
+        if let Some((told, _)) = self.told.lock().take() {
+            return told; // nobody else was asked
+        }
+        wait::during_as(event, p, || {
+            let mut told = self.told.lock();
+            loop {
+                if let Some(told) = told.take() {
+                    return told;
+                }
+                self.changed.wait(&mut told);
+            }
+        })
+    }
+}
+
+thread_local! {
+    /// A thread waits for one block at a time.
+    static SLOT: Arc<Slot> = Arc::default();
+}
+
+/// What a session got.
+pub(crate) enum Acquired<'a> {
+    Here(Admission<'a>),
+    /// Good for the snapshot asked with; never current.
+    Copy(Arc<BlockBuf>),
+}
+
+/// The right to latch a block once before it is recalled (R7). Given back when dropped, after the latch.
+pub(crate) struct Admission<'a> {
+    cache: &'a Cache,
+    dba: Dba,
+    waiter: u64,
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        let (dba, waiter) = (self.dba, Waiter(self.waiter));
+        self.cache.with_state(|s| {
+            self.cache.step(s, Cause::default(), |lane, out| {
+                lane.latched(dba, waiter, out);
+            });
+        });
+    }
+}
+
+/// Held while a block is loaded without the lane.
+pub(crate) struct LoneLoad<'a>(&'a Gcs);
+
+impl Drop for LoneLoad<'_> {
+    fn drop(&mut self) {
+        self.0.lone_loads.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Cache {
+    /// The right to load without asking anybody, of an instance that is alone.
+    pub(crate) fn lone_load(&self) -> Option<LoneLoad<'_>> {
+        self.gcs.lone_loads.fetch_add(1, SeqCst);
+        let load = LoneLoad(&self.gcs);
+        (!self.is_clustered()).then_some(load)
+    }
+
+    /// Asks for the block, waits, and sees to it that it is in a frame, or has a copy. `format`: whoever asks overwrites all of it, so it need not be read.
+    pub(crate) fn acquire(&self, dba: Dba, want: Want, format: bool) -> Result<Acquired<'_>> {
+        assert_none_held("another instance is waited for");
+        let slot = SLOT.with(Arc::clone);
+        let waiter = self.ask(dba, want, &slot);
+        let admission = Admission {
+            cache: self,
+            dba,
+            waiter,
+        };
+        let event = match want {
+            Want::Read { .. } => Event::GcCrRequest,
+            Want::Shared | Want::Exclusive => Event::GcCurrentRequest,
+        };
+        let p = [u64::from(dba.file().0), u64::from(dba.block()), 0];
+        loop {
+            match slot.wait(event, p) {
+                Told::Copy(block) => {
+                    // The lane has forgotten this waiter: there is nothing to give back.
+                    std::mem::forget(admission);
+                    stat::add(Stat::GcCrBlocksReceived, 1);
+                    return Ok(Acquired::Copy(block));
+                }
+                Told::Read => {
+                    if let Err(e) = self.read_granted(dba, format) {
+                        self.give_up(dba, waiter);
+                        return Err(e);
+                    }
+                }
+                Told::Run => {
+                    self.settle(dba)?;
+                    return Ok(Acquired::Here(admission));
+                }
+            }
+        }
+    }
+
+    fn ask(&self, dba: Dba, want: Want, slot: &Arc<Slot>) -> u64 {
+        let mut guard = self.planned();
+        let s = guard.as_mut().expect("invariant: there is a plan");
+        s.last_waiter += 1;
+        let waiter = s.last_waiter;
+        s.waiting.insert(waiter, (dba, slot.clone()));
+        self.step(s, Cause::default(), |lane, out| {
+            lane.request(dba, want, Waiter(waiter), out);
+        });
+        self.find_reader(s, dba);
+        waiter
+    }
+
+    /// Somebody who waits for a block that was granted from disk is to read it.
+    pub(super) fn find_reader(&self, s: &mut State, dba: Dba) {
+        let Some(to_read) = s.to_read.get_mut(&dba) else {
+            return;
+        };
+        if to_read.claimed {
+            return;
+        }
+        let of_block = s.waiting.values().find(|(of, _)| *of == dba);
+        if let Some((_, slot)) = of_block {
+            to_read.claimed = true;
+            slot.tell(Told::Read, Event::GcCurrentGrant2Way);
+        }
+    }
+
+    /// The read failed: another session may try.
+    fn give_up(&self, dba: Dba, waiter: u64) {
+        self.with_state(|s| {
+            s.waiting.remove(&waiter);
+            if let Some(to_read) = s.to_read.get_mut(&dba) {
+                to_read.claimed = false;
+            }
+            self.find_reader(s, dba);
+        });
+    }
+
+    /// Reads a block that was granted, and tells the lane.
+    fn read_granted(&self, dba: Dba, format: bool) -> Result<()> {
+        let (mode, generation) = {
+            let guard = self.gcs.state.lock();
+            let to_read = guard.as_ref().and_then(|s| s.to_read.get(&dba));
+            match to_read {
+                Some(&ToRead {
+                    mode, generation, ..
+                }) => (mode, generation),
+                None => return Ok(()), // A change of epoch took it back.
+            }
+        };
+        let version = match self.claim(dba)? {
+            Claim::Ours(ix) => {
+                // SAFETY: the frame is LOADING and this thread's: nobody else looks at the contents.
+                let block = unsafe { &mut *self.memory.block(ix.0 as usize) };
+                let result = self.fill(dba, block, format);
+                self.loaded(ix, dba, result.is_ok().then_some(state_of(mode)));
+                result?
+            }
+            Claim::There(_) => {
+                let mut block = BlockBuf::zeroed();
+                let version = self.fill(dba, &mut block, format)?;
+                self.with_state(|s| {
+                    let state = state_of(mode);
+                    let dirty = false;
+                    s.arrived.insert(
+                        dba,
+                        Arrived {
+                            block,
+                            state,
+                            dirty,
+                        },
+                    );
+                });
+                self.settle(dba)?;
+                version
+            }
+        };
+        self.with_state(|s| {
+            s.to_read.remove(&dba);
+            self.step(s, Cause::default(), |lane, out| {
+                lane.installed(dba, version, generation, out);
+            });
+        });
+        Ok(())
+    }
+
+    fn fill(&self, dba: Dba, block: &mut BlockBuf, format: bool) -> Result<Scn> {
+        if format {
+            block.0.fill(0);
+            return Ok(Scn::ZERO);
+        }
+        self.files.read_block(dba, block)?;
+        // Its writer's clock may be ahead of everything this instance has heard.
+        self.redo.clock().lift(block.scn())?;
+        Ok(block.scn())
+    }
+
+    /// Puts what has arrived of the block into a frame, if nobody else has.
+    pub(super) fn settle(&self, dba: Dba) -> Result<()> {
+        loop {
+            let mut waits = false;
+            self.with_state(|s| waits = s.arrived.contains_key(&dba));
+            if !waits {
+                return Ok(());
+            }
+            match self.claim(dba)? {
+                Claim::Ours(ix) => {
+                    let mut guard = self.gcs.state.lock();
+                    let arrived = guard.as_mut().and_then(|s| s.arrived.remove(&dba));
+                    let state = arrived.map(|a| self.put(ix, a));
+                    self.loaded(ix, dba, state);
+                }
+                Claim::There(ix) => {
+                    self.await_loaded(ix, dba);
+                    let frame = self.frame(ix);
+                    frame.latch.lock_exclusive(&self.latch_group);
+                    if frame.dba() == dba && frame.state.load(Acquire) == CLOSED {
+                        let mut guard = self.gcs.state.lock();
+                        if let Some(a) = guard.as_mut().and_then(|s| s.arrived.remove(&dba)) {
+                            let state = self.put(ix, a);
+                            frame.state.store(state, Release);
+                        }
+                    }
+                    // SAFETY: latched above.
+                    unsafe { frame.latch.unlock_exclusive() }
+                }
+            }
+        }
+    }
+
+    /// The caller has the frame for itself, and the state.
+    fn put(&self, ix: FrameIx, arrived: Arrived) -> u8 {
+        // SAFETY: LOADING and this thread's, or latched exclusively.
+        let block = unsafe { &mut *self.memory.block(ix.0 as usize) };
+        block.0.copy_from_slice(&arrived.block.0);
+        let frame = self.frame(ix);
+        frame.last_change.store(0, Relaxed);
+        if arrived.dirty {
+            self.mark_dirty_unlatched(frame);
+        }
+        frame.touch();
+        arrived.state
+    }
+}

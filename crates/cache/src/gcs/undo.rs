@@ -1,0 +1,195 @@
+//! Undo blocks of other instances: copies, asked of their owner by its number in the block's file, never of a master.
+//!
+//! The owner sends what it has cached. What it does not have cached is on disk as new as it is anywhere, and the record that a reader
+//! came for is there: it was in the block before the row that points to it was. The block may be written while it is read; then its checksum tells, and the reader
+//! asks again.
+
+use super::session::{Slot, Told};
+use super::{State, UNDO_COPY, UNDO_WANTED, helper::Job, is_private};
+use crate::frame::SHARED;
+use crate::guard::assert_none_held;
+use crate::{Cache, Error, ReadGuard, Result};
+use block::{BlockBuf, Dba, FileId, InstanceId};
+use interconnect::{Parcel, Route};
+use std::collections::HashMap;
+use std::sync::Arc;
+use wait::{Event, Stat, stat};
+
+/// Requests of this instance's sessions.
+#[derive(Default)]
+pub(super) struct Wanted {
+    last: u64,
+    waiting: HashMap<u64, (Dba, Arc<Slot>)>,
+}
+
+/// Reads of a block that was being written each time: then something else is wrong with it.
+const TORN_READS: usize = 100;
+
+fn owner(dba: Dba) -> InstanceId {
+    (1..=FileId::MAX_INSTANCES)
+        .map(InstanceId)
+        .find(|&i| FileId::undo(i) == dba.file())
+        .expect("invariant: an undo block has an owner")
+}
+
+impl Cache {
+    /// An undo block of any instance: this one's own in its frame, another's as a copy. To be called with no latch held.
+    pub fn read_undo(&self, dba: Dba) -> Result<ReadGuard<'_>> {
+        if !self.is_clustered() || !is_private(dba) {
+            return self.read(dba);
+        }
+        let owner = owner(dba);
+        let mut up = false;
+        let mut own = false;
+        self.with_state(|s| {
+            own = s.me == owner;
+            up = s.members.contains(&owner);
+        });
+        if own {
+            return self.read(dba);
+        }
+        assert_none_held("another instance's undo is read");
+        if up && let Some(block) = self.ask_for_undo(dba, owner) {
+            return Ok(ReadGuard::of_copy(self, block));
+        }
+        let mut block = BlockBuf::zeroed();
+        let mut tries = 0;
+        while let Err(e) = self.files.read_block(dba, &mut block) {
+            tries += 1;
+            if tries == TORN_READS {
+                return Err(e.into());
+            }
+        }
+        Ok(ReadGuard::of_copy(self, Arc::from(block)))
+    }
+
+    /// None: the owner does not have it cached.
+    fn ask_for_undo(&self, dba: Dba, owner: InstanceId) -> Option<Arc<BlockBuf>> {
+        let slot = Arc::new(Slot::default());
+        self.with_state(|s| {
+            s.undo.last += 1;
+            let id = s.undo.last;
+            s.undo.waiting.insert(id, (dba, slot.clone()));
+            self.send_undo_wanted(owner, dba, id);
+        });
+        let p = [u64::from(dba.file().0), u64::from(dba.block()), 0];
+        match slot.wait(Event::GcCrRequest, p) {
+            Told::Copy(block) => {
+                stat::add(Stat::GcCrBlocksReceived, 1);
+                Some(block)
+            }
+            Told::Read | Told::Run => None,
+        }
+    }
+
+    fn send_undo_wanted(&self, owner: InstanceId, dba: Dba, id: u64) {
+        let mut body = [0; 16];
+        body[..8].copy_from_slice(&dba.0.to_le_bytes());
+        body[8..].copy_from_slice(&id.to_le_bytes());
+        self.send_about_undo(owner, UNDO_WANTED, &body, None);
+    }
+
+    fn send_about_undo(&self, to: InstanceId, kind: u16, body: &[u8], block: Option<&BlockBuf>) {
+        let parcel = Parcel {
+            route: Route::Hash(0),
+            kind,
+            epoch: 0,
+            body,
+            block,
+        };
+        self.post().send(to, parcel);
+    }
+
+    /// Asks again what may have been lost. If the owner has left, what is on disk is its last word.
+    pub(super) fn ask_undo_again(&self, s: &mut State, only: Option<InstanceId>) {
+        let members = &s.members;
+        s.undo.waiting.retain(|&id, (dba, slot)| {
+            let owner = owner(*dba);
+            if !members.contains(&owner) {
+                slot.tell(Told::Read, Event::GcCrGrant2Way);
+                return false;
+            }
+            if only.is_none_or(|only| only == owner) {
+                self.send_undo_wanted(owner, *dba, id);
+            }
+            true
+        });
+    }
+
+    pub(super) fn undo_wanted(&self, from: InstanceId, body: &[u8]) -> Result<()> {
+        let (block, id) = two_numbers(body).ok_or(Error::BadMessage {
+            from,
+            kind: UNDO_WANTED,
+        })?;
+        let block = Dba(block);
+        let mut me = None;
+        self.with_state(|s| me = Some(s.me));
+        if !is_private(block) || Some(owner(block)) != me {
+            return Err(Error::BadMessage {
+                from,
+                kind: UNDO_WANTED,
+            });
+        }
+        self.send_undo(from, block, id, false);
+        Ok(())
+    }
+
+    /// `may_wait`: for the frame's latch; otherwise that is left to `lmc0`.
+    pub(super) fn send_undo(&self, to: InstanceId, block: Dba, id: u64, may_wait: bool) {
+        let mut body = [0; 16];
+        body[..8].copy_from_slice(&block.0.to_le_bytes());
+        body[8..].copy_from_slice(&id.to_le_bytes());
+        let Some(ix) = self.frame_of(block) else {
+            self.send_about_undo(to, UNDO_COPY, &body, None);
+            return;
+        };
+        let frame = self.frame(ix);
+        if may_wait {
+            frame.latch.lock_shared(&self.latch_group);
+        } else if !frame.latch.try_lock_shared() {
+            self.gcs.helper.push(Job::UndoCopy { to, block, id });
+            return;
+        }
+        let here = self.holds(ix, block, SHARED);
+        // SAFETY: latched shared.
+        let bytes = here.then(|| unsafe { &*self.memory.block(ix.0 as usize) });
+        self.send_about_undo(to, UNDO_COPY, &body, bytes);
+        // SAFETY: latched above.
+        unsafe { frame.latch.unlock_shared() }
+        if here {
+            stat::add(Stat::GcCrBlocksServed, 1);
+        }
+    }
+
+    pub(super) fn undo_arrived(
+        &self,
+        from: InstanceId,
+        body: &[u8],
+        block: Option<&BlockBuf>,
+    ) -> Result<()> {
+        let (dba, id) = two_numbers(body).ok_or(Error::BadMessage {
+            from,
+            kind: UNDO_COPY,
+        })?;
+        self.with_state(|s| {
+            // Answered before, when it was asked again.
+            let Some((of, slot)) = s.undo.waiting.remove(&id) else {
+                return;
+            };
+            match block {
+                Some(block) if of.0 == dba => {
+                    let block = Arc::new(block.clone());
+                    slot.tell(Told::Copy(block), Event::GcCrBlock2Way);
+                }
+                _ => slot.tell(Told::Read, Event::GcCrGrant2Way),
+            }
+        });
+        Ok(())
+    }
+}
+
+fn two_numbers(body: &[u8]) -> Option<(u64, u64)> {
+    let (a, b) = body.split_first_chunk::<8>()?;
+    let b: [u8; 8] = b.try_into().ok()?;
+    Some((u64::from_le_bytes(*a), u64::from_le_bytes(b)))
+}

@@ -1,0 +1,645 @@
+//! The messages of a lane as bytes: a tag, then the fields in the order of their declaration, little-endian, without padding.
+
+use block::{Dba, InstanceId, Scn};
+use fusion::gcs::{Declaration, DeclaredHold, Message, Mode, Scope, Source, Want};
+use fusion::ids::{Bucket, Epoch, RequestId, Turn};
+
+/// Appends the message. The bytes of a block travel beside it.
+pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
+    let mut w = Writer(out);
+    match message {
+        Message::Request {
+            block,
+            id,
+            floor,
+            want,
+            have,
+        } => {
+            w.head(1, *block);
+            w.u64(id.0);
+            w.u64(floor.0);
+            w.want(*want);
+            w.option(*have, Writer::turn);
+        }
+        Message::Done {
+            block,
+            id,
+            floor,
+            turn,
+            holds,
+            image,
+        } => {
+            w.head(2, *block);
+            w.u64(id.0);
+            w.u64(floor.0);
+            w.turn(*turn);
+            w.flag(*holds);
+            w.option(*image, |w, (instance, version)| {
+                w.u16(instance.0);
+                w.u64(version.0);
+            });
+        }
+        Message::Ship {
+            block,
+            turn,
+            to,
+            id,
+            mode,
+        } => {
+            w.head(3, *block);
+            w.turn(*turn);
+            w.u16(to.0);
+            w.u64(id.0);
+            w.mode(*mode);
+        }
+        Message::Invalidate { block, turn } => w.turned(4, *block, *turn),
+        Message::ReadFor {
+            block,
+            turn,
+            to,
+            id,
+            snapshot,
+        } => w.read(5, *block, *turn, (*to, *id, *snapshot)),
+        Message::WriteOrder { block, turn } => w.turned(6, *block, *turn),
+        Message::Written { block, version } => w.versioned(7, *block, *version),
+        Message::Invalidated { block, turn, image } => {
+            w.turned(8, *block, *turn);
+            w.option(*image, |w, version| w.u64(version.0));
+        }
+        Message::NotHeld { block, turn } => w.turned(9, *block, *turn),
+        Message::ReadBack {
+            block,
+            turn,
+            to,
+            id,
+            snapshot,
+        } => w.read(10, *block, *turn, (*to, *id, *snapshot)),
+        Message::Released { block, turn } => w.turned(11, *block, *turn),
+        Message::SteppedDown { block, turn } => w.turned(12, *block, *turn),
+        Message::Wrote { block, version } => w.versioned(13, *block, *version),
+        Message::WriteWanted { block, version } => w.versioned(14, *block, *version),
+        Message::Grant {
+            block,
+            id,
+            turn,
+            mode,
+            source,
+        } => {
+            w.head(15, *block);
+            w.u64(id.0);
+            w.turn(*turn);
+            w.mode(*mode);
+            w.u8(match source {
+                Source::Disk => 0,
+                Source::Own { dirty: false } => 1,
+                Source::Own { dirty: true } => 2,
+            });
+        }
+        Message::Block {
+            block,
+            id,
+            turn,
+            mode,
+            version,
+            dirty,
+        } => {
+            w.head(16, *block);
+            w.u64(id.0);
+            w.turn(*turn);
+            w.mode(*mode);
+            w.u64(version.0);
+            w.flag(*dirty);
+        }
+        Message::Copy { block, id, clock } => {
+            w.head(17, *block);
+            w.u64(id.0);
+            w.u64(clock.0);
+        }
+        Message::DeclareWanted { scope } => {
+            w.u8(18);
+            w.scope(*scope);
+        }
+        Message::Declare { scope, blocks } => {
+            w.u8(19);
+            w.scope(*scope);
+            w.u32(blocks.len() as u32);
+            for (block, declaration) in blocks {
+                w.u64(block.0);
+                w.declaration(declaration);
+            }
+        }
+        Message::DeadRedo { blocks } => {
+            w.u8(20);
+            w.u32(blocks.len() as u32);
+            blocks.iter().for_each(|b| w.u64(b.0));
+        }
+        Message::Recover { block, turn } => w.turned(21, *block, *turn),
+        Message::Recovered {
+            block,
+            turn,
+            id,
+            served,
+            holds,
+        } => {
+            w.turned(22, *block, *turn);
+            w.u64(id.0);
+            w.option(*served, |w, id| w.u64(id.0));
+            w.flag(*holds);
+        }
+        Message::Inherit { block, turn, have } => {
+            w.turned(23, *block, *turn);
+            w.turn(*have);
+        }
+        Message::Inherited { block, turn } => w.turned(24, *block, *turn),
+        Message::RecoveryDone => w.u8(25),
+    }
+}
+
+/// None if the bytes are not exactly one message.
+pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
+    let mut r = Reader(bytes);
+    let tag = r.u8()?;
+    let message = match tag {
+        18 => Message::DeclareWanted { scope: r.scope()? },
+        19 => {
+            let scope = r.scope()?;
+            let n = r.count(9)?;
+            let blocks = (0..n)
+                .map(|_| Some((r.dba()?, r.declaration()?)))
+                .collect::<Option<_>>()?;
+            Message::Declare { scope, blocks }
+        }
+        20 => {
+            let n = r.count(8)?;
+            let blocks = (0..n).map(|_| r.dba()).collect::<Option<_>>()?;
+            Message::DeadRedo { blocks }
+        }
+        25 => Message::RecoveryDone,
+        1..=3 | 15..=17 => about_request(tag, &mut r)?,
+        _ => about_turn(tag, &mut r)?,
+    };
+    r.0.is_empty().then_some(message)
+}
+
+fn about_request(tag: u8, r: &mut Reader<'_>) -> Option<Message> {
+    let block = r.dba()?;
+    Some(match tag {
+        1 => Message::Request {
+            block,
+            id: r.id()?,
+            floor: r.id()?,
+            want: r.want()?,
+            have: r.option(Reader::turn)?,
+        },
+        2 => Message::Done {
+            block,
+            id: r.id()?,
+            floor: r.id()?,
+            turn: r.turn()?,
+            holds: r.flag()?,
+            image: r.option(|r| Some((r.instance()?, r.scn()?)))?,
+        },
+        3 => Message::Ship {
+            block,
+            turn: r.turn()?,
+            to: r.instance()?,
+            id: r.id()?,
+            mode: r.mode()?,
+        },
+        15 => Message::Grant {
+            block,
+            id: r.id()?,
+            turn: r.turn()?,
+            mode: r.mode()?,
+            source: match r.u8()? {
+                0 => Source::Disk,
+                1 => Source::Own { dirty: false },
+                2 => Source::Own { dirty: true },
+                _ => return None,
+            },
+        },
+        16 => Message::Block {
+            block,
+            id: r.id()?,
+            turn: r.turn()?,
+            mode: r.mode()?,
+            version: r.scn()?,
+            dirty: r.flag()?,
+        },
+        17 => Message::Copy {
+            block,
+            id: r.id()?,
+            clock: r.scn()?,
+        },
+        _ => return None,
+    })
+}
+
+fn about_turn(tag: u8, r: &mut Reader<'_>) -> Option<Message> {
+    let block = r.dba()?;
+    if let 7 | 13 | 14 = tag {
+        let version = r.scn()?;
+        return Some(match tag {
+            7 => Message::Written { block, version },
+            13 => Message::Wrote { block, version },
+            _ => Message::WriteWanted { block, version },
+        });
+    }
+    let turn = r.turn()?;
+    Some(match tag {
+        4 => Message::Invalidate { block, turn },
+        5 | 10 => {
+            let (to, id, snapshot) = (r.instance()?, r.id()?, r.scn()?);
+            match tag {
+                5 => Message::ReadFor {
+                    block,
+                    turn,
+                    to,
+                    id,
+                    snapshot,
+                },
+                _ => Message::ReadBack {
+                    block,
+                    turn,
+                    to,
+                    id,
+                    snapshot,
+                },
+            }
+        }
+        6 => Message::WriteOrder { block, turn },
+        8 => Message::Invalidated {
+            block,
+            turn,
+            image: r.option(Reader::scn)?,
+        },
+        9 => Message::NotHeld { block, turn },
+        11 => Message::Released { block, turn },
+        12 => Message::SteppedDown { block, turn },
+        21 => Message::Recover { block, turn },
+        22 => Message::Recovered {
+            block,
+            turn,
+            id: r.id()?,
+            served: r.option(Reader::id)?,
+            holds: r.flag()?,
+        },
+        23 => Message::Inherit {
+            block,
+            turn,
+            have: r.turn()?,
+        },
+        24 => Message::Inherited { block, turn },
+        _ => return None,
+    })
+}
+
+struct Writer<'a>(&'a mut Vec<u8>);
+
+impl Writer<'_> {
+    fn u8(&mut self, v: u8) {
+        self.0.push(v);
+    }
+    fn u16(&mut self, v: u16) {
+        self.0.extend(v.to_le_bytes());
+    }
+    fn u32(&mut self, v: u32) {
+        self.0.extend(v.to_le_bytes());
+    }
+    fn u64(&mut self, v: u64) {
+        self.0.extend(v.to_le_bytes());
+    }
+    fn flag(&mut self, v: bool) {
+        self.u8(u8::from(v));
+    }
+    fn head(&mut self, tag: u8, block: Dba) {
+        self.u8(tag);
+        self.u64(block.0);
+    }
+    fn turned(&mut self, tag: u8, block: Dba, turn: Turn) {
+        self.head(tag, block);
+        self.turn(turn);
+    }
+    fn versioned(&mut self, tag: u8, block: Dba, version: Scn) {
+        self.head(tag, block);
+        self.u64(version.0);
+    }
+    fn read(
+        &mut self,
+        tag: u8,
+        block: Dba,
+        turn: Turn,
+        (to, id, snapshot): (InstanceId, RequestId, Scn),
+    ) {
+        self.turned(tag, block, turn);
+        self.u16(to.0);
+        self.u64(id.0);
+        self.u64(snapshot.0);
+    }
+    fn turn(&mut self, turn: Turn) {
+        self.u64(turn.epoch.0);
+        self.u64(turn.number);
+    }
+    fn mode(&mut self, mode: Mode) {
+        self.u8(match mode {
+            Mode::Shared => 0,
+            Mode::Exclusive => 1,
+        });
+    }
+    fn want(&mut self, want: Want) {
+        match want {
+            Want::Read { snapshot } => {
+                self.u8(0);
+                self.u64(snapshot.0);
+            }
+            Want::Shared => self.u8(1),
+            Want::Exclusive => self.u8(2),
+        }
+    }
+    fn option<T>(&mut self, v: Option<T>, put: impl FnOnce(&mut Self, T)) {
+        self.flag(v.is_some());
+        if let Some(v) = v {
+            put(self, v);
+        }
+    }
+    fn scope(&mut self, scope: Scope) {
+        match scope {
+            Scope::Bucket(bucket) => {
+                self.u8(0);
+                self.u64(u64::from(bucket.0));
+            }
+            Scope::Block(block) => {
+                self.u8(1);
+                self.u64(block.0);
+            }
+        }
+    }
+    fn declaration(&mut self, d: &Declaration) {
+        self.option(d.held, |w, h| {
+            w.mode(h.mode);
+            w.turn(h.turn);
+            w.u64(h.id.0);
+            w.flag(h.duty);
+        });
+        self.option(d.image, |w, version| w.u64(version.0));
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, tail) = self.0.split_first_chunk::<N>()?;
+        self.0 = tail;
+        Some(*head)
+    }
+    fn u8(&mut self) -> Option<u8> {
+        self.take::<1>().map(|b| b[0])
+    }
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+    /// A number of things of at least `size` bytes each: no more than can follow.
+    fn count(&mut self, size: usize) -> Option<usize> {
+        let n = u32::from_le_bytes(self.take()?) as usize;
+        (n <= self.0.len() / size).then_some(n)
+    }
+    fn flag(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+    fn dba(&mut self) -> Option<Dba> {
+        self.u64().map(Dba)
+    }
+    fn scn(&mut self) -> Option<Scn> {
+        self.u64().map(Scn)
+    }
+    fn id(&mut self) -> Option<RequestId> {
+        self.u64().map(RequestId)
+    }
+    fn instance(&mut self) -> Option<InstanceId> {
+        self.take().map(u16::from_le_bytes).map(InstanceId)
+    }
+    fn turn(&mut self) -> Option<Turn> {
+        Some(Turn {
+            epoch: Epoch(self.u64()?),
+            number: self.u64()?,
+        })
+    }
+    fn mode(&mut self) -> Option<Mode> {
+        match self.u8()? {
+            0 => Some(Mode::Shared),
+            1 => Some(Mode::Exclusive),
+            _ => None,
+        }
+    }
+    fn want(&mut self) -> Option<Want> {
+        match self.u8()? {
+            0 => Some(Want::Read {
+                snapshot: self.scn()?,
+            }),
+            1 => Some(Want::Shared),
+            2 => Some(Want::Exclusive),
+            _ => None,
+        }
+    }
+    #[allow(clippy::option_option)] // missing bytes, and a field that is not there
+    fn option<T>(&mut self, get: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+        match self.flag()? {
+            true => get(self).map(Some),
+            false => Some(None),
+        }
+    }
+    fn scope(&mut self) -> Option<Scope> {
+        match self.u8()? {
+            0 => u16::try_from(self.u64()?)
+                .ok()
+                .map(|b| Scope::Bucket(Bucket(b))),
+            1 => self.dba().map(Scope::Block),
+            _ => None,
+        }
+    }
+    fn declaration(&mut self) -> Option<Declaration> {
+        let held = self.option(|r| {
+            Some(DeclaredHold {
+                mode: r.mode()?,
+                turn: r.turn()?,
+                id: r.id()?,
+                duty: r.flag()?,
+            })
+        })?;
+        let image = self.option(Reader::scn)?;
+        Some(Declaration { held, image })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(n: u64) -> Turn {
+        Turn {
+            epoch: Epoch(3),
+            number: n,
+        }
+    }
+
+    fn one_of_each() -> Vec<Message> {
+        let (block, id, to) = (Dba(77), RequestId(5), InstanceId(2));
+        let (floor, snapshot, version) = (RequestId(4), Scn(900), Scn(901));
+        let hold = DeclaredHold {
+            mode: Mode::Exclusive,
+            turn: turn(8),
+            id,
+            duty: true,
+        };
+        let declared = Declaration {
+            held: Some(hold),
+            image: Some(version),
+        };
+        let scope = Scope::Bucket(Bucket(12));
+        let turn = turn(9);
+        let mode = Mode::Shared;
+        let mut all = vec![
+            Message::Done {
+                block,
+                id,
+                floor,
+                turn,
+                holds: true,
+                image: Some((to, version)),
+            },
+            Message::Ship {
+                block,
+                turn,
+                to,
+                id,
+                mode,
+            },
+            Message::Invalidate { block, turn },
+            Message::ReadFor {
+                block,
+                turn,
+                to,
+                id,
+                snapshot,
+            },
+            Message::WriteOrder { block, turn },
+            Message::Written { block, version },
+            Message::Invalidated {
+                block,
+                turn,
+                image: None,
+            },
+            Message::NotHeld { block, turn },
+            Message::ReadBack {
+                block,
+                turn,
+                to,
+                id,
+                snapshot,
+            },
+            Message::Released { block, turn },
+            Message::SteppedDown { block, turn },
+            Message::Wrote { block, version },
+            Message::WriteWanted { block, version },
+            Message::Block {
+                block,
+                id,
+                turn,
+                mode: Mode::Exclusive,
+                version,
+                dirty: true,
+            },
+            Message::Copy {
+                block,
+                id,
+                clock: snapshot,
+            },
+            Message::DeclareWanted {
+                scope: Scope::Block(block),
+            },
+            Message::Declare {
+                scope,
+                blocks: vec![(block, declared), (Dba(78), Declaration::default())],
+            },
+            Message::DeadRedo {
+                blocks: vec![block, Dba(1)],
+            },
+            Message::Recover { block, turn },
+            Message::Recovered {
+                block,
+                turn,
+                id,
+                served: Some(floor),
+                holds: false,
+            },
+            Message::Inherit {
+                block,
+                turn,
+                have: turn,
+            },
+            Message::Inherited { block, turn },
+            Message::RecoveryDone,
+        ];
+        for want in [Want::Read { snapshot }, Want::Shared, Want::Exclusive] {
+            all.push(Message::Request {
+                block,
+                id,
+                floor,
+                want,
+                have: Some(turn),
+            });
+        }
+        for source in [
+            Source::Disk,
+            Source::Own { dirty: false },
+            Source::Own { dirty: true },
+        ] {
+            all.push(Message::Grant {
+                block,
+                id,
+                turn,
+                mode,
+                source,
+            });
+        }
+        all
+    }
+
+    #[test]
+    fn every_message_comes_back_and_nothing_shorter_or_longer_does() {
+        for message in one_of_each() {
+            let mut bytes = Vec::new();
+            encode(&message, &mut bytes);
+            assert_eq!(decode(&bytes).as_ref(), Some(&message));
+            for n in 0..bytes.len() {
+                assert_eq!(decode(&bytes[..n]), None, "{message:?} cut to {n} bytes");
+            }
+            bytes.push(0);
+            assert_eq!(decode(&bytes), None, "{message:?} with a byte more");
+        }
+    }
+
+    #[test]
+    fn no_byte_makes_decoding_fail_but_by_saying_so() {
+        for message in one_of_each() {
+            let mut bytes = Vec::new();
+            encode(&message, &mut bytes);
+            for at in 0..bytes.len() {
+                for value in [0, 1, 2, 3, 127, 255] {
+                    let mut hurt = bytes.clone();
+                    hurt[at] = value;
+                    if let Some(other) = decode(&hurt) {
+                        let mut again = Vec::new();
+                        encode(&other, &mut again);
+                        assert_eq!(again, hurt);
+                    }
+                }
+            }
+        }
+    }
+}

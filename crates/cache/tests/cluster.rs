@@ -1,0 +1,329 @@
+//! Several caches over one data file, each with a log of its own, speaking through a network in memory that delays: increments of all are all counted, readers
+//! never see less than was there when they asked, and disk with everybody's redo gives the same.
+
+mod common;
+
+use block::{BlockBuf, InstanceId, Op, Scn};
+use cache::{Cache, Change, RecordHeader};
+use common::*;
+use interconnect::{Parcel, Post};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use storage::{FileKind, SimStorage, Storage};
+
+struct Mail {
+    clock: Scn,
+    epoch: u64,
+    kind: u16,
+    body: Vec<u8>,
+    block: Option<Box<BlockBuf>>,
+}
+
+/// One instance's way out: a queue to each other instance, in order.
+struct Network {
+    me: InstanceId,
+    cache: Mutex<Option<Arc<Cache>>>,
+    to: Mutex<HashMap<InstanceId, Sender<Mail>>>,
+}
+
+impl Post for Network {
+    fn me(&self) -> InstanceId {
+        self.me
+    }
+    fn send(&self, to: InstanceId, p: Parcel<'_>) {
+        assert_ne!(to, self.me);
+        let clock = self
+            .cache
+            .lock()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .redo()
+            .clock()
+            .now();
+        let mail = Mail {
+            clock,
+            epoch: p.epoch,
+            kind: p.kind,
+            body: p.body.to_vec(),
+            block: p.block.map(|b| Box::new(b.clone())),
+        };
+        if let Some(queue) = self.to.lock().unwrap().get(&to) {
+            // The receiver is gone when the test ends.
+            let _ = queue.send(mail);
+        }
+    }
+}
+
+struct Node {
+    instance: Instance,
+    network: Arc<Network>,
+}
+
+struct Cluster {
+    data: SimStorage,
+    nodes: Vec<Node>,
+}
+
+fn id(n: usize) -> InstanceId {
+    InstanceId(n as u16 + 1)
+}
+
+impl Cluster {
+    fn new(n: usize, seed: u64) -> Cluster {
+        let data = create();
+        let mut nodes: Vec<Node> = Vec::new();
+        for at in 0..n {
+            let own = create();
+            let file = data.open("data", FileKind::Data).unwrap();
+            let instance = Instance::open_paused(&own, file).unwrap();
+            instance.gate.open.store(true, Release);
+            let network = Arc::new(Network {
+                me: id(at),
+                cache: Mutex::new(Some(instance.cache.clone())),
+                to: Mutex::default(),
+            });
+            nodes.push(Node { instance, network });
+        }
+        for from in 0..n {
+            for to in (0..n).filter(|to| *to != from) {
+                let (out, queue) = channel();
+                nodes[from].network.to.lock().unwrap().insert(id(to), out);
+                let cache = nodes[to].instance.cache.clone();
+                let rng = Rng(seed ^ (from * 17 + to) as u64);
+                std::thread::spawn(move || deliver(&cache, id(from), &queue, rng));
+            }
+        }
+        Cluster { data, nodes }
+    }
+
+    fn cache(&self, n: usize) -> &Arc<Cache> {
+        &self.nodes[n].instance.cache
+    }
+
+    fn enter(&self, epoch: u64, members: &[usize]) {
+        let list: Vec<_> = members.iter().map(|&n| (id(n), 1)).collect();
+        for &n in members {
+            self.cache(n).reconfigure(epoch, &list);
+        }
+    }
+
+    fn join(&self, n: usize) {
+        let network = self.nodes[n].network.clone();
+        self.cache(n).join_cluster(network).unwrap();
+    }
+
+    fn end(self) -> SimStorage {
+        for node in &self.nodes {
+            node.instance.cache.leave_cluster();
+            node.network.to.lock().unwrap().clear();
+            node.network.cache.lock().unwrap().take();
+        }
+        for node in self.nodes {
+            node.instance.stop();
+        }
+        self.data
+    }
+}
+
+fn deliver(cache: &Cache, from: InstanceId, queue: &Receiver<Mail>, mut rng: Rng) {
+    while let Ok(mail) = queue.recv() {
+        if rng.often(5) {
+            std::thread::sleep(Duration::from_micros(rng.below(300)));
+        }
+        cache.redo().clock().lift(mail.clock).unwrap();
+        cache
+            .message(
+                from,
+                mail.epoch,
+                mail.kind,
+                &mail.body,
+                mail.block.as_deref(),
+            )
+            .unwrap();
+    }
+}
+
+fn change(cache: &Cache, guard: &mut cache::WriteGuard<'_>, op: Op, payload: &[u8]) {
+    let change = Change {
+        guard,
+        op,
+        object: OBJECT,
+        payload,
+    };
+    cache.change(RecordHeader::NONE, &mut [change], |_, _| ());
+}
+
+fn load(cache: &Arc<Cache>, blocks: std::ops::RangeInclusive<u32>) {
+    for b in blocks {
+        cache.reserve().unwrap();
+        let pin = cache.pin_new(dba(b)).unwrap();
+        let mut guard = pin.write();
+        change(cache, &mut guard, Op::HeapFormat, &[]);
+        change(cache, &mut guard, Op::HeapInsert, &row(0, 0));
+    }
+}
+
+fn increment(cache: &Arc<Cache>, block: u32) {
+    cache.reserve().unwrap();
+    let mut guard = cache.write(dba(block)).unwrap();
+    assert_eq!(guard.dba(), dba(block));
+    let value = rows(&guard).unwrap()[0];
+    change(cache, &mut guard, Op::HeapOverwrite, &row(0, value + 1));
+}
+
+/// What the block says, current or as of now.
+fn value(cache: &Arc<Cache>, block: u32, current: bool) -> u64 {
+    let guard = match current {
+        true => cache.read(dba(block)).unwrap(),
+        false => {
+            let snapshot = cache.redo().clock().now();
+            cache.read_as_of(dba(block), snapshot).unwrap()
+        }
+    };
+    rows(&guard).unwrap()[0]
+}
+
+/// Disk and everybody's redo, as a recovery of all would put them together.
+fn recovered(data: &SimStorage, logs: &[SimStorage]) -> Vec<u64> {
+    let file = data.open("data", FileKind::Data).unwrap();
+    let mut changes: Vec<LoggedChange> = logs
+        .iter()
+        .flat_map(|s| logged_changes(s).unwrap())
+        .collect();
+    changes.sort_by_key(|c| c.scn);
+    let mut values = vec![0];
+    for b in 1..=BLOCKS {
+        let mut block = BlockBuf::zeroed();
+        file.read_at(u64::from(b) * block::BLOCK_SIZE as u64, &mut block.0)
+            .unwrap();
+        for c in changes.iter().filter(|c| c.dba == dba(b)) {
+            c.apply(&mut block).unwrap();
+        }
+        values.push(rows(&block).map_or(0, |r| r[0]));
+    }
+    values
+}
+
+struct Load {
+    instances: usize,
+    /// Blocks that are used, and of these the hot ones.
+    blocks: u64,
+    hot: u64,
+    steps: u64,
+}
+
+fn run(load_of: &Load, seed: u64) {
+    println!("seed {seed}");
+    let cluster = Cluster::new(load_of.instances, seed);
+    // The first is alone at the beginning: what it has cached is not registered anywhere.
+    load(cluster.cache(0), 1..=BLOCKS / 2);
+    for n in 0..load_of.instances {
+        cluster.join(n);
+    }
+    let all: Vec<usize> = (0..load_of.instances).collect();
+    cluster.enter(1, &all);
+    load(
+        cluster.cache(load_of.instances - 1),
+        BLOCKS / 2 + 1..=BLOCKS,
+    );
+    let counts: Vec<AtomicU64> = (0..=BLOCKS).map(|_| AtomicU64::new(0)).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !done.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(50));
+                all.iter().for_each(|&n| cluster.cache(n).tick());
+            }
+        });
+        let (cluster, counts) = (&cluster, &counts);
+        let sessions: Vec<_> = (0..load_of.instances * 3)
+            .map(|i| {
+                s.spawn(move || {
+                    let mut rng = Rng(seed * 1000 + i as u64);
+                    let cache = cluster.cache(i % load_of.instances);
+                    for _ in 0..load_of.steps {
+                        let n = match rng.often(50) {
+                            true => load_of.hot,
+                            false => load_of.blocks,
+                        };
+                        let block = 1 + rng.below(n) as u32;
+                        if rng.often(50) {
+                            increment(cache, block);
+                            // What the broadcast of a commit does, before anybody may rest on it.
+                            let now = cache.redo().clock().now();
+                            for n in 0..load_of.instances {
+                                cluster.cache(n).redo().clock().lift(now).unwrap();
+                            }
+                            counts[block as usize].fetch_add(1, SeqCst);
+                        } else {
+                            let before = counts[block as usize].load(SeqCst);
+                            let seen = value(cache, block, rng.often(50));
+                            assert!(seen >= before, "block {block}: {seen} seen, {before} there");
+                        }
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = sessions.into_iter().map(|t| t.join()).collect();
+        done.store(true, Relaxed);
+        assert!(results.iter().all(Result::is_ok));
+    });
+    let expected: Vec<u64> = counts.iter().map(|c| c.load(SeqCst)).collect();
+    for b in 1..=BLOCKS {
+        let cache = cluster.cache(b as usize % load_of.instances);
+        assert_eq!(value(cache, b, true), expected[b as usize], "block {b}");
+    }
+    let logs: Vec<SimStorage> = cluster
+        .nodes
+        .iter()
+        .map(|n| n.instance.storage.clone())
+        .collect();
+    for n in 0..load_of.instances {
+        let redo = cluster.cache(n).redo();
+        redo.flush_to(redo.end()).unwrap();
+    }
+    let data = cluster.end();
+    assert_eq!(recovered(&data, &logs), expected);
+}
+
+/// `BRAID_CACHE_SEED` replays one.
+fn seeds(n: u64) -> Vec<u64> {
+    match std::env::var("BRAID_CACHE_SEED") {
+        Ok(seed) => vec![seed.parse().expect("a number")],
+        Err(_) => (1..=n).collect(),
+    }
+}
+
+#[test]
+fn two_instances_count_everything() {
+    for seed in seeds(3) {
+        run(
+            &Load {
+                instances: 2,
+                blocks: u64::from(BLOCKS),
+                hot: 5,
+                steps: 1_500,
+            },
+            seed,
+        );
+    }
+}
+
+#[test]
+fn three_instances_over_few_blocks_count_everything() {
+    for seed in seeds(3) {
+        run(
+            &Load {
+                instances: 3,
+                blocks: 20,
+                hot: 2,
+                steps: 1_000,
+            },
+            seed,
+        );
+    }
+}
