@@ -42,7 +42,7 @@ ops! {
     /// Contents of a fresh block of a tree; formats it.
     IndexFormat = 200,
     IndexInsert = 201,
-    IndexInsertMany = 202,
+    // 202 was an insertion of several entries, each with its position.
     /// Delete-marks an entry with a stamp, or takes the mark away.
     IndexMark = 203,
     IndexRemove = 204,
@@ -59,6 +59,8 @@ ops! {
     IndexMetaPush = 212,
     IndexMetaPop = 213,
     IndexSetPrefix = 214,
+    /// Entries in runs that follow each other.
+    IndexInsertRuns = 215,
     // Undo blocks: 300..399.
     /// Starts a new use of an undo block; formats it.
     UndoFormat = 300,
@@ -128,7 +130,7 @@ pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     match op {
         Op::IndexFormat | Op::IndexReplace => crate::index::apply_replace(block, payload),
         Op::IndexInsert => crate::index::apply_insert(block, payload),
-        Op::IndexInsertMany => crate::index::apply_insert_many(block, payload),
+        Op::IndexInsertRuns => crate::index::apply_insert_runs(block, payload),
         Op::IndexMark => crate::index::apply_mark(block, payload),
         Op::IndexRemove => crate::index::apply_remove(block, payload),
         Op::IndexTruncate => crate::index::apply_truncate(block, payload),

@@ -77,10 +77,8 @@ impl Cache {
             encode(changes, &mut w);
             encode(more, &mut w);
             w.finish();
-            stat::add(Stat::RedoSize, record.len() as u64);
             self.redo.append(record, under_latch)
         });
-        stat::add(Stat::RedoEntries, 1);
         stat::add(Stat::DbBlockChanges, (changes.len() + more.len()) as u64);
         self.finish(changes, appended);
         self.finish(more, appended);
@@ -120,8 +118,6 @@ impl Cache {
             let mut w = RecordWriter::new(record, header.txn, header.undo_head);
             w.marker(op, payload);
             w.finish();
-            stat::add(Stat::RedoSize, record.len() as u64);
-            stat::add(Stat::RedoEntries, 1);
             self.redo.append(record, under_latch)
         })
     }

@@ -8,7 +8,7 @@ use crate::Result;
 
 /// Leaves and inner blocks of a tree that is built are filled to this, so that the first inserts do not split every one of them.
 const FILL_PERCENT: usize = 90;
-const FILL_BYTES: usize = block::index::CAPACITY * FILL_PERCENT / 100;
+pub(super) const FILL_BYTES: usize = block::index::CAPACITY * FILL_PERCENT / 100;
 
 /// The block of a level that is being filled.
 struct Level {

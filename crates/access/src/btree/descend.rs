@@ -192,9 +192,18 @@ impl<S: Store> Tree<S> {
 
     /// The leaf for `key`, latched exclusively. Completes a split that it finds incomplete.
     pub(super) fn write_leaf(&self, key: &[u8]) -> Result<S::Write<'_>> {
+        self.leaf(key, |s, dba| s.write(dba))
+    }
+
+    /// The same with another latch.
+    pub(super) fn leaf<'s, G: std::ops::Deref<Target = BlockBuf> + 's>(
+        &'s self,
+        key: &[u8],
+        latch: impl Fn(&'s S, Dba) -> Result<G>,
+    ) -> Result<G> {
         let mut completed = false;
         loop {
-            let Some((guard, pending)) = self.write_at(Target::Key(key), 0)? else {
+            let Some((guard, pending)) = self.latched(Target::Key(key), 0, None, &latch)? else {
                 return Err(self.corrupt("the tree has no leaves"));
             };
             match pending {

@@ -1,31 +1,14 @@
 //! Changing entries: insert, with or without a check for uniqueness, and delete-mark.
 
 use block::index::{
-    IndexBlock, InsertMany, MAX_KEY, ROW_ID_LEN, Room, Side, insert_payload, mark_payload,
-    push_row_id, remove_payload, split_key, unmark_payload,
+    IndexBlock, MAX_KEY, ROW_ID_LEN, Room, Side, insert_payload, mark_payload, push_row_id,
+    remove_payload, unmark_payload,
 };
 use block::{BlockBuf, Dba, Op, RowId, Stamp};
 
-use super::undo::{MAX_UNDO, encode_undo, undo_len};
+use super::undo::{encode_undo, undo_len};
 use super::{Conflict, Conflicts, Fate, IndexOutcome, Step, Store, Tree, UndoKind};
 use crate::{Error, Result};
-
-/// Keys that undo space is prepared for when nobody knows how many go into one leaf.
-const FEW_KEYS: usize = 8;
-
-/// As many keys from the head of `keys` as their undo fits one record, `at_most` of them, and the bytes of that undo. Undo space is prepared before the
-/// leaf is seen, and what is prepared and not used up is lost at the end of an undo block: hence no more than is likely to be used.
-fn head_of<K: AsRef<[u8]>>(keys: &[K], at_most: usize) -> (&[K], usize) {
-    let (mut count, mut bytes) = (0, undo_len(0));
-    for key in keys.iter().take(at_most).map(AsRef::as_ref) {
-        let with_it = bytes + key.len() + 2;
-        if with_it > MAX_UNDO || key.len() > MAX_KEY || key.len() < ROW_ID_LEN {
-            break;
-        }
-        (count, bytes) = (count + 1, with_it);
-    }
-    (&keys[..count], bytes)
-}
 
 /// How a change of one entry went, under the leaf's latch.
 enum Put {
@@ -228,89 +211,6 @@ impl<S: Store> Tree<S> {
         Ok(Put::Done(IndexOutcome::Inserted))
     }
 
-    /// Inserts entries, `keys` being whole (with their row ids) and rising, with one record and one undo record for each leaf's share.
-    /// Returns how many are in; in a unique index it stops at the first key that has other entries which are not known to be dead, and
-    /// returns these too. For that key the caller goes on with [`insert_unique`](Self::insert_unique).
-    pub fn insert_many<K: AsRef<[u8]>>(
-        &self,
-        txn: &mut S::Txn,
-        keys: &[K],
-        unique: bool,
-    ) -> Result<(usize, Option<Conflicts>)> {
-        let mut done = 0;
-        let mut expected = FEW_KEYS;
-        let (mut many, mut undo) = (InsertMany::default(), Vec::new());
-        while let Some(first) = keys.get(done).map(AsRef::as_ref) {
-            self.check_len(first)?;
-            let (columns, rid) =
-                split_key(first).ok_or_else(|| self.corrupt("a key has no row id"))?;
-            let (batch, undo_bytes) = head_of(&keys[done..], expected);
-            let slot = self.store.prepare(txn, undo_bytes)?;
-            let mut leaf = self.write_leaf(first)?;
-            many.clear();
-            undo.clear();
-            undo.extend_from_slice(&encode_undo(self.header, Stamp(0), &[]));
-            if let Some(v) = self.view(&leaf, 0) {
-                self.share_of_leaf(&v, batch, unique, &mut many, &mut undo);
-            }
-            expected = (2 * many.count).max(FEW_KEYS);
-            if many.count > 0 {
-                let step = Step {
-                    guard: &mut leaf,
-                    op: Op::IndexInsertMany,
-                    payload: &many.payload,
-                };
-                self.store
-                    .log(txn, slot, UndoKind::InsertMany, &undo, step)?;
-                done += many.count;
-                continue;
-            }
-            drop(leaf);
-            let outcome = match unique {
-                true => self.insert_unique(txn, columns, rid, None)?,
-                false => self.insert(txn, columns, rid)?,
-            };
-            if let IndexOutcome::Check(conflicts) = outcome {
-                return Ok((done, Some(conflicts)));
-            }
-            done += 1;
-        }
-        Ok((done, None))
-    }
-
-    /// Gathers the entries at the head of `batch` that can go into leaf `v` without further ado.
-    fn share_of_leaf<K: AsRef<[u8]>>(
-        &self,
-        v: &IndexBlock<'_>,
-        batch: &[K],
-        unique: bool,
-        many: &mut InsertMany,
-        undo: &mut Vec<u8>,
-    ) {
-        let mut last: &[u8] = &[];
-        for key in batch.iter().map(AsRef::as_ref) {
-            let columns = &key[..key.len() - ROW_ID_LEN];
-            let (at, equal) = v.search(key);
-            if equal || v.side(key) != Side::Here {
-                return;
-            }
-            // In a unique index only where this leaf is the home and all there is of the key, which is nothing.
-            let alone = || {
-                let (at, _) = v.search(columns);
-                v.side(columns) == Side::Here
-                    && !(at < v.count() && v.key_starts_with(at, columns))
-                    && !v.high().is_some_and(|high| high.starts_with(columns))
-                    && last != columns
-            };
-            if unique && !alone() || !many.push(v, at, key) {
-                return;
-            }
-            undo.extend_from_slice(&(key.len() as u16).to_le_bytes());
-            undo.extend_from_slice(key);
-            last = columns;
-        }
-    }
-
     /// Delete-marks the entry with the transaction's stamp. False if it was marked already. An entry that does not exist is damage.
     pub fn mark(&self, txn: &mut S::Txn, key: &[u8], rid: RowId) -> Result<bool> {
         let full = self.full_key(key, rid)?;
@@ -344,7 +244,7 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    fn make_room(&self, full: &[u8]) -> Result<()> {
+    pub(super) fn make_room(&self, full: &[u8]) -> Result<()> {
         self.split(0, full, |v| v.room_for(full) != Room::Full)
     }
 

@@ -216,6 +216,7 @@ impl Store for Memory {
         undo: &[u8],
         step: Step<'_, Guard<'_>>,
     ) -> Result<()> {
+        assert!(undo.len() <= block::undo::UNDO_MAX_PAYLOAD);
         txn.undo.push((kind, undo.to_vec()));
         self.apply_steps(&mut [step]);
         Ok(())

@@ -22,6 +22,7 @@ mod build;
 mod descend;
 mod insert;
 mod live;
+mod many;
 mod scan;
 mod split;
 mod store;

@@ -1,7 +1,7 @@
 //! Splits: a full block's upper part moves into a fresh right sibling, then the separator goes into the parent.
 
 use block::index::{
-    Builder, IndexBlock, Room, insert_payload, set_prefix_payload, truncate_payload,
+    Builder, IndexBlock, Room, Split, insert_payload, set_prefix_payload, truncate_payload,
 };
 use block::{Dba, Op};
 
@@ -59,7 +59,7 @@ impl<S: Store> Tree<S> {
     ) -> Result<Used> {
         let fresh = self.store.fresh(sibling)?;
         self.store.reserve()?;
-        let Some((mut left, _)) = self.write_at(Target::Key(key), level)? else {
+        let Some((left, _)) = self.write_at(Target::Key(key), level)? else {
             return Ok(Used::TryAgain);
         };
         if left.dba() == self.root() {
@@ -71,13 +71,33 @@ impl<S: Store> Tree<S> {
         if enough(&v) {
             return Ok(Used::NotNeeded);
         }
-        let (split, separator) = v.split_point(v.search(key).0, key);
+        let parts = v.split_point(v.search(key).0, key);
+        Ok(
+            match self.move_right(left, &fresh, sibling, level, parts)? {
+                true => Used::Yes,
+                false => Used::TryAgain,
+            },
+        )
+    }
+
+    /// Moves a latched block's entries from the split on to `sibling`. False if that is busy; then nothing has happened.
+    pub(super) fn move_right<'s>(
+        &'s self,
+        mut left: S::Write<'s>,
+        fresh: &S::Fresh<'s>,
+        sibling: Dba,
+        level: u16,
+        (split, separator): (Split, Vec<u8>),
+    ) -> Result<bool> {
+        let Some(v) = self.view(&left, level) else {
+            return Ok(false);
+        };
         let (upper, lower) = (
             v.right_half(split, &separator),
             truncate_payload(split, sibling, &separator),
         );
-        let Some(mut right) = self.store.try_latch(&fresh) else {
-            return Ok(Used::TryAgain);
+        let Some(mut right) = self.store.try_latch(fresh) else {
+            return Ok(false);
         };
         self.store.change(&mut [
             Step {
@@ -97,7 +117,7 @@ impl<S: Store> Tree<S> {
             separator,
             child: sibling,
         })?;
-        Ok(Used::Yes)
+        Ok(true)
     }
 
     /// The root keeps its address: its halves go into two fresh blocks below it.

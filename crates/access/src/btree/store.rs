@@ -31,7 +31,8 @@ pub enum UndoKind {
     Insert = 200,
     Revive = 201,
     Mark = 202,
-    InsertMany = 203,
+    // 203 was an insertion of several entries, each with its whole key.
+    InsertRun = 204,
 }
 
 impl UndoKind {
@@ -40,7 +41,7 @@ impl UndoKind {
             200 => UndoKind::Insert,
             201 => UndoKind::Revive,
             202 => UndoKind::Mark,
-            203 => UndoKind::InsertMany,
+            204 => UndoKind::InsertRun,
             _ => return None,
         })
     }

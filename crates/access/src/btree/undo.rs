@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! payload: segment header (8) | stamp before (8; 0: none) | key with row id
-//! many:    segment header (8) | 0 (8) | (length u16 | key with row id) ...
+//! run:     segment header (8) | 0 (8) | length u16 | what all keys begin with | (length u16 | rest of key with row id) ...
 //! ```
 //!
 //! **Invariant.** No undo needs space: entries are removed, unmarked, or marked again in the room that their mark had before.
@@ -14,9 +14,6 @@ use super::{Progress, Step, Store, Tree, UndoKind};
 use crate::Result;
 
 const HEADER: usize = 16;
-/// The longest undo payload that the tree asks for: one that fits an undo block with any other in it.
-pub(super) const MAX_UNDO: usize = 4000;
-
 pub(super) fn undo_len(key: usize) -> usize {
     HEADER + key
 }
@@ -64,7 +61,11 @@ impl<S: Store> Tree<S> {
             UndoKind::Mark => self.undo_one(txn, at, rest, |at| {
                 (Op::IndexMark, unmark_payload(at).to_vec())
             }),
-            UndoKind::InsertMany => self.undo_many(txn, at, &parse_many(rest).ok_or_else(damaged)?),
+            UndoKind::InsertRun => {
+                let (shared, run) = parse_run(rest).ok_or_else(damaged)?;
+                let keys: Vec<Vec<u8>> = run.iter().map(|r| [shared, *r].concat()).collect();
+                self.undo_many(txn, at, &keys)
+            }
         }
     }
 
@@ -95,16 +96,16 @@ impl<S: Store> Tree<S> {
     }
 
     /// Removes entries leaf by leaf. A crash in between does this again: entries that are gone already are passed over.
-    fn undo_many(&self, txn: &mut S::Txn, at: &S::Undoing, keys: &[&[u8]]) -> Result<()> {
+    fn undo_many(&self, txn: &mut S::Txn, at: &S::Undoing, keys: &[Vec<u8>]) -> Result<()> {
         let mut done = 0;
         while done < keys.len() {
             self.store.reserve()?;
-            let mut leaf = self.write_leaf(keys[done])?;
+            let mut leaf = self.write_leaf(&keys[done])?;
             let Some(v) = self.view(&leaf, 0) else {
                 return Err(self.corrupt("a latched leaf is none"));
             };
-            let here = |key: &&&[u8]| v.side(key) == block::index::Side::Here;
-            let share: Vec<&[u8]> = keys[done..].iter().take_while(here).copied().collect();
+            let here = |key: &&Vec<u8>| v.side(key) == block::index::Side::Here;
+            let share: Vec<&Vec<u8>> = keys[done..].iter().take_while(here).collect();
             let mut positions: Vec<usize> = share
                 .iter()
                 .map(|k| v.search(k))
@@ -134,13 +135,46 @@ impl<S: Store> Tree<S> {
     }
 }
 
-fn parse_many(mut rest: &[u8]) -> Option<Vec<&[u8]>> {
+/// Undo of keys inserted together; they rise.
+pub(super) fn encode_run(header: Dba, keys: &[impl AsRef<[u8]>], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&header.0.to_le_bytes());
+    out.extend_from_slice(&[0; 8]);
+    let (Some(first), Some(last)) = (keys.first(), keys.last()) else {
+        return;
+    };
+    let shared = shared_len(first.as_ref(), last.as_ref());
+    out.extend_from_slice(&(shared as u16).to_le_bytes());
+    out.extend_from_slice(&first.as_ref()[..shared]);
+    for key in keys {
+        let rest = &key.as_ref()[shared..];
+        out.extend_from_slice(&(rest.len() as u16).to_le_bytes());
+        out.extend_from_slice(rest);
+    }
+}
+
+/// Bytes that [`encode_run`] makes of `n` keys of `total` bytes, of which `first` and `last` are given.
+pub(super) fn run_len(first: &[u8], last: &[u8], n: usize, total: usize) -> usize {
+    let shared = shared_len(first, last);
+    HEADER + 2 + shared + total - n * shared + 2 * n
+}
+
+pub(super) fn shared_len(first: &[u8], last: &[u8]) -> usize {
+    first.iter().zip(last).take_while(|(a, b)| a == b).count()
+}
+
+/// What all keys begin with, and the rest of each.
+fn parse_run(bytes: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
+    let take = |bytes| {
+        let (len, tail) = <[u8]>::split_first_chunk::<2>(bytes)?;
+        tail.split_at_checked(u16::from_le_bytes(*len) as usize)
+    };
+    let (shared, mut rest) = take(bytes)?;
     let mut keys = Vec::new();
     while !rest.is_empty() {
-        let (len, tail) = rest.split_first_chunk::<2>()?;
-        let (key, tail) = tail.split_at_checked(u16::from_le_bytes(*len) as usize)?;
+        let (key, tail) = take(rest)?;
         keys.push(key);
         rest = tail;
     }
-    Some(keys)
+    Some((shared, keys))
 }

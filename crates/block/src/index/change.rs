@@ -3,6 +3,7 @@
 //! Payloads name entries by position: recovery applies a vector to the very version of the block it was made for.
 
 use super::content::{Content, Cursor, Frame, common, prefix_of, start};
+use super::fill::Filler;
 use super::*;
 
 /// Compaction and the insertion of one entry. `suffix` is the key after the block's prefix.
@@ -54,7 +55,7 @@ pub(super) fn put_entry(
     Ok(())
 }
 
-fn view(b: &BlockBuf) -> Result<IndexBlock<'_>> {
+pub(super) fn view(b: &BlockBuf) -> Result<IndexBlock<'_>> {
     let block = IndexBlock::new(b)
         .ok_or_else(|| BlockError::corrupt(format!("block {} is no index block", b.dba())))?;
     let (data_low, garbage) = (
@@ -124,7 +125,9 @@ fn rebuild(b: &mut BlockBuf, new: Layout<'_>) -> Result<()> {
     };
     start(b, frame, new.low, new.high, new.prefix_len)?;
     let mut key = Vec::with_capacity(64);
-    for i in 0..new.keep.min(old.count()) {
+    let keep = new.keep.min(old.count());
+    let mut filler = Filler::new(b, 0, keep)?;
+    for i in 0..keep {
         let e = old.entry(i);
         key.clear();
         old.copy_key(i, &mut key);
@@ -135,17 +138,13 @@ fn rebuild(b: &mut BlockBuf, new: Layout<'_>) -> Result<()> {
             &key[..]
         };
         let suffix = whole.get(new.prefix_len..).unwrap_or(&[]);
-        put_entry(
-            b,
-            i,
-            suffix,
-            (!old.is_leaf() || e.has_stamp).then_some(e.payload),
-        )?;
+        filler.put(suffix, (!old.is_leaf() || e.has_stamp).then_some(e.payload))?;
     }
+    filler.finish();
     Ok(())
 }
 
-fn compact(b: &mut BlockBuf) -> Result<()> {
+pub(super) fn compact(b: &mut BlockBuf) -> Result<()> {
     let prefix_len = view(b)?.prefix_len();
     with_prefix(b, prefix_len)
 }
@@ -210,48 +209,6 @@ pub fn apply_insert(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
             .ok_or_else(|| BlockError::corrupt("separator without child"))?;
     let suffix = r.bytes(suffix_len)?;
     put_entry(b, at, suffix, Some(r.u64()?))
-}
-
-/// Payload of `Op::IndexInsertMany`: entries of one leaf, each `position u16 | length u16 | key after the prefix`, positions as of
-/// when the entries before it are in.
-#[derive(Default)]
-pub struct InsertMany {
-    pub payload: Vec<u8>,
-    pub count: usize,
-    used: usize,
-}
-
-impl InsertMany {
-    pub fn clear(&mut self) {
-        self.payload.clear();
-        (self.count, self.used) = (0, 0);
-    }
-    /// Adds `key`, greater than all added before, whose position in `block` as it is now is `at`. False if it would not fit.
-    pub fn push(&mut self, block: &IndexBlock<'_>, at: usize, key: &[u8]) -> bool {
-        let size = block.insert_size(key);
-        if self.used + size > block.free() || !key.starts_with(block.prefix()) {
-            return false;
-        }
-        let suffix = key.get(block.prefix_len()..).unwrap_or(&[]);
-        self.payload
-            .extend_from_slice(&((at + self.count) as u16).to_le_bytes());
-        self.payload
-            .extend_from_slice(&(suffix.len() as u16).to_le_bytes());
-        self.payload.extend_from_slice(suffix);
-        self.count += 1;
-        self.used += size;
-        true
-    }
-}
-
-pub fn apply_insert_many(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
-    let mut r = Cursor(payload);
-    while !r.0.is_empty() {
-        let (at, len) = (r.u16()? as usize, r.u16()? as usize);
-        let suffix = r.bytes(len)?;
-        put_entry(b, at, suffix, None)?;
-    }
-    Ok(())
 }
 
 /// `position u16 | stamp (8)`

@@ -6,6 +6,7 @@
 //! entry: length u16 (top bit: a stamp follows) | key after the prefix | stamp (8) or child (8)
 //! ```
 
+use super::fill::Filler;
 use super::*;
 
 const HEADER: usize = 20;
@@ -157,7 +158,8 @@ impl<'a> Content<'a> {
             self.prefix_len as usize,
         )?;
         let mut r = Cursor(self.entries);
-        for i in 0..self.count as usize {
+        let mut filler = Filler::new(b, 0, self.count as usize)?;
+        for _ in 0..self.count {
             let word = r.u16()?;
             let suffix = r.bytes((word & !STAMPED) as usize)?;
             let payload = if word & STAMPED != 0 || self.level > 0 {
@@ -165,8 +167,9 @@ impl<'a> Content<'a> {
             } else {
                 None
             };
-            change::put_entry(b, i, suffix, payload)?;
+            filler.put(suffix, payload)?;
         }
+        filler.finish();
         match r.0.is_empty() {
             true => Ok(()),
             false => Err(BlockError::corrupt(
@@ -250,10 +253,13 @@ impl IndexBlock<'_> {
             std::cmp::Ordering::Equal => new_size,
             std::cmp::Ordering::Greater => self.entry(m - 1).size(inner),
         };
-        let key = |m: usize| match m.cmp(&pos) {
-            std::cmp::Ordering::Less => self.key(m),
-            std::cmp::Ordering::Equal => new.to_vec(),
-            std::cmp::Ordering::Greater => self.key(m - 1),
+        let key_into = |m: usize, out: &mut Vec<u8>| {
+            out.clear();
+            match m.cmp(&pos) {
+                std::cmp::Ordering::Less => self.copy_key(m, out),
+                std::cmp::Ordering::Equal => out.extend_from_slice(new),
+                std::cmp::Ordering::Greater => self.copy_key(m - 1, out),
+            }
         };
         let total: usize = (0..n).map(size).sum();
         let percent = match () {
@@ -265,10 +271,11 @@ impl IndexBlock<'_> {
         let fences = (self.low().len(), self.high().map_or(0, <[u8]>::len));
         // Boundary b: merged entries 0..b go left. Both sides get one at least. Sizes are reckoned with the old, shorter prefix.
         let (mut best, mut sum) = (None, 0);
-        let mut left = key(0);
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        key_into(0, &mut left);
         for b in 1..n {
             sum += size(b - 1);
-            let right = key(b);
+            key_into(b, &mut right);
             let sep = if inner {
                 right.len()
             } else {
@@ -285,10 +292,11 @@ impl IndexBlock<'_> {
             if best.is_none_or(|(r, _)| rank < r) {
                 best = Some((rank, b));
             }
-            left = right;
+            std::mem::swap(&mut left, &mut right);
         }
         let b = best.map_or(1, |(_, b)| b);
-        let (left, right) = (key(b - 1), key(b));
+        key_into(b - 1, &mut left);
+        key_into(b, &mut right);
         let sep = if inner {
             right
         } else {

@@ -34,17 +34,19 @@
 
 mod change;
 mod content;
+mod fill;
 mod meta;
 #[cfg(test)]
 mod tests;
 
 pub use change::{
-    InsertMany, apply_dead, apply_insert, apply_insert_many, apply_mark, apply_remove,
-    apply_replace, apply_set_child, apply_set_low, apply_set_prefix, apply_set_right,
-    apply_truncate, insert_payload, mark_payload, remove_payload, set_child_payload,
-    set_low_payload, set_prefix_payload, set_right_payload, truncate_payload, unmark_payload,
+    apply_dead, apply_insert, apply_mark, apply_remove, apply_replace, apply_set_child,
+    apply_set_low, apply_set_prefix, apply_set_right, apply_truncate, insert_payload, mark_payload,
+    remove_payload, set_child_payload, set_low_payload, set_prefix_payload, set_right_payload,
+    truncate_payload, unmark_payload,
 };
 pub use content::{Builder, Content, Split, separator};
+pub use fill::{InsertRuns, apply_insert_runs};
 pub use meta::{
     FreeBlock, MAX_FREE_BLOCKS, MetaBlock, apply_meta_pop, apply_meta_push, meta_pop_payload,
     meta_push_payload,
@@ -411,6 +413,17 @@ impl<'a> IndexBlock<'a> {
         }
     }
 
+    /// Bytes that the entries would take in a block with a prefix of that length, slots included.
+    pub fn entries_size(&self, entries: std::ops::Range<usize>, prefix_len: usize) -> usize {
+        let size = |i| {
+            let e = self.entry(i);
+            let suffix = (e.len + self.prefix_len()).saturating_sub(prefix_len);
+            let payload = !self.is_leaf() || e.has_stamp;
+            entry_size(suffix) + if payload { PAYLOAD } else { 0 }
+        };
+        entries.map(size).sum()
+    }
+
     /// Whether the block could take over the range of a left sibling that begins at `low`.
     pub fn fits_with_low(&self, low: &[u8]) -> bool {
         let shared = self
@@ -508,6 +521,12 @@ pub(crate) fn head_of(suffix: &[u8]) -> u32 {
     let n = suffix.len().min(HEAD);
     head[..n].copy_from_slice(&suffix[..n]);
     u32::from_be_bytes(head)
+}
+
+/// Bytes that a leaf's entry takes without a stamp, slot included, of a key that has so many bytes after the prefix.
+#[inline]
+pub fn entry_size(suffix: usize) -> usize {
+    SLOT + 2 + suffix.saturating_sub(HEAD)
 }
 
 /// Splits a leaf's key into column values and row id.

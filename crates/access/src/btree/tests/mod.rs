@@ -8,6 +8,7 @@ use block::index::{IndexBlock, push_row_id};
 use block::{Dba, FileId, RowId, Stamp};
 
 mod lasting;
+mod many;
 mod unique;
 
 use super::memory::{HEADER, Memory, OBJECT, Txn};
