@@ -46,6 +46,13 @@ impl Target<'_> {
     }
 }
 
+/// A block that could not be latched with others held, for its latch or its mode: it has to be brought with everything let go.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Missing {
+    Shared(Dba),
+    Exclusive(Dba),
+}
+
 /// Where a latched block stands relative to a target.
 pub(super) enum Place {
     Here,
@@ -215,6 +222,15 @@ impl<S: Store> Tree<S> {
                 _ => return Ok(guard),
             }
         }
+    }
+
+    /// Waits until the block is in this instance in the mode that a try lacked. It may be gone again when this returns.
+    pub(super) fn bring(&self, missing: Missing) -> Result<()> {
+        match missing {
+            Missing::Shared(dba) => drop(self.store.read(dba)?),
+            Missing::Exclusive(dba) => drop(self.store.write(dba)?),
+        }
+        Ok(())
     }
 
     pub(super) fn corrupt(&self, what: &str) -> Error {

@@ -4,8 +4,9 @@ use block::index::{
     IndexBlock, MAX_KEY, ROW_ID_LEN, Room, Side, insert_payload, mark_payload, push_row_id,
     remove_payload, unmark_payload,
 };
-use block::{BlockBuf, Dba, Op, RowId, Stamp};
+use block::{BlockBuf, Op, RowId, Stamp};
 
+use super::descend::Missing;
 use super::undo::{encode_undo, undo_len};
 use super::{Conflict, Conflicts, Fate, IndexOutcome, Step, Store, Tree, UndoKind};
 use crate::{Error, Result};
@@ -54,9 +55,9 @@ impl<S: Store> Tree<S> {
             self.collect(txn, &home, key, rid, &mut found);
             let target = match self.look_right(txn, &home, key, &full, rid, &mut found) {
                 Ok(target) => target,
-                Err(busy) => {
+                Err(missing) => {
                     drop(home);
-                    drop(self.store.read(busy)?);
+                    self.bring(missing)?;
                     continue;
                 }
             };
@@ -109,7 +110,8 @@ impl<S: Store> Tree<S> {
     }
 
     /// Follows the entries of `key` into the leaves right of its home, without ever waiting. Returns the leaf that is to take
-    /// `full`, if it is not the home; or, as error, the block that has to be waited for with everything let go.
+    /// `full`, if it is not the home; or, as error, the block that has to be brought with everything let go. The others are only read, which
+    /// instances can do at once: while the home is latched nobody inserts an entry of `key` there.
     fn look_right<'s>(
         &'s self,
         txn: &S::Txn,
@@ -118,7 +120,7 @@ impl<S: Store> Tree<S> {
         full: &[u8],
         rid: RowId,
         found: &mut Conflicts,
-    ) -> std::result::Result<Option<S::Write<'s>>, Dba> {
+    ) -> std::result::Result<Option<S::Write<'s>>, Missing> {
         let more = |b: &BlockBuf| {
             let v = self.view(b, 0)?;
             v.high()
@@ -128,23 +130,39 @@ impl<S: Store> Tree<S> {
         let mut target = None;
         let mut next = more(home);
         while let Some(dba) = next {
-            let leaf = self.store.try_write(dba).ok_or(dba)?;
+            let leaf = self.store.try_read(dba).ok_or(Missing::Shared(dba))?;
             next = more(&leaf);
             let Some(v) = self.view(&leaf, 0) else {
-                return Err(dba);
+                return Err(Missing::Shared(dba));
             };
             if v.is_dead() {
                 next = Some(v.right());
                 continue;
             }
-            let is_target = v.side(full) == Side::Here
-                && self
-                    .view(home, 0)
-                    .is_some_and(|h| h.side(full) == Side::Right);
-            self.collect(txn, &leaf, key, rid, found);
-            if is_target {
-                target = Some(leaf);
+            let beyond_home = self
+                .view(home, 0)
+                .is_some_and(|h| h.side(full) == Side::Right);
+            if !beyond_home || v.side(full) != Side::Here {
+                self.collect(txn, &leaf, key, rid, found);
+                continue;
             }
+            drop(leaf);
+            let missing = Missing::Exclusive(dba);
+            let leaf = self.store.try_write(dba).ok_or(missing)?;
+            // It may have been split in between.
+            let Some(v) = self.view(&leaf, 0).filter(|v| v.side(full) == Side::Here) else {
+                return Err(missing);
+            };
+            next = if v.is_dead() {
+                Some(v.right())
+            } else {
+                more(&leaf)
+            };
+            if v.is_dead() {
+                continue;
+            }
+            self.collect(txn, &leaf, key, rid, found);
+            target = Some(leaf);
         }
         Ok(target)
     }

@@ -1,6 +1,10 @@
 //! A store of plain memory for the tests: blocks behind reader-writer locks, every change kept as redo to be replayed,
 //! transactions whose undo can be run, and latches that sometimes refuse to be tried.
+//!
+//! It can be seen from several instances. Each block is exclusive in one of them or shared in some; an instance that needs another mode takes it away from the others
+//! as soon as none of them has the block latched, and a try without the mode fails. Whoever may wait must hold no latch.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -25,8 +29,41 @@ pub struct Logged {
     pub scn: Scn,
 }
 
+/// A block, and which instances have it, by bits: the one that has it exclusively, and those that have it at all.
+struct Block {
+    contents: RwLock<BlockBuf>,
+    modes: Mutex<Modes>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Modes {
+    exclusive: u64,
+    any: u64,
+}
+
+thread_local! {
+    static HELD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// One latch held by this thread.
+struct Held;
+impl Held {
+    fn new() -> Held {
+        HELD.set(HELD.get() + 1);
+        Held
+    }
+}
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD.set(HELD.get() - 1);
+    }
+}
+fn assert_none_held() {
+    assert_eq!(HELD.get(), 0, "R7: waiting with latches held");
+}
+
 pub struct Shared {
-    blocks: Vec<RwLock<BlockBuf>>,
+    blocks: Vec<Block>,
     pub next: AtomicU32,
     clock: AtomicU64,
     pub horizon: AtomicU64,
@@ -38,10 +75,13 @@ pub struct Shared {
     /// One try in so many fails; 0: none.
     pub refuse: AtomicU64,
     tries: AtomicU64,
+    /// How often an instance took a mode.
+    pub transfers: AtomicU64,
 }
 
+/// The store as an instance sees it.
 #[derive(Clone)]
-pub struct Memory(pub Arc<Shared>);
+pub struct Memory(pub Arc<Shared>, u32);
 
 pub struct Txn {
     pub id: TxnId,
@@ -52,10 +92,17 @@ impl Memory {
     pub fn new() -> Memory {
         Memory::with_blocks(MAX_BLOCKS)
     }
+    /// The same blocks from another instance.
+    pub fn instance(&self, number: u32) -> Memory {
+        Memory(self.0.clone(), number)
+    }
     fn with_blocks(count: usize) -> Memory {
-        Memory(Arc::new(Shared {
+        let shared = Shared {
             blocks: (0..count)
-                .map(|_| RwLock::new(BlockBuf([0; block::BLOCK_SIZE])))
+                .map(|_| Block {
+                    contents: RwLock::new(BlockBuf([0; block::BLOCK_SIZE])),
+                    modes: Mutex::default(),
+                })
                 .collect(),
             next: AtomicU32::new(3),
             clock: AtomicU64::new(100),
@@ -65,7 +112,9 @@ impl Memory {
             redo: Mutex::new(None),
             refuse: AtomicU64::new(0),
             tries: AtomicU64::new(0),
-        }))
+            transfers: AtomicU64::new(0),
+        };
+        Memory(Arc::new(shared), 0)
     }
     /// A new store with an empty tree in it.
     pub fn tree() -> Tree<Memory> {
@@ -108,7 +157,7 @@ impl Memory {
         other
     }
     fn apply(&self, change: &Logged) {
-        let mut b = self.cell(change.dba).write();
+        let mut b = self.cell(change.dba).contents.write();
         if let Some(kind) = change.op.formats() {
             b.format(change.dba, OBJECT, kind);
         }
@@ -116,10 +165,38 @@ impl Memory {
         b.set_scn(change.scn);
     }
     pub fn bytes(&self, i: u32) -> Box<BlockBuf> {
-        Box::new(self.cell(HEADER.plus(i)).read().clone())
+        Box::new(self.cell(HEADER.plus(i)).contents.read().clone())
     }
-    fn cell(&self, dba: Dba) -> &RwLock<BlockBuf> {
+    fn cell(&self, dba: Dba) -> &Block {
         &self.0.blocks[(dba.block() - HEADER.block()) as usize]
+    }
+    /// Under the block's latch: whether this instance has it in the mode.
+    fn has(&self, dba: Dba, exclusive: bool) -> bool {
+        let modes = *self.cell(dba).modes.lock();
+        let mine = if exclusive {
+            modes.exclusive
+        } else {
+            modes.any
+        };
+        mine & 1 << self.1 != 0
+    }
+    /// Takes the mode from whoever has it, once nobody has the block latched. It may be gone again when this returns.
+    fn take_mode(&self, dba: Dba, exclusive: bool) {
+        let cell = self.cell(dba);
+        let _nobody_has_it_latched = cell.contents.write();
+        let mut modes = cell.modes.lock();
+        let mine = 1 << self.1;
+        *modes = match exclusive {
+            true => Modes {
+                exclusive: mine,
+                any: mine,
+            },
+            false => Modes {
+                exclusive: modes.exclusive & mine,
+                any: modes.any | mine,
+            },
+        };
+        self.0.transfers.fetch_add(1, SeqCst);
     }
     fn refused(&self) -> bool {
         let n = self.0.refuse.load(SeqCst);
@@ -148,9 +225,21 @@ impl Memory {
     }
 }
 
+pub struct ReadGuard<'s> {
+    block: RwLockReadGuard<'s, BlockBuf>,
+    _held: Held,
+}
+impl std::ops::Deref for ReadGuard<'_> {
+    type Target = BlockBuf;
+    fn deref(&self) -> &BlockBuf {
+        &self.block
+    }
+}
+
 pub struct Guard<'s> {
     dba: Dba,
     block: RwLockWriteGuard<'s, BlockBuf>,
+    _held: Held,
 }
 impl std::ops::Deref for Guard<'_> {
     type Target = BlockBuf;
@@ -160,7 +249,7 @@ impl std::ops::Deref for Guard<'_> {
 }
 
 impl Store for Memory {
-    type Read<'s> = RwLockReadGuard<'s, BlockBuf>;
+    type Read<'s> = ReadGuard<'s>;
     type Write<'s> = Guard<'s>;
     type Fresh<'s> = Dba;
     type Txn = Txn;
@@ -168,37 +257,65 @@ impl Store for Memory {
     type Undoing = ();
 
     fn read(&self, dba: Dba) -> Result<Self::Read<'_>> {
-        Ok(self.cell(dba).read())
+        assert_none_held();
+        loop {
+            let block = self.cell(dba).contents.read();
+            if self.has(dba, false) {
+                let _held = Held::new();
+                return Ok(ReadGuard { block, _held });
+            }
+            drop(block);
+            self.take_mode(dba, false);
+        }
     }
     fn write(&self, dba: Dba) -> Result<Guard<'_>> {
-        Ok(Guard {
-            dba,
-            block: self.cell(dba).write(),
-        })
+        assert_none_held();
+        loop {
+            let block = self.cell(dba).contents.write();
+            if self.has(dba, true) {
+                let _held = Held::new();
+                return Ok(Guard { dba, block, _held });
+            }
+            drop(block);
+            self.take_mode(dba, true);
+        }
     }
     fn try_read(&self, dba: Dba) -> Option<Self::Read<'_>> {
         if self.refused() {
-            None
-        } else {
-            self.cell(dba).try_read()
+            return None;
         }
+        let block = self.cell(dba).contents.try_read()?;
+        self.has(dba, false).then(|| ReadGuard {
+            block,
+            _held: Held::new(),
+        })
     }
     fn try_write(&self, dba: Dba) -> Option<Guard<'_>> {
         if self.refused() {
             return None;
         }
-        self.cell(dba).try_write().map(|block| Guard { dba, block })
+        let block = self.cell(dba).contents.try_write()?;
+        self.has(dba, true).then(|| Guard {
+            dba,
+            block,
+            _held: Held::new(),
+        })
     }
     fn write_new(&self, dba: Dba) -> Result<Guard<'_>> {
         self.write(dba)
     }
     fn fresh(&self, dba: Dba) -> Result<Dba> {
+        assert_none_held();
+        if !self.has(dba, true) {
+            self.take_mode(dba, true);
+        }
         Ok(dba)
     }
     fn try_latch<'s>(&'s self, dba: &Dba) -> Option<Guard<'s>> {
         self.try_write(*dba)
     }
     fn reserve(&self) -> Result<()> {
+        assert_none_held();
         Ok(())
     }
     fn change(&self, steps: &mut [Step<'_, Guard<'_>>]) -> Result<LogPos> {
@@ -206,6 +323,7 @@ impl Store for Memory {
         Ok(LogPos(self.0.clock.load(SeqCst)))
     }
     fn prepare(&self, _: &mut Txn, _: usize) -> Result<()> {
+        assert_none_held();
         Ok(())
     }
     fn log(
@@ -246,6 +364,7 @@ impl Store for Memory {
         }
     }
     fn alloc(&self) -> Result<Dba> {
+        assert_none_held();
         let n = self.0.next.fetch_add(1, SeqCst);
         assert!(
             (n as usize) < self.0.blocks.len(),

@@ -15,7 +15,11 @@
 //! - Check and insert of a unique key happen under one exclusive hold of the key's *home*, the leaf that the descent for the column
 //!   values alone leads to. Required is that all entries of the key that are alive or undecided are seen; where a key's entries span leaves
 //!   (only when one key has more dead entries than fit a block), the home stays latched while the leaves to its right are tried.
-//! - Whoever descends has published a snapshot: a block that left the tree is reused only below the horizon.
+//! - Nothing is remembered between calls but hints. A block that left the tree is reused only below the horizon of all instances, so a statement that descends hardly ever
+//!   meets one; required is that whoever does meet one notices, by object, level and fences, and starts over ([`unlink`] for what is changed on the way).
+//! - Steps that need several blocks try all but the first, and among instances a try fails when the mode is elsewhere. Then everything is let go, what was missing is
+//!   brought in the mode that was missing, and the steps begin anew; a few times only where they may as well be left for later. They must not be where a unique key's
+//!   entries span leaves: two instances that insert this one key at once can take home and target from each other; nothing but their different pace ends that.
 //! - An entry is removed only by the undo of its insertion, or when its mark is committed below the horizon.
 
 mod build;

@@ -8,9 +8,15 @@
 //! 4. The left neighbour's right link passes over L. Whoever changes the last pointer to L owns it,
 //! 5. and puts it on the list of freed blocks with the SCN of that moment. It is reused once that is below the horizon.
 //!
-//! Steps 1 to 3 happen with parent, L and R latched, L and R only if that needs no waiting; otherwise nothing happens now. A crash
+//! Steps 1 to 3 happen with parent, L and R latched, L and R only if that needs no waiting; what is missing is brought with nothing latched, and after a few
+//! tries nothing happens now. A crash
 //! between steps leaves a dead block that every search passes through rightly: whoever finds step 2 missing does it
 //! ([`repair_if`](Tree::repair_if)), and the next block that goes to its right does the others.
+//!
+//! **What is known of a dead block** that one has read and let go of: nothing, for another may have freed it and a third have put it to another use. It still is what
+//! it was while the parent's entry leads to it (step 3 is not done) or a live left neighbour links to it (step 4 is not), and while that
+//! block is latched it stays so. Steps are done under such a latch only. So nothing rests on the freed block being kept from reuse for as long as
+//! somebody may be on the way to it: whoever gets there sees by object, level and fences where he is.
 //!
 //! An only child cannot go before its parent has: the parent, with one entry, goes by the same steps, and its right
 //! sibling takes over the entry with the range. A last child of several stays: one empty leaf for each inner block at most. So does a leaf whose sibling has
@@ -22,12 +28,22 @@ use block::index::{
 };
 use block::{Dba, Op};
 
-use super::descend::Target;
+use super::descend::{Missing, Target};
 use super::{Store, Tree};
 use crate::Result;
 
 /// Inner levels that one call removes at most; no tree is higher.
 const MAX_HEIGHT: u16 = 32;
+/// Blocks that are brought, one after the other, for steps that need several latched, before these are left for later.
+const BRING_TRIES: u32 = 8;
+
+/// What became of steps that need several blocks latched.
+enum Tried {
+    Done,
+    /// They do not apply, or cannot be done as things are.
+    Not,
+    Missing(Missing),
+}
 
 /// What [`Tree::purge`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -81,34 +97,46 @@ impl<S: Store> Tree<S> {
         self.purge(&low)
     }
 
-    /// Takes the block at `level` whose low fence is `low` out of the tree, if it is empty and this needs no waiting for latches.
+    /// Takes the block at `level` whose low fence is `low` out of the tree, if it is empty and its neighbours can be had.
     fn unlink(&self, level: u16, low: &[u8]) -> Result<bool> {
         if level >= MAX_HEIGHT || self.free_list_is_full()? {
             return Ok(false);
         }
+        for _ in 0..BRING_TRIES {
+            match self.try_unlink(level, low)? {
+                Tried::Done => return Ok(true),
+                Tried::Not => return Ok(false),
+                Tried::Missing(missing) => self.bring(missing)?,
+            }
+        }
+        Ok(false)
+    }
+
+    fn try_unlink(&self, level: u16, low: &[u8]) -> Result<Tried> {
         self.store.reserve()?;
         let Some((mut parent, _)) = self.write_at(Target::Key(low), level + 1)? else {
-            return Ok(false);
+            return Ok(Tried::Not);
         };
         let Some(p) = self.view(&parent, level + 1) else {
-            return Ok(false);
+            return Ok(Tried::Not);
         };
         if p.count() == 1 && !p.right().is_none() {
             let parent_low = p.low().to_vec();
             drop(parent);
-            return Ok(self.unlink(level + 1, &parent_low)? && self.unlink(level, low)?);
+            let done = self.unlink(level + 1, &parent_low)? && self.unlink(level, low)?;
+            return Ok(if done { Tried::Done } else { Tried::Not });
         }
         let Some((at, dba)) = p.child_for(low) else {
-            return Ok(false);
+            return Ok(Tried::Not);
         };
         let Some(mut block) = self.store.try_write(dba) else {
-            return Ok(false);
+            return Ok(Tried::Missing(Missing::Exclusive(dba)));
         };
         let removable = |v: &IndexBlock<'_>| {
             !v.is_dead() && v.low() == low && v.count() == usize::from(level > 0)
         };
         let Some(v) = self.view(&block, level).filter(removable) else {
-            return Ok(false);
+            return Ok(Tried::Not);
         };
         let (right, child) = (
             v.right(),
@@ -119,16 +147,16 @@ impl<S: Store> Tree<S> {
             },
         );
         if at + 1 >= p.count() || p.entry(at + 1).child() != right {
-            return Ok(false);
+            return Ok(Tried::Not);
         }
         let Some(mut sibling) = self.store.try_write(right) else {
-            return Ok(false);
+            return Ok(Tried::Missing(Missing::Exclusive(right)));
         };
         if !self
             .view(&sibling, level)
             .is_some_and(|r| !r.is_dead() && r.fits_with_low(low))
         {
-            return Ok(false);
+            return Ok(Tried::Not);
         }
         self.alter(&mut block, Op::IndexDead, &[])?;
         let payload = set_low_payload(low, child);
@@ -141,12 +169,13 @@ impl<S: Store> Tree<S> {
             true => self.give_back(dba)?,
             false => self.sweep(level, low)?,
         }
-        Ok(true)
+        Ok(Tried::Done)
     }
 
     /// Passes over dead blocks right of the one that ends at `low`, and frees them.
     fn sweep(&self, level: u16, low: &[u8]) -> Result<()> {
-        loop {
+        let mut brought = 0;
+        while brought < BRING_TRIES {
             self.store.reserve()?;
             let Some(left) = self.read_at(Target::Before(Some(low)), level)? else {
                 return Ok(());
@@ -165,7 +194,7 @@ impl<S: Store> Tree<S> {
             };
             let (next, dead_low) = (v.right(), v.low().to_vec());
             drop(dead);
-            if !self.forget(level, right, next, &dead_low)? || self.free_list_is_full()? {
+            if !self.forget(level, right, &dead_low)? || self.free_list_is_full()? {
                 return Ok(());
             }
             self.store.reserve()?;
@@ -175,49 +204,86 @@ impl<S: Store> Tree<S> {
             if self.view(&left, level).is_none_or(|v| v.right() != right) {
                 continue;
             }
+            let Some(dead) = self.store.try_read(right) else {
+                drop(left);
+                self.bring(Missing::Shared(right))?;
+                brought += 1;
+                continue;
+            };
+            let as_read =
+                |v: &IndexBlock<'_>| v.is_dead() && v.right() == next && v.low() == dead_low;
+            let still = self.view(&dead, level).is_some_and(|v| as_read(&v));
+            drop(dead);
+            if !still {
+                continue;
+            }
             self.alter(&mut left, Op::IndexSetRight, &set_right_payload(next))?;
             drop(left);
             self.give_back(right)?;
         }
+        Ok(())
     }
 
-    /// Steps 2 and 3 for a dead block, where a crash left them out. False if they cannot be done now.
-    fn forget(&self, level: u16, dead: Dba, right: Dba, low: &[u8]) -> Result<bool> {
+    /// Steps 2 and 3 for a dead block, where a crash left them out. True if they are done; false if they cannot be done now.
+    fn forget(&self, level: u16, dead: Dba, low: &[u8]) -> Result<bool> {
+        for _ in 0..BRING_TRIES {
+            match self.try_forget(level, dead, low)? {
+                Tried::Done => return Ok(true),
+                Tried::Not => return Ok(false),
+                Tried::Missing(missing) => self.bring(missing)?,
+            }
+        }
+        Ok(false)
+    }
+
+    fn try_forget(&self, level: u16, dead: Dba, low: &[u8]) -> Result<Tried> {
         self.store.reserve()?;
         let Some((mut parent, _)) = self.write_at(Target::Key(low), level + 1)? else {
-            return Ok(false);
+            return Ok(Tried::Not);
+        };
+        let Some((at, child)) = self.view(&parent, level + 1).and_then(|p| p.child_for(low)) else {
+            return Ok(Tried::Not);
+        };
+        if child != dead {
+            // Step 3 comes last.
+            return Ok(Tried::Done);
+        }
+        let (right, grandchild) = {
+            let Some(block) = self.store.try_read(dead) else {
+                return Ok(Tried::Missing(Missing::Shared(dead)));
+            };
+            let Some(d) = self
+                .view(&block, level)
+                .filter(|v| v.is_dead() && v.low() == low)
+            else {
+                return Ok(Tried::Not);
+            };
+            let grandchild = if level > 0 {
+                d.entry(0).child()
+            } else {
+                Dba::NONE
+            };
+            (d.right(), grandchild)
         };
         let Some(mut sibling) = self.store.try_write(right) else {
-            return Ok(false);
+            return Ok(Tried::Missing(Missing::Exclusive(right)));
         };
         let Some(r) = self.view(&sibling, level) else {
-            return Ok(false);
+            return Ok(Tried::Not);
         };
         if r.low() > low {
             if !r.fits_with_low(low) {
                 let key = r.low().to_vec();
                 drop((parent, sibling));
                 self.split(level, &key, |v| v.fits_with_low(low))?;
-                return Ok(false);
+                return Ok(Tried::Not);
             }
-            let child = {
-                let Some(d) = self.store.try_read(dead) else {
-                    return Ok(false);
-                };
-                self.view(&d, level)
-                    .filter(|_| level > 0)
-                    .map_or(Dba::NONE, |v| v.entry(0).child())
-            };
-            let payload = set_low_payload(low, child);
+            let payload = set_low_payload(low, grandchild);
             self.alter(&mut sibling, Op::IndexSetLow, &payload)?;
         }
-        if let Some((at, child)) = self.view(&parent, level + 1).and_then(|p| p.child_for(low))
-            && child == dead
-        {
-            let payload = set_child_payload(at, right);
-            self.alter(&mut parent, Op::IndexSetChild, &payload)?;
-        }
-        Ok(true)
+        let payload = set_child_payload(at, right);
+        self.alter(&mut parent, Op::IndexSetChild, &payload)?;
+        Ok(Tried::Done)
     }
 
     /// A search came through the dead block `from` and found that its right sibling does not cover its range: completes that.
@@ -227,9 +293,9 @@ impl<S: Store> Tree<S> {
         let Some(v) = self.view(&block, level).filter(|v| v.is_dead()) else {
             return Ok(());
         };
-        let (right, low) = (v.right(), v.low().to_vec());
+        let low = v.low().to_vec();
         drop(block);
-        self.forget(level, dead, right, &low).map(|_| ())
+        self.forget(level, dead, &low).map(|_| ())
     }
 
     fn free_list_is_full(&self) -> Result<bool> {

@@ -141,15 +141,24 @@ fn every_prefix_of_the_redo_is_a_sound_tree() {
     }
 }
 
-/// Threads insert, mark, roll back, purge and scan at once, on long keys so that blocks split and die all the time.
 #[test]
 fn threads_at_once_leave_what_they_committed() {
-    for seed in 0..4u64 {
-        println!("seed {seed}");
+    (0..4).for_each(|seed| at_once(seed, 1));
+}
+
+/// Threads insert, mark, roll back, purge and scan at once, on long keys so that blocks split and die all the time; spread over so many instances.
+pub(super) fn at_once(seed: u64, instances: u64) {
+    {
+        println!("seed {seed}, {instances} instances");
         let tree = Memory::tree();
         tree.store().0.refuse.store(7, SeqCst);
+        let of_instance = |id: u64| {
+            let store = tree.store().instance((id % instances) as u32);
+            Tree::new(store, OBJECT, HEADER)
+        };
         let (committed, live) = (Mutex::new(Model::new()), AtomicUsize::new(4));
         let writer = &|id: u64| {
+            let tree = of_instance(id);
             let mut rng = Rng(seed * 100 + id);
             let mut mine = Model::new();
             for _ in 0..150 {
@@ -190,6 +199,7 @@ fn threads_at_once_leave_what_they_committed() {
         std::thread::scope(|s| {
             (0..4).for_each(|id| drop(s.spawn(move || writer(id))));
             s.spawn(|| {
+                let tree = of_instance(seed + 1);
                 let mut rng = Rng(seed + 999);
                 while live.load(SeqCst) > 0 {
                     tree.store().raise_horizon();

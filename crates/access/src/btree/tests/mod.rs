@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use block::index::{IndexBlock, push_row_id};
 use block::{Dba, FileId, RowId, Stamp};
 
+mod instances;
 mod lasting;
 mod many;
 mod unique;
