@@ -229,10 +229,6 @@ impl Pin {
         Pin { cache, ix }
     }
 
-    pub(crate) fn ix(&self) -> FrameIx {
-        self.ix
-    }
-
     pub fn dba(&self) -> Dba {
         self.cache.frame(self.ix).dba()
     }

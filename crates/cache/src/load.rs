@@ -112,15 +112,35 @@ impl Cache {
         }
     }
 
-    /// The same, latched exclusively: nobody who follows a stale pointer here gets in between. Among instances this is the exclusive mode without the contents, from
-    /// whoever has the block by then; what it comes with lifts the clock above the block's last change, for a format vector is applied where the block's SCN is lower.
+    /// The same, latched exclusively. Others may come here all the same: who scans an extent that is another instance's to fill, or follows a stale pointer. The mode can be
+    /// theirs again before the latch is had; then it is asked for anew. What the mode comes with lifts the clock above the block's last change, for a format
+    /// vector is applied where the block's SCN is lower.
     #[track_caller]
     pub fn write_new(self: &Arc<Self>, dba: Dba) -> Result<WriteGuard<'_>> {
-        let pin = self.pin_new(dba)?;
-        let ix = pin.ix();
-        self.frame(ix).latch.lock_exclusive(&self.latch_group);
-        // Pinned until here: the frame still holds the block.
-        Ok(WriteGuard::of_latched(self, ix))
+        let (mut admission, mut _pin) = (None, None);
+        loop {
+            if let Some(ix) = self.find(dba) {
+                let frame = self.frame(ix);
+                frame.latch.lock_exclusive(&self.latch_group);
+                if self.holds(ix, dba, EXCLUSIVE) {
+                    frame.touch();
+                    return Ok(WriteGuard::of_latched(self, ix, admission));
+                }
+                // SAFETY: just latched.
+                unsafe { frame.latch.unlock_exclusive() }
+            }
+            drop(admission.take());
+            if is_private(dba) || !self.is_clustered() {
+                _pin = Some(self.pin_new(dba)?);
+                continue;
+            }
+            admission = match self.acquire(dba, Want::Exclusive, true)? {
+                Acquired::Here(admission) => Some(admission),
+                Acquired::Copy(_) => {
+                    unreachable!("invariant: only readers as of a snapshot get copies")
+                }
+            };
+        }
     }
 
     /// Reads those of the `n` contiguous blocks from `first` on that are not cached, in one go. A hint: errors are left for whoever reads the
