@@ -27,6 +27,16 @@ impl FileId {
         debug_assert!((1..=Self::MAX_INSTANCES).contains(&instance.0));
         FileId(Self::STATUS_BASE + instance.0)
     }
+    /// The instance that alone writes the file; none if all do.
+    pub fn owner(self) -> Option<InstanceId> {
+        let above = |base: u16| {
+            let k = self.0.checked_sub(base)?;
+            (1..=Self::MAX_INSTANCES)
+                .contains(&k)
+                .then_some(InstanceId(k))
+        };
+        above(Self::UNDO_BASE).or_else(|| above(Self::STATUS_BASE))
+    }
     /// Whether this is some instance's undo file.
     pub fn is_undo(self) -> bool {
         self.0 > Self::UNDO_BASE && self.0 <= Self::UNDO_BASE + Self::MAX_INSTANCES
@@ -253,6 +263,13 @@ mod tests {
             (undo.dba(), undo.slot(), undo.sequence()),
             (dba, 1023, 65535)
         );
+        for k in [1, FileId::MAX_INSTANCES].map(InstanceId) {
+            assert_eq!(
+                [FileId::undo(k).owner(), FileId::status(k).owner()],
+                [Some(k); 2]
+            );
+        }
+        assert_eq!((FileId::DATA.owner(), FileId(900).owner()), (None, None));
         let txn = TxnId::new(InstanceId(3), 5);
         assert_eq!(Stamp::txn(txn).kind(), StampKind::Txn(txn));
         assert_eq!(Stamp::txn(txn).0, 1 << 63 | 3 << 48 | 5);

@@ -99,6 +99,7 @@ impl Engine {
     fn housekeeping(self: &Arc<Self>) -> Result<()> {
         let _one_at_a_time = self.quiet.lock();
         let done = [
+            self.check_lease(),
             self.raise_ceiling(),
             self.txns
                 .rollback_dead(&**self)
@@ -113,12 +114,22 @@ impl Engine {
         done.into_iter().collect()
     }
 
+    /// A lock that is lost ends the instance; its errors of writing tell sooner as a rule.
+    fn check_lease(&self) -> Result<()> {
+        match &self.membership {
+            Some(m) => Ok(m.lease.check()?),
+            None => Ok(()),
+        }
+    }
+
     /// Keeps the persisted ceiling far ahead of the clock.
     fn raise_ceiling(&self) -> Result<()> {
         let clock = self.redo.clock();
         if clock.ceiling().0 - clock.now().0 < redo::Clock::CEILING_STEP / 2 {
             let next = clock.next_ceiling();
-            self.control.update(|c| c.scn_ceiling = next.0)?;
+            // Another instance may have put it higher.
+            self.control
+                .update(|c| c.scn_ceiling = c.scn_ceiling.max(next.0))?;
             clock.raise_ceiling(next);
         }
         Ok(())

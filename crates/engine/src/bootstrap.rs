@@ -1,17 +1,15 @@
 //! Creating a database: its files, and the dictionary's own table.
 
-use crate::instance::{Host, Names, log_members};
+use crate::files::{self, Places};
+use crate::open::{Host, log_members};
 use crate::table::{IndexColumn, IndexDef, TableDef};
 use crate::{Config, Engine, Error, Progress, Result};
 use block::value::ColType;
-use block::{Dba, FileId, InstanceId, LogPos, ObjectId, Scn, ThreadId};
-use redo::{Geometry, LogFiles, RestartPoint, ThreadIdentity};
+use block::{Dba, InstanceId, ObjectId, Scn, ThreadId};
+use redo::{Geometry, ThreadIdentity};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use storage::{
-    Control, ControlFile, DataFileInfo, DoubleWrite, FileKind, OsStorage, Storage, ThreadInfo,
-    ThreadState,
-};
+use storage::{Control, ControlFile, FileKind, OsStorage, Storage, ThreadState};
 
 const DICTIONARY: ObjectId = ObjectId(1);
 const DICTIONARY_INDEX: ObjectId = ObjectId(2);
@@ -28,15 +26,22 @@ pub(crate) fn create(config: &Config, progress: &dyn Progress) -> Result<()> {
             config.dir.display()
         )));
     }
-    remove_leftovers(config, &*storage)?;
-    let members = log_members(config, &storage)?;
-    create_files(config, &*storage, &members, progress)?;
+    let places = Places {
+        members: log_members(config, &storage)?,
+        storage,
+    };
+    remove_leftovers(config, &places)?;
+    create_files(config, &places, progress)?;
     finish(Engine::open(small(config), progress)?, progress)
 }
 
 /// The same on a host whose storage holds nothing.
 pub(crate) fn create_on(config: &Config, host: Host, progress: &dyn Progress) -> Result<()> {
-    create_files(config, &*host.storage, &host.members, progress)?;
+    let places = Places {
+        storage: host.storage.clone(),
+        members: host.members.clone(),
+    };
+    create_files(config, &places, progress)?;
     finish(Engine::open_on(small(config), host, progress)?, progress)
 }
 
@@ -52,12 +57,7 @@ fn finish(engine: Arc<Engine>, progress: &dyn Progress) -> Result<()> {
     engine.stop(progress)
 }
 
-fn create_files(
-    config: &Config,
-    storage: &dyn Storage,
-    members: &[Arc<dyn Storage>],
-    progress: &dyn Progress,
-) -> Result<()> {
+fn create_files(config: &Config, places: &Places, progress: &dyn Progress) -> Result<()> {
     let instance = InstanceId(config.instance);
     let identity = ThreadIdentity {
         database: database_id(),
@@ -68,21 +68,11 @@ fn create_files(
         files: config.redo_files,
         file_bytes: config.redo_file_bytes,
     };
-    let total = u64::from(config.redo_files) * config.redo_file_bytes * members.len() as u64;
-    let mut done_before = 0;
-    let mut last = 0;
-    LogFiles::create(members, identity, geometry, &mut |done| {
-        if done < last {
-            done_before += last;
-        }
-        last = done;
-        progress.step("redo files written", done_before + done, total);
-    })?;
-    DoubleWrite::create(storage, &Names::double_write(config.instance))?;
-    DoubleWrite::create(storage, &Names::status_double_write(config.instance))?;
-    let files = data_files(instance);
-    for f in &files {
-        storage.create(&f.path, FileKind::Data)?;
+    files::create_redo(places, identity, geometry, progress)?;
+    files::create_own(&*places.storage, instance)?;
+    let shared = files::shared_data_files();
+    for f in &shared {
+        places.storage.create(&f.path, FileKind::Data)?;
     }
     let control = Control {
         database_id: identity.database,
@@ -90,34 +80,22 @@ fn create_files(
         scn_ceiling: FIRST_SCN,
         object_ceiling: ObjectId::FIRST_USER.0,
         bootstrap: Vec::new(),
-        threads: vec![ThreadInfo {
-            thread: identity.thread,
-            state: ThreadState::Closed,
-            incarnation: 0,
-            log_files: config.redo_files,
-            log_file_bytes: config.redo_file_bytes,
-            checkpoint: LogPos(RestartPoint::FIRST.pos.0),
-            checkpoint_batch: RestartPoint::FIRST.batch.0,
-            txn_reserved: 0,
-            txn_truncated: 0,
-        }],
-        files,
+        threads: vec![files::new_thread(instance, config, ThreadState::Closed)],
+        files: shared
+            .into_iter()
+            .chain(files::own_data_files(instance))
+            .collect(),
     };
-    ControlFile::create(storage, control)?;
+    ControlFile::create(&*places.storage, control)?;
     Ok(())
 }
 
 /// Files of a creation that did not come to its control file.
-fn remove_leftovers(config: &Config, storage: &dyn Storage) -> Result<()> {
-    let mut names: Vec<String> = data_files(InstanceId(config.instance))
-        .into_iter()
-        .map(|f| f.path)
-        .collect();
-    names.push(Names::double_write(config.instance));
-    names.push(Names::status_double_write(config.instance));
-    for n in names {
-        if storage.exists(&n)? {
-            storage.remove(&n)?;
+fn remove_leftovers(config: &Config, places: &Places) -> Result<()> {
+    files::remove_leftovers(places, InstanceId(config.instance), 0)?;
+    for f in files::shared_data_files() {
+        if places.storage.exists(&f.path)? {
+            places.storage.remove(&f.path)?;
         }
     }
     for dir in std::iter::once(&config.dir).chain(&config.redo_mirror) {
@@ -132,23 +110,6 @@ fn remove_leftovers(config: &Config, storage: &dyn Storage) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn data_files(instance: InstanceId) -> Vec<DataFileInfo> {
-    vec![
-        DataFileInfo {
-            id: FileId::DATA,
-            path: "data/0001.dbf".to_string(),
-        },
-        DataFileInfo {
-            id: FileId::undo(instance),
-            path: format!("undo/undo{}.dbf", instance.0),
-        },
-        DataFileInfo {
-            id: FileId::status(instance),
-            path: format!("undo/status{}.dbf", instance.0),
-        },
-    ]
 }
 
 /// Told apart by the time of creation and the process: enough to notice a redo file of another database.

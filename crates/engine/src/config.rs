@@ -22,7 +22,12 @@ pub struct Config {
     /// Space kept ready ahead of need in the data file.
     pub preallocate_bytes: u64,
     pub max_sessions: u32,
+    /// Whether to open the database while other instances have it open.
+    pub join_others: bool,
 }
+
+/// Whether several instances may have a database open at a time: their caches must be coherent for that.
+pub const SEVERAL_INSTANCES: bool = false;
 
 impl Config {
     pub fn new(dir: impl Into<PathBuf>) -> Config {
@@ -37,6 +42,7 @@ impl Config {
             recovery_target_bytes: 100 << 20,
             preallocate_bytes: 16 << 20,
             max_sessions: 1100,
+            join_others: SEVERAL_INSTANCES,
         }
     }
 }

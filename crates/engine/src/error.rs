@@ -22,6 +22,12 @@ pub enum Error {
     SequenceLimit { object: ObjectId, descending: bool },
     #[error("{0}")]
     Corrupt(String),
+    /// What this version does not do yet.
+    #[error("{0}")]
+    NotSupported(String),
+    /// Other instances do not do what this one waits for.
+    #[error("{0}")]
+    Cluster(String),
     #[error("no database in {0}")]
     NoDatabase(String),
     #[error("cannot start thread {name}: {source}")]
@@ -82,6 +88,8 @@ impl Error {
             Error::LockNotAvailable => "55P03",
             Error::SequenceLimit { .. } => "2200H",
             Error::NoDatabase(_) => "3D000",
+            Error::NotSupported(_) => "0A000",
+            Error::Cluster(_) => "57P03",
             Error::Txn(e) => e.sqlstate().unwrap_or("XX000"),
             Error::Access(e) => match e {
                 access::Error::DiskFull(_) => "53100",

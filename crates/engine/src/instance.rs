@@ -1,32 +1,23 @@
-//! An instance: created, opened, stopped.
-//!
-//! Opening: the directory is locked, torn blocks are restored from the double-write file, redo is read to its end and opened for appending (which decides when the
-//! last group committed, durably), redo is applied, and the instance is open. What dead transactions changed is put back in the background, their rows locked until then.
+//! A running instance: what it has open, object ids, stopping.
 
 use crate::background::Background;
-use crate::recovery::{Recovery, roll_forward};
+use crate::recovery::Recovery;
 use crate::table::TableDef;
-use crate::{Config, Error, Result, bootstrap};
+use crate::{Config, Error, Result, bootstrap, open};
 use access::btree::BTree;
 use access::heap::Heap;
 use access::sequence::Sequence;
 use access::space::Space;
-use block::{Dba, FileId, InstanceId, LogPos, ObjectId, Scn, ThreadId};
-use cache::{Cache, CheckpointClient, Writer, WriterConfig};
+use block::{Dba, InstanceId, ObjectId, Scn, ThreadId};
+use cache::{Cache, Writer};
 use parking_lot::Mutex;
-use redo::{
-    BatchNo, Clock, Geometry, LogEvents, LogFiles, LogWriter, Redo, RedoConfig, RedoReader,
-    RestartPoint, ThreadIdentity,
-};
+use redo::{LogWriter, Redo};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-use storage::{
-    ControlFile, DataFiles, DirectoryLock, DoubleWrite, FailStop, FileKind, OsStorage, Storage,
-    ThreadState,
-};
-use txn::{TxnConfig, TxnManager};
+use std::sync::{Arc, OnceLock};
+use storage::lease::{ClusterFile, Lease};
+use storage::{ControlFile, OsStorage, Storage, ThreadState};
+use txn::TxnManager;
 
 /// Hears how far something long has come. `total` is zero if nobody knows it.
 pub trait Progress: Sync {
@@ -52,16 +43,24 @@ pub struct Engine {
     pub(crate) open: parking_lot::RwLock<Open>,
     pub(crate) dictionary: OnceLock<Arc<TableDef>>,
     pub(crate) recovery: Option<Recovery>,
-    objects: Mutex<ObjectIds>,
+    pub(crate) objects: Mutex<ObjectIds>,
     /// Held by `smon` while it works, and by a check that needs trees at rest.
     pub(crate) quiet: Mutex<()>,
-    threads: Mutex<Option<Threads>>,
-    _lock: Option<DirectoryLock>,
+    pub(crate) threads: Mutex<Option<Threads>>,
+    /// None while this process stands in for a dead instance, to recover it: its locks are kept until that is done with.
+    pub(crate) membership: Option<Membership>,
+}
+
+/// That this instance is a member, and the locks that make it one.
+pub(crate) struct Membership {
+    pub cluster: Arc<ClusterFile>,
+    pub lease: Arc<Lease>,
+    pub incarnation: u32,
 }
 
 /// Object ids reserved but not given out.
 #[derive(Default)]
-struct ObjectIds {
+pub(crate) struct ObjectIds {
     next: u32,
     end: u32,
 }
@@ -69,87 +68,16 @@ struct ObjectIds {
 /// Ids reserved in the control file at a time.
 const OBJECT_RANGE: u32 = 64;
 
-struct Threads {
-    background: Background,
-    writer: Writer,
-    lgwr: LogWriter,
-}
-
-/// Names of the files of instance `k` under the database directory.
-pub(crate) struct Names;
-
-impl Names {
-    pub fn double_write(instance: u16) -> String {
-        format!("dw/instance{instance}_blocks.dw")
-    }
-    pub fn status_double_write(instance: u16) -> String {
-        format!("dw/instance{instance}_status.dw")
-    }
-    pub fn lock(instance: u16) -> String {
-        format!("lock{instance}")
-    }
+pub(crate) struct Threads {
+    /// None while this process stands in for a dead instance.
+    pub background: Option<Background>,
+    pub writer: Writer,
+    pub lgwr: LogWriter,
 }
 
 /// Whether there is a database in the directory.
 pub fn exists(dir: &Path) -> bool {
     dir.join("control").exists()
-}
-
-/// A broken promise of the hardware: nothing is safe to do but to end. What is in the log is recovered at the next start.
-fn stop_at_once(why: &str) -> ! {
-    eprintln!("braid: the instance stops at once: {why}");
-    std::process::abort();
-}
-
-/// Ends the instance at once, whatever it is doing: called with the reason when a promise of the hardware is broken.
-pub use storage::Fatal;
-
-/// What an instance stands on.
-pub struct Host {
-    pub storage: Arc<dyn Storage>,
-    /// Where the members of the redo files are; `storage` is the first as a rule.
-    pub members: Vec<Arc<dyn Storage>>,
-    /// After it returns, if it does, nothing is written any more and all work fails; a real one does not return.
-    pub fatal: Fatal,
-    /// Keeps other processes out of the database's directory; `None` if nobody else can come.
-    pub lock: Option<DirectoryLock>,
-}
-
-/// What the log tells the instance.
-struct Events {
-    fatal: Fatal,
-    /// Weak: the cache holds the log, which holds this.
-    cache: OnceLock<Weak<Cache>>,
-}
-
-impl LogEvents for Events {
-    fn log_failed(&self, why: &redo::Error) {
-        (self.fatal)(&format!("the redo log cannot be written: {why}"));
-    }
-    fn checkpoint_wanted(&self) {
-        if let Some(cache) = self.cache.get().and_then(Weak::upgrade) {
-            cache.want_checkpoint();
-        }
-    }
-    fn member_lost(&self, healthy: usize) {
-        eprintln!("braid: a member of the redo log cannot be written any more; {healthy} left");
-    }
-}
-
-/// Keeps the checkpoint where it is until redo has been applied.
-struct Gate {
-    txns: OnceLock<Arc<TxnManager>>,
-    open: AtomicBool,
-    start: LogPos,
-}
-
-impl CheckpointClient for Gate {
-    fn before_checkpoint(&self) -> cache::Result<LogPos> {
-        match self.txns.get() {
-            Some(txns) if self.open.load(Ordering::Acquire) => txns.before_checkpoint(),
-            _ => Ok(self.start),
-        }
-    }
 }
 
 impl Engine {
@@ -163,177 +91,27 @@ impl Engine {
         if !exists(&config.dir) {
             return Err(Error::NoDatabase(config.dir.display().to_string()));
         }
-        let owner = format!(
-            "instance {} (process {})",
-            config.instance,
-            std::process::id()
-        );
-        let lock = DirectoryLock::take(&config.dir, &Names::lock(config.instance), &owner)?;
         let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(&config.dir)?);
-        let members = log_members(&config, &storage)?;
-        let host = Host {
+        let host = open::Host {
+            members: open::log_members(&config, &storage)?,
             storage,
-            members,
-            fatal: Arc::new(|why| stop_at_once(why)),
-            lock: Some(lock),
+            fatal: Arc::new(|why| open::stop_at_once(why)),
         };
         Engine::open_on(config, host, progress)
     }
 
     /// Creates a database on a host whose storage holds nothing.
-    pub fn create_on(config: &Config, host: Host, progress: &dyn Progress) -> Result<()> {
+    pub fn create_on(config: &Config, host: open::Host, progress: &dyn Progress) -> Result<()> {
         bootstrap::create_on(config, host, progress)
     }
 
     /// Opens the database that a host has. `config` says nothing about where the files are.
-    pub fn open_on(config: Config, host: Host, progress: &dyn Progress) -> Result<Arc<Engine>> {
-        let Host {
-            storage,
-            members,
-            fatal,
-            lock,
-        } = host;
-        let storage: Arc<dyn Storage> = Arc::new(FailStop::new(storage, fatal.clone()));
-        let instance = InstanceId(config.instance);
-        let thread = ThreadId(config.instance);
-        let control = Arc::new(ControlFile::open(&*storage)?);
-        let state = control.get();
-        let info = state.thread(thread).cloned().ok_or_else(|| {
-            Error::Corrupt(format!("the control file has no redo thread {}", thread.0))
-        })?;
-        let identity = ThreadIdentity {
-            database: state.database_id,
-            database_incarnation: state.incarnation,
-            thread,
-        };
-        let geometry = Geometry {
-            files: info.log_files,
-            file_bytes: info.log_file_bytes,
-        };
-
-        let files = Arc::new(DataFiles::new());
-        for f in &state.files {
-            files.add(f.id, storage.open(&f.path, FileKind::Data)?);
-        }
-        let mut double_write = DoubleWrite::open(&*storage, &Names::double_write(config.instance))?;
-        let mut status_double_write =
-            DoubleWrite::open(&*storage, &Names::status_double_write(config.instance))?;
-        double_write.restore(&files)?;
-        status_double_write.restore(&files)?;
-
-        let start = RestartPoint {
-            pos: info.checkpoint,
-            batch: BatchNo(info.checkpoint_batch),
-        };
-        let to_read = LogFiles::open(&members, identity, geometry)?;
-        let end = RedoReader::new(&to_read, start).finish()?;
-        let floor = Scn(state.scn_ceiling.max(end.max_scn.0 + 1));
-        let clock = Arc::new(Clock::new(floor, Scn(floor.0 + Clock::CEILING_STEP)));
-        let incarnation = info.incarnation.max(end.incarnation) + 1;
-        control.update(|c| {
-            c.scn_ceiling = clock.ceiling().0;
-            if let Some(t) = c.thread_mut(thread) {
-                t.state = ThreadState::Open;
-                t.incarnation = incarnation;
-            }
-        })?;
-        let last_group = clock.tick();
-        let events = Arc::new(Events {
-            fatal: fatal.clone(),
-            cache: OnceLock::new(),
-        });
-        let redo_config = RedoConfig {
-            max_appenders: config.max_sessions as usize,
-            ..RedoConfig::default()
-        };
-        let log = LogFiles::open(&members, identity, geometry)?;
-        let redo = Redo::open(
-            log,
-            redo_config,
-            clock.clone(),
-            events.clone(),
-            &end,
-            last_group,
-            incarnation,
-        )?;
-
-        let cache = Cache::new(config.buffer_bytes, files.clone(), redo.clone())?;
-        assert!(
-            events.cache.set(Arc::downgrade(&cache)).is_ok(),
-            "invariant: the log learns of its cache once"
-        );
-        let gate = Arc::new(Gate {
-            txns: OnceLock::new(),
-            open: AtomicBool::new(false),
-            start: start.pos,
-        });
-        let writer_config = WriterConfig {
-            thread,
-            recovery_target_bytes: config.recovery_target_bytes.min(geometry.capacity() / 4),
-            fatal: Box::new(move |why| fatal(why)),
-            notice: Box::new(|what| eprintln!("braid: {what}")),
-        };
-        let writer =
-            cache.start_writer(writer_config, double_write, control.clone(), gate.clone())?;
-        let redo_bytes = end.next.pos.0 - start.pos.0;
-        let (txn_recovery, mut recovery) = roll_forward(
-            &cache,
-            vec![RedoReader::new(&to_read, start)],
-            redo_bytes,
-            progress,
-        )?;
-
-        let txn_config = TxnConfig {
-            instance,
-            thread,
-            undo_cap_blocks: (config.undo_cap_bytes / block::BLOCK_SIZE as u64)
-                .min(u64::from(block::UndoPtr::MAX_BLOCK)) as u32,
-        };
-        let txns = TxnManager::open(
-            txn_config,
-            cache.clone(),
-            control.clone(),
-            status_double_write,
-        )?;
-        redo.set_group_sink(txns.group_sink());
-        recovery.transactions = txns.recover(txn_recovery, last_group)? as u64;
-        assert!(
-            gate.txns.set(txns.clone()).is_ok(),
-            "invariant: the gate is opened once"
-        );
-        gate.open.store(true, Ordering::Release);
-        let space = Arc::new(Space::open(cache.clone(), FileId::DATA, instance)?);
-        let lgwr = LogWriter::start(&redo).map_err(|source| Error::Thread {
-            name: "lgwr",
-            source,
-        })?;
-
-        let clean = info.state == ThreadState::Closed;
-        let engine = Arc::new(Engine {
-            config,
-            control,
-            redo,
-            cache,
-            txns,
-            space,
-            open: Default::default(),
-            dictionary: OnceLock::new(),
-            recovery: (!clean).then_some(recovery),
-            objects: Mutex::default(),
-            quiet: Mutex::default(),
-            threads: Mutex::new(None),
-            _lock: lock,
-        });
-        if !state.bootstrap.is_empty() {
-            bootstrap::open_dictionary(&engine, &state.bootstrap)?;
-        }
-        let background = Background::start(&engine)?;
-        *engine.threads.lock() = Some(Threads {
-            background,
-            writer,
-            lgwr,
-        });
-        Ok(engine)
+    pub fn open_on(
+        config: Config,
+        host: open::Host,
+        progress: &dyn Progress,
+    ) -> Result<Arc<Engine>> {
+        open::open(config, host, progress)
     }
 
     /// What this start recovered; `None` after a clean stop.
@@ -488,7 +266,9 @@ impl Engine {
         else {
             return Ok(());
         };
-        background.stop();
+        if let Some(background) = background {
+            background.stop();
+        }
         progress.step(
             "checkpoint: dirty blocks",
             0,
@@ -503,6 +283,10 @@ impl Engine {
                 t.state = ThreadState::Closed;
             }
         })?;
+        if let Some(m) = &self.membership {
+            m.cluster.leave(InstanceId(thread.0), m.incarnation, None)?;
+            m.lease.release();
+        }
         Ok(())
     }
 }
@@ -513,21 +297,14 @@ impl Engine {
         let Some(threads) = self.threads.lock().take() else {
             return;
         };
-        threads.background.stop();
+        if let Some(background) = threads.background {
+            background.stop();
+        }
         let mut writer = threads.writer;
         writer.stop();
         drop(threads.lgwr);
+        if let Some(m) = &self.membership {
+            m.lease.release();
+        }
     }
-}
-
-/// Directories of the members of the redo files.
-pub(crate) fn log_members(
-    config: &Config,
-    storage: &Arc<dyn Storage>,
-) -> Result<Vec<Arc<dyn Storage>>> {
-    let mut members = vec![storage.clone()];
-    if let Some(mirror) = &config.redo_mirror {
-        members.push(Arc::new(OsStorage::new(mirror)?));
-    }
-    Ok(members)
 }

@@ -1,14 +1,14 @@
 //! Roll-forward: redo is read from the checkpoint on and applied to whatever blocks lack it.
 //!
-//! One thread is read today; the loop goes over a merge of all threads by SCN, which is what several will need. A block takes a vector if its SCN is the
-//! vector's *before*, passes over what it has, and anything else is damage that stops the start.
+//! All threads that were not closed are read as one stream by SCN. A block takes a vector if its SCN is the vector's *before*, passes over what it has, and anything else is damage
+//! that stops the start.
 
 use crate::{Error, Progress, Result};
 use block::record::Vector;
-use block::{BlockBuf, Scn, apply};
+use block::{BlockBuf, LogPos, Scn, ThreadId, apply};
 use cache::Cache;
 use redo::{Merge, Merged, RedoReader};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 use txn::TxnRecovery;
 
@@ -22,6 +22,27 @@ pub struct Recovery {
     /// Transactions that are rolled back.
     pub transactions: u64,
     pub elapsed_ms: u64,
+    /// Redo threads that were recovered.
+    pub threads: u32,
+}
+
+impl Recovery {
+    /// What came of one thread added to what came of those before.
+    pub(crate) fn add(&mut self, more: &Recovery) {
+        self.redo_bytes += more.redo_bytes;
+        self.records += more.records;
+        self.blocks += more.blocks;
+        self.transactions += more.transactions;
+        self.elapsed_ms += more.elapsed_ms;
+        self.threads += more.threads;
+    }
+}
+
+/// The thread of the instance as which this process opens: what becomes of its transactions is learnt on the way; of the others' when their turn comes.
+pub(crate) struct OwnThread {
+    pub thread: ThreadId,
+    /// Where its redo is read from. A block that only other threads' redo has changed counts as changed there: that redo is durable, and the checkpoint stays where it is until all is written.
+    pub start: LogPos,
 }
 
 /// Reports progress every so many records.
@@ -31,6 +52,7 @@ const REPORT_EVERY: u64 = 50_000;
 pub(crate) fn roll_forward(
     cache: &Cache,
     readers: Vec<RedoReader<'_>>,
+    own: &OwnThread,
     total_bytes: u64,
     progress: &dyn Progress,
 ) -> Result<(TxnRecovery, Recovery)> {
@@ -38,28 +60,32 @@ pub(crate) fn roll_forward(
     let mut txns = TxnRecovery::default();
     let mut recovery = Recovery {
         redo_bytes: total_bytes,
+        threads: 1,
         ..Recovery::default()
     };
     let mut blocks = HashSet::new();
     let mut merge = Merge::new(readers)?;
-    let mut first = None;
-    let mut groups = std::collections::BTreeMap::new();
+    // Of each thread, where it began and how far it is.
+    let mut read: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
+    let mut groups = BTreeMap::new();
     while let Some(merged) = merge.next_record()? {
-        let begin = *first.get_or_insert(merged.record.pos.0);
         recovery.records += 1;
+        let pos = merged.record.pos.0;
+        read.entry(merged.thread.0).or_insert((pos, pos)).1 = pos;
         if recovery.records.is_multiple_of(REPORT_EVERY) {
-            progress.step(
-                "recovery: redo applied",
-                merged.record.pos.0.saturating_sub(begin),
-                total_bytes,
-            );
+            let done = read.values().map(|(begin, now)| now - begin).sum();
+            progress.step("recovery: redo applied", done, total_bytes);
         }
-        txns.record(merged.batch, &merged.record)?;
-        if let Some(e) = merged.group {
-            groups.insert(merged.batch, e);
+        let mut since = own.start;
+        if merged.thread == own.thread {
+            since = merged.record.pos;
+            txns.record(merged.batch, &merged.record)?;
+            if let Some(e) = merged.group {
+                groups.insert(merged.batch, e);
+            }
         }
         for vector in merged.record.vectors().filter(|v| !v.dba.is_none()) {
-            if replay(cache, &merged, &vector)? {
+            if replay(cache, &merged, since, &vector)? {
                 blocks.insert(vector.dba);
             }
         }
@@ -73,9 +99,9 @@ pub(crate) fn roll_forward(
     Ok((txns, recovery))
 }
 
-fn replay(cache: &Cache, merged: &Merged<'_>, vector: &Vector<'_>) -> Result<bool> {
+fn replay(cache: &Cache, merged: &Merged<'_>, since: LogPos, vector: &Vector<'_>) -> Result<bool> {
     let mut guard = cache.write(vector.dba)?;
-    guard.replay(merged.record.pos, |block| {
+    guard.replay(since, |block| {
         apply_vector(block, merged.record.scn, vector).map_err(|what| Error::Replay {
             thread: merged.thread.0,
             pos: merged.record.pos.0,

@@ -253,6 +253,9 @@ impl File for PanickingFile {
     fn punch(&self, offset: u64, len: u64) -> storage::Result<()> {
         self.here().punch(offset, len)
     }
+    fn locks(&self) -> Option<&dyn storage::lease::ByteLocks> {
+        self.inner.locks()
+    }
 }
 
 const CHILD: &str = "BRAID_TEST_CHILD";
@@ -269,7 +272,6 @@ fn work_until_it_panics(thread: &str) {
         members: vec![storage.clone()],
         storage,
         fatal: Arc::new(|why| panic!("ended in another way: {why}")),
-        lock: None,
     };
     let engine = Engine::open_on(config(), host, &Quiet).unwrap();
     let mut s = engine.session().unwrap();

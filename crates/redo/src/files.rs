@@ -72,6 +72,11 @@ fn name(thread: ThreadId, file: u32) -> String {
 }
 
 impl LogFiles {
+    /// Names of a thread's files below each member's directory.
+    pub fn names(thread: ThreadId, files: u32) -> impl Iterator<Item = String> {
+        (0..files).map(move |n| name(thread, n))
+    }
+
     /// Creates the files, on one directory per member; `progress` hears bytes done.
     pub fn create(
         members: &[Arc<dyn Storage>],

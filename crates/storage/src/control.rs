@@ -16,8 +16,7 @@ use crate::lease::ClusterFile;
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
 use block::{FileId, LogPos, ThreadId};
 use parking_lot::Mutex;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
 use wait::Event;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDCF1");
@@ -32,6 +31,8 @@ pub enum ThreadState {
     Closed = 0,
     /// In use, or its instance died: whoever takes it must recover it first.
     Open = 1,
+    /// Named here, its files not all there yet: nobody has written anything that counts to them.
+    New = 2,
 }
 
 /// One redo thread, and what else belongs to its instance alone.
@@ -133,6 +134,7 @@ impl Control {
                 state: match r.u8()? {
                     0 => ThreadState::Closed,
                     1 => ThreadState::Open,
+                    2 => ThreadState::New,
                     _ => return None,
                 },
                 incarnation: r.u32()?,
@@ -181,6 +183,7 @@ pub struct ControlFile {
     file: Arc<dyn File>,
     /// Also held while a new state is written, so that updates are one after the other.
     state: Mutex<State>,
+    shared: OnceLock<Arc<ClusterFile>>,
 }
 
 struct State {
@@ -206,6 +209,7 @@ impl ControlFile {
                 sequence: 0,
                 first: 0,
             }),
+            shared: OnceLock::new(),
         };
         c.update(|to| *to = control)?;
         Ok(c)
@@ -217,6 +221,7 @@ impl ControlFile {
         Ok(ControlFile {
             file,
             state: Mutex::new(state),
+            shared: OnceLock::new(),
         })
     }
 
@@ -224,23 +229,35 @@ impl ControlFile {
         self.state.lock().control.clone()
     }
 
-    /// Changes what several instances share: under the file's exclusive lock, from what is in the file now, which another instance may have written.
-    /// Durable when it returns; from then on this is the state in memory too.
-    pub fn update_shared(
-        &self,
-        cluster: &ClusterFile,
-        deadline: Option<Instant>,
-        change: impl FnOnce(&mut Control),
-    ) -> Result<()> {
-        cluster.exclusive(deadline, || {
-            *self.state.lock() = read_state(&*self.file)?;
-            self.update(change)
-        })
+    /// From now on other instances may write the file as well: every update is made under its exclusive lock, from what is in the file by then. (Before, whoever has it open holds that lock all the time.)
+    pub fn share(&self, cluster: Arc<ClusterFile>) {
+        let _between_updates = self.state.lock();
+        assert!(
+            self.shared.set(cluster).is_ok(),
+            "invariant: a control file is shared once"
+        );
+    }
+
+    /// The state as it is in the file now; from then on also that of [`ControlFile::get`].
+    pub fn refresh(&self) -> Result<Control> {
+        let mut state = self.state.lock();
+        *state = read_state(&*self.file)?;
+        Ok(state.control.clone())
     }
 
     /// Changes the state; durable when it returns. After an error the state in memory is the old one, and that in the file may be either.
     pub fn update(&self, change: impl FnOnce(&mut Control)) -> Result<()> {
-        let mut state = self.state.lock();
+        let Some(cluster) = self.shared.get() else {
+            return self.write_changed(&mut self.state.lock(), change);
+        };
+        cluster.exclusive(None, || {
+            let mut state = self.state.lock();
+            *state = read_state(&*self.file)?;
+            self.write_changed(&mut state, change)
+        })
+    }
+
+    fn write_changed(&self, state: &mut State, change: impl FnOnce(&mut Control)) -> Result<()> {
         let mut control = state.control.clone();
         change(&mut control);
         if state.sequence > 0 && control == state.control {
@@ -379,17 +396,20 @@ mod tests {
         ControlFile::create(&s, sample()).unwrap();
         let open = |client| {
             let s = s.as_client(client);
-            let cluster = ClusterFile::open(&s).unwrap();
-            (ControlFile::open(&s).unwrap(), cluster)
+            let control = ControlFile::open(&s).unwrap();
+            control.share(Arc::new(ClusterFile::open(&s).unwrap()));
+            control
         };
         let (a, b) = (open(1), open(2));
         for n in 1..=5u32 {
             let raise = |c: &mut Control| c.scn_ceiling += 1;
-            a.0.update_shared(&a.1, None, raise).unwrap();
+            a.update(raise).unwrap();
             let draw = |c: &mut Control| c.object_ceiling += 1;
-            b.0.update_shared(&b.1, None, draw).unwrap();
+            b.update(draw).unwrap();
             let now = ControlFile::open(&s).unwrap().get();
-            assert_eq!(now, b.0.get());
+            assert_eq!(now, b.get());
+            assert_ne!(now, a.get(), "not read again yet");
+            assert_eq!(now, a.refresh().unwrap());
             assert_eq!(now.scn_ceiling, sample().scn_ceiling + u64::from(n));
             assert_eq!(now.object_ceiling, sample().object_ceiling + n);
         }

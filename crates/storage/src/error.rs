@@ -12,7 +12,7 @@ pub enum Error {
         source: std::sync::Arc<std::io::Error>,
     },
     /// Nothing is known about what was written to the file since it was last synced, and asking again would not tell: the kernel reports such a failure once and
-    /// may have dropped the data. The instance must end ([`crate::FailStop`]).
+    /// may have dropped the data. The instance must end ([`crate::lease::Lease::storage`]).
     #[error("cannot make what was written to {path} durable: {source}")]
     Sync {
         path: String,
@@ -36,8 +36,10 @@ pub enum Error {
     NoFile(u16),
     #[error("control file: {0}")]
     Control(String),
-    #[error("database directory {path} is in use by {by}")]
+    #[error("{path} is in use by {by}")]
     InUse { path: String, by: String },
+    #[error("{path} belongs to another instance and is not written by this one")]
+    ReadOnly { path: String },
     #[error("{path} already exists")]
     Exists { path: String },
     #[error("{path} is on storage that has no locks for bytes")]

@@ -6,27 +6,28 @@
 //! **Invariants.**
 //! - Offsets, lengths and buffers of [`File`] are multiples of [`SECTOR`]. Direct I/O needs it; the simulation asserts it.
 //! - What was written is durable after [`File::sync`] returned; before it, any part may be lost or torn.
-//! - After a failed sync nothing is known about what was written before it. The instance ends ([`FailStop`]).
+//! - After a failed sync nothing is known about what was written before it. The instance ends ([`lease::Lease::storage`]).
 
 mod aligned;
 mod control;
 mod datafiles;
 mod doublewrite;
 mod error;
-mod failstop;
 mod file;
 pub mod lease;
 mod os;
+mod readonly;
 mod sim;
 
 pub use aligned::AlignedBuf;
 pub use control::{Control, ControlFile, DataFileInfo, ThreadInfo, ThreadState};
 pub use datafiles::DataFiles;
-pub use doublewrite::{DoubleWrite, Restored};
+pub use doublewrite::{DoubleWrite, Restored, restore_all};
 pub use error::{Error, Result};
-pub use failstop::{FailStop, Fatal};
 pub use file::{File, FileKind, Storage};
-pub use os::{DirectoryLock, OsStorage};
+pub use lease::Fatal;
+pub use os::OsStorage;
+pub use readonly::ReadOnly;
 pub use sim::{Faults, SimStorage};
 
 /// The unit of direct I/O in bytes.

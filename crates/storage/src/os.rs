@@ -9,8 +9,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::retry_on_intr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -304,40 +303,6 @@ impl ByteLocks for OsFile {
     }
 }
 
-/// The lock that keeps a second process away from an instance's files: held until dropped or the process ends, however it ends.
-pub struct DirectoryLock {
-    _fd: OwnedFd,
-}
-
-impl DirectoryLock {
-    /// Locks `name` under `root` for this process and writes `owner` into it. The file is locked as a whole, through its open file description:
-    /// unlike a record lock it does not vanish when another descriptor of the file is closed.
-    pub fn take(root: &Path, name: &str, owner: &str) -> Result<DirectoryLock> {
-        use rustix::fs::FlockOperation;
-        let path = root.join(name);
-        let shown = path.display().to_string();
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|e| Error::io("open", &shown, 0, e.into()))?;
-        match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let by = fs::read_to_string(&path).unwrap_or_default();
-                return Err(Error::InUse {
-                    path: root.display().to_string(),
-                    by: by.trim().to_string(),
-                });
-            }
-            Err(e) => return Err(Error::io("lock", &shown, 0, e.into())),
-        }
-        let file = fs::File::from(fd);
-        file.set_len(0)
-            .and_then(|()| file.write_all_at(owner.as_bytes(), 0))
-            .map_err(|e| Error::io("write", &shown, 0, e))?;
-        Ok(DirectoryLock { _fd: file.into() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -377,20 +342,6 @@ mod tests {
             f.read_at(1 << 20, &mut r),
             Err(Error::Short { .. })
         ));
-        fs::remove_dir_all(root).unwrap();
-    }
-
-    #[test]
-    fn a_directory_has_one_owner() {
-        let root = scratch("lock");
-        fs::create_dir_all(&root).unwrap();
-        let held = DirectoryLock::take(&root, "lock-1", "process 1").unwrap();
-        let refused = DirectoryLock::take(&root, "lock-1", "process 2")
-            .err()
-            .unwrap();
-        assert!(refused.to_string().contains("process 1"), "{refused}");
-        drop(held);
-        DirectoryLock::take(&root, "lock-1", "process 3").unwrap();
         fs::remove_dir_all(root).unwrap();
     }
 }

@@ -11,7 +11,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::lease::{
-    Attempt, ClusterFile, GuardEnd, Lease, OnError, Order, Orders, Proof, Takeover, canary, guard,
+    Attempt, Claim, ClusterFile, GuardEnd, Lease, OnError, Order, Orders, Proof, Takeover, canary,
+    guard,
 };
 use storage::{AlignedBuf, Control, ControlFile, Error, FileKind, OsStorage, SECTOR, Storage};
 
@@ -53,7 +54,12 @@ impl World {
         OsStorage::new(&self.0).unwrap()
     }
     fn attempt(&self) -> Attempt {
-        Takeover::attempt(&self.storage(), TWO, &files()).unwrap()
+        let claim = Claim {
+            storage: Arc::new(self.storage()),
+            on_error: OnError::Tell,
+            files: files(),
+        };
+        Takeover::attempt(TWO, Arc::new(|why| panic!("{why}")), &[claim]).unwrap()
     }
     fn is_held(&self) -> bool {
         matches!(self.attempt(), Attempt::Held(_))

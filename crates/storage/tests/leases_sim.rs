@@ -4,8 +4,8 @@ use block::InstanceId;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use storage::lease::{
-    Attempt, Cluster, ClusterFile, FenceCommand, Lease, MemberState, OnError, Order, Orders, Proof,
-    Takeover, canary, lease_byte,
+    Attempt, Claim, Cluster, ClusterFile, FenceCommand, Lease, MemberState, OnError, Order, Orders,
+    Proof, Takeover, canary, lease_byte,
 };
 use storage::{
     AlignedBuf, Control, ControlFile, Error, Fatal, Faults, File, FileKind, SECTOR, SimStorage,
@@ -71,7 +71,12 @@ fn sector(v: u8) -> AlignedBuf {
 }
 
 fn attempt(s: &SimStorage, by: InstanceId, victim: InstanceId) -> Attempt {
-    Takeover::attempt(&s.as_client(u32::from(by.0)), victim, &files()).unwrap()
+    let claim = Claim {
+        storage: Arc::new(s.as_client(u32::from(by.0))),
+        on_error: OnError::Tell,
+        files: files(),
+    };
+    Takeover::attempt(victim, Arc::new(|why| panic!("{why}")), &[claim]).unwrap()
 }
 
 fn dead(a: Attempt) -> Takeover {

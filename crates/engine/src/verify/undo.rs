@@ -2,7 +2,7 @@
 
 use crate::{Engine, Result};
 use block::undo::{self, Found, UndoView};
-use block::{BlockBuf, Dba, FileId, InstanceId, UndoPtr};
+use block::{BlockBuf, Dba, FileId, UndoPtr};
 
 /// Blocks read at once.
 const AT_ONCE: u32 = 128;
@@ -15,10 +15,16 @@ struct Link {
     prev: UndoPtr,
 }
 
-/// A chain may end in a block that has been used again since: the transaction has ended, and nobody needs the rest. Where it does not, it leads to an older record of the same transaction.
+/// The undo of all instances. A chain may end in a block that has been used again since: the transaction has ended, and nobody needs the rest. Where it does not, it leads to an older record of the same
+/// transaction.
 pub(super) fn check_undo(engine: &Engine, problem: &mut dyn FnMut(String)) -> Result<()> {
+    let undo = engine.cache.files().ids().into_iter();
+    undo.filter(|id| id.is_undo())
+        .try_for_each(|id| check_file(engine, id, problem))
+}
+
+fn check_file(engine: &Engine, id: FileId, problem: &mut dyn FnMut(String)) -> Result<()> {
     let files = engine.cache.files();
-    let id = FileId::undo(InstanceId(engine.config.instance));
     let blocks = files.blocks(id)?;
     let mut buf = storage::AlignedBuf::default();
     let mut at = 1;
@@ -36,7 +42,7 @@ pub(super) fn check_undo(engine: &Engine, problem: &mut dyn FnMut(String)) -> Re
             },
         )?;
         for link in links {
-            check_link(engine, &link, problem);
+            check_link(engine, &link, problem)?;
         }
         at += AT_ONCE;
     }
@@ -69,17 +75,23 @@ fn link(at: UndoPtr, record: &UndoView<'_>) -> Link {
     }
 }
 
-fn check_link(engine: &Engine, link: &Link, problem: &mut dyn FnMut(String)) {
+fn check_link(engine: &Engine, link: &Link, problem: &mut dyn FnMut(String)) -> Result<()> {
     let Link {
         at, txn, undo_no, ..
     } = link;
     let told = |what: String| format!("undo record {at:?} of {txn:?}: the one before it, {what}");
     if link.prev.dba().file() != at.dba().file() {
-        return problem(told(format!("{:?}, is in no undo file", link.prev)));
+        problem(told(format!("{:?}, is in no undo file", link.prev)));
+        return Ok(());
     }
     let block = match engine.cache.read(link.prev.dba()) {
         Ok(block) => block,
-        Err(e) => return problem(told(format!("cannot be read: {e}"))),
+        // The disk has failed, which says nothing of what is on it.
+        Err(e @ cache::Error::Storage(storage::Error::Io { .. })) => return Err(e.into()),
+        Err(e) => {
+            problem(told(format!("cannot be read: {e}")));
+            return Ok(());
+        }
     };
     match undo::get(&block, link.prev) {
         Ok(Found::Reused) => {}
@@ -90,4 +102,5 @@ fn check_link(engine: &Engine, link: &Link, problem: &mut dyn FnMut(String)) {
         ))),
         Err(e) => problem(told(e.to_string())),
     }
+    Ok(())
 }

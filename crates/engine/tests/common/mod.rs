@@ -85,7 +85,6 @@ fn host(s: &SimStorage) -> (Host, Arc<OnceLock<Weak<Engine>>>) {
                 let _ = e.redo().flush_to(at.end);
             }
         }),
-        lock: None,
     };
     (host, engine)
 }

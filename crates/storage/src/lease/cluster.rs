@@ -17,7 +17,7 @@
 use super::{EXCLUSIVE_BYTE, Lease, Proof, Takeover, locks_of};
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
 use block::{FileId, InstanceId};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait::{Event, WaitResult, Waiter};
@@ -213,17 +213,28 @@ impl ClusterFile {
         deadline: Option<Instant>,
         f: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
-        let _turn = self.turn.lock();
+        let held = self.held(deadline)?;
+        let result = f();
+        held.release()?;
+        result
+    }
+
+    /// The control file's exclusive lock, for decisions of several steps; none if it could not be had by the deadline.
+    pub fn lock(&self, deadline: Option<Instant>) -> Result<Option<Exclusive<'_>>> {
+        let turn = match deadline {
+            None => self.turn.lock(),
+            Some(deadline) => match self.turn.try_lock_until(deadline) {
+                Some(turn) => turn,
+                None => return Ok(None),
+            },
+        };
         let locks = locks_of(&*self.file)?;
         let mut pause = FIRST_PAUSE;
         let waiter = Waiter::new();
         while !locks.try_lock(EXCLUSIVE_BYTE)? {
             let now = Instant::now();
             if deadline.is_some_and(|d| now >= d) {
-                return Err(Error::Membership(
-                    "another instance has held the control file's exclusive lock for too long"
-                        .into(),
-                ));
+                return Ok(None);
             }
             let until = deadline.map_or(now + pause, |d| d.min(now + pause));
             if waiter.wait(Event::EnqCf, [0; 3], Some(until)) == WaitResult::Cancelled {
@@ -233,127 +244,60 @@ impl ClusterFile {
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
-        let result = f();
-        locks.unlock(EXCLUSIVE_BYTE)?;
+        Ok(Some(Exclusive {
+            cluster: self,
+            _turn: turn,
+            held: true,
+        }))
+    }
+
+    fn held(&self, deadline: Option<Instant>) -> Result<Exclusive<'_>> {
+        self.lock(deadline)?.ok_or_else(|| {
+            Error::Membership(
+                "another instance has held the control file's exclusive lock for too long".into(),
+            )
+        })
+    }
+
+    fn decided<R>(
+        &self,
+        deadline: Option<Instant>,
+        f: impl FnOnce(&Exclusive<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let held = self.held(deadline)?;
+        let result = f(&held);
+        held.release()?;
         result
     }
 
-    /// Makes the instance whose lease this is a member, in a new life and a new epoch. Its former life must have been closed.
+    /// [`Exclusive::join`] for itself.
     pub fn join(
         &self,
         lease: &Lease,
         address: &str,
         deadline: Option<Instant>,
     ) -> Result<(MemberRecord, Cluster)> {
-        let instance = lease.instance();
-        if address.len() > MAX_ADDRESS_BYTES {
-            return Err(Error::Membership(format!(
-                "the address has {} bytes, at most {MAX_ADDRESS_BYTES} fit",
-                address.len()
-            )));
-        }
-        assert!(
-            !lease.paths().is_empty(),
-            "invariant: an instance joins with its locks held"
-        );
-        let cluster = self.decide(deadline, |c| {
-            if let Some(m) = c.member(instance)
-                && m.state != MemberState::Down
-            {
-                return Err(Error::Membership(format!(
-                    "instance {}.{} was not stopped cleanly: its thread must be recovered before it joins",
-                    instance.0, m.incarnation
-                )));
-            }
-            c.change(instance, |m| {
-                m.incarnation += 1;
-                m.state = MemberState::Up;
-                m.address = address.to_string();
-            });
-            Ok(())
-        })?;
-        let me = cluster.expect_member(instance)?.clone();
-        Ok((me, cluster))
+        self.decided(deadline, |held| held.join(lease, address))
     }
 
-    /// A clean stop: its thread is closed, its locks are about to go.
+    /// [`Exclusive::leave`] for itself.
     pub fn leave(
         &self,
         instance: InstanceId,
         incarnation: u32,
         deadline: Option<Instant>,
     ) -> Result<Cluster> {
-        self.decide(deadline, |c| {
-            let m = c.expect(instance, incarnation)?;
-            if m.state != MemberState::Up {
-                return Err(Error::Membership(format!(
-                    "instance {}.{incarnation} has been declared dead",
-                    instance.0
-                )));
-            }
-            c.change(instance, |m| m.state = MemberState::Down);
-            Ok(())
-        })
+        self.decided(deadline, |held| held.leave(instance, incarnation))
     }
 
-    /// Declares instances dead, all in one decision. Those that are dead already stay so, in no new epoch.
+    /// [`Exclusive::declare_dead`] for itself.
     pub fn declare_dead(&self, proofs: &[Proof<'_>], deadline: Option<Instant>) -> Result<Cluster> {
-        self.decide(deadline, |c| {
-            for proof in proofs {
-                let victim = proof.victim();
-                let m = c.expect_member(victim)?;
-                if let Proof::Fence(f) = proof
-                    && f.incarnation() != m.incarnation
-                {
-                    return Err(Error::Membership(format!(
-                        "instance {}.{} was fenced, but {} lives",
-                        victim.0,
-                        f.incarnation(),
-                        m.incarnation
-                    )));
-                }
-                if m.state == MemberState::Up {
-                    c.change(victim, |m| m.state = MemberState::Dead);
-                }
-            }
-            Ok(())
-        })
+        self.decided(deadline, |held| held.declare_dead(proofs))
     }
 
-    /// A dead instance's thread has been recovered and closed. By locks only: a fenced one's must have been got by then, or it could not be started again anyway.
+    /// [`Exclusive::close`] for itself.
     pub fn close(&self, recovered: &Takeover, deadline: Option<Instant>) -> Result<Cluster> {
-        self.decide(deadline, |c| {
-            let victim = recovered.victim();
-            if c.expect_member(victim)?.state != MemberState::Dead {
-                return Err(Error::Membership(format!(
-                    "instance {} is not dead, so it was not recovered",
-                    victim.0
-                )));
-            }
-            c.change(victim, |m| m.state = MemberState::Down);
-            Ok(())
-        })
-    }
-
-    fn decide(
-        &self,
-        deadline: Option<Instant>,
-        f: impl FnOnce(&mut Cluster) -> Result<()>,
-    ) -> Result<Cluster> {
-        self.exclusive(deadline, || {
-            let found = self.newest()?;
-            let mut new = found.cluster.clone();
-            f(&mut new)?;
-            if new != found.cluster {
-                assert!(
-                    new.epoch > found.cluster.epoch,
-                    "invariant: a change is a new epoch"
-                );
-                self.write(&new, found.sequence + 1, found.first)?;
-                self.write(&new, found.sequence + 2, 1 - found.first)?;
-            }
-            Ok(new)
-        })
+        self.decided(deadline, |held| held.close(recovered))
     }
 
     fn write(&self, cluster: &Cluster, sequence: u64, slot: u64) -> Result<()> {
@@ -391,6 +335,140 @@ impl ClusterFile {
             }
         }
         Ok(found)
+    }
+}
+
+/// The control file's exclusive lock, held until dropped: what several instances decide is read, decided and written under it.
+pub struct Exclusive<'a> {
+    cluster: &'a ClusterFile,
+    _turn: MutexGuard<'a, ()>,
+    held: bool,
+}
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        if self.held
+            && let Some(locks) = self.cluster.file.locks()
+        {
+            // If it cannot be let go the closing of the file does it.
+            let _ = locks.unlock(EXCLUSIVE_BYTE);
+        }
+    }
+}
+
+impl Exclusive<'_> {
+    /// Lets the lock go; an error if it was lost meanwhile.
+    pub fn release(mut self) -> Result<()> {
+        self.held = false;
+        locks_of(&*self.cluster.file)?.unlock(EXCLUSIVE_BYTE)
+    }
+
+    /// The membership as it is for as long as the lock is held.
+    pub fn read(&self) -> Result<Cluster> {
+        self.cluster.read()
+    }
+
+    /// Makes the instance whose lease this is a member, in a new life and a new epoch. Its former life must have been closed.
+    pub fn join(&self, lease: &Lease, address: &str) -> Result<(MemberRecord, Cluster)> {
+        let instance = lease.instance();
+        if address.len() > MAX_ADDRESS_BYTES {
+            return Err(Error::Membership(format!(
+                "the address has {} bytes, at most {MAX_ADDRESS_BYTES} fit",
+                address.len()
+            )));
+        }
+        assert!(
+            !lease.paths().is_empty(),
+            "invariant: an instance joins with its locks held"
+        );
+        let cluster = self.decide(|c| {
+            if let Some(m) = c.member(instance)
+                && m.state != MemberState::Down
+            {
+                return Err(Error::Membership(format!(
+                    "instance {}.{} was not stopped cleanly: its thread must be recovered before it joins",
+                    instance.0, m.incarnation
+                )));
+            }
+            c.change(instance, |m| {
+                m.incarnation += 1;
+                m.state = MemberState::Up;
+                m.address = address.to_string();
+            });
+            Ok(())
+        })?;
+        let me = cluster.expect_member(instance)?.clone();
+        Ok((me, cluster))
+    }
+
+    /// A clean stop: its thread is closed, its locks are about to go.
+    pub fn leave(&self, instance: InstanceId, incarnation: u32) -> Result<Cluster> {
+        self.decide(|c| {
+            let m = c.expect(instance, incarnation)?;
+            if m.state != MemberState::Up {
+                return Err(Error::Membership(format!(
+                    "instance {}.{incarnation} has been declared dead",
+                    instance.0
+                )));
+            }
+            c.change(instance, |m| m.state = MemberState::Down);
+            Ok(())
+        })
+    }
+
+    /// Declares instances dead, all in one decision. Those that are dead already stay so, in no new epoch.
+    pub fn declare_dead(&self, proofs: &[Proof<'_>]) -> Result<Cluster> {
+        self.decide(|c| {
+            for proof in proofs {
+                let victim = proof.victim();
+                let m = c.expect_member(victim)?;
+                if let Proof::Fence(f) = proof
+                    && f.incarnation() != m.incarnation
+                {
+                    return Err(Error::Membership(format!(
+                        "instance {}.{} was fenced, but {} lives",
+                        victim.0,
+                        f.incarnation(),
+                        m.incarnation
+                    )));
+                }
+                if m.state == MemberState::Up {
+                    c.change(victim, |m| m.state = MemberState::Dead);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// A dead instance's thread has been recovered and closed. By locks only: a fenced one's must have been got by then, or it could not be started again anyway.
+    pub fn close(&self, recovered: &Takeover) -> Result<Cluster> {
+        self.decide(|c| {
+            let victim = recovered.victim();
+            if c.expect_member(victim)?.state != MemberState::Dead {
+                return Err(Error::Membership(format!(
+                    "instance {} is not dead, so it was not recovered",
+                    victim.0
+                )));
+            }
+            c.change(victim, |m| m.state = MemberState::Down);
+            Ok(())
+        })
+    }
+
+    fn decide(&self, f: impl FnOnce(&mut Cluster) -> Result<()>) -> Result<Cluster> {
+        let found = self.cluster.newest()?;
+        let mut new = found.cluster.clone();
+        f(&mut new)?;
+        if new != found.cluster {
+            assert!(
+                new.epoch > found.cluster.epoch,
+                "invariant: a change is a new epoch"
+            );
+            self.cluster.write(&new, found.sequence + 1, found.first)?;
+            self.cluster
+                .write(&new, found.sequence + 2, 1 - found.first)?;
+        }
+        Ok(new)
     }
 }
 

@@ -1,11 +1,21 @@
-//! The locks that an instance holds itself, and the storage through which it opens files so that none is written without its lock.
+//! The locks that an instance holds itself, and the storage through which it opens files so that none is written without its lock, and no failed write is passed over.
+//!
+//! **Invariants.**
+//! - After a write or sync that failed, for whatever reason but want of space, no other call on these files is made by anybody who could take it for success: `fatal` is called first, and a real one does
+//!   not return. (Trying again is the mistake known as "fsyncgate": the kernel reports a failure once, drops the pages, and the next sync succeeds over data that is lost. With direct I/O the same holds for the
+//!   device's own cache. And who cannot write may have been fenced.)
+//! - After [`Lease::release`] nothing is written through it.
 
 use super::{Locked, lease_byte, locks_of};
-use crate::{Error, Fatal, File, FileKind, Result, Storage};
+use crate::{Error, File, FileKind, Result, Storage};
 use block::InstanceId;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Ends the instance; hears why.
+pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// What an error of a write means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +30,8 @@ pub enum OnError {
 pub struct Lease {
     instance: InstanceId,
     fatal: Fatal,
+    /// The locks have been given back: nothing is written any more.
+    released: Arc<AtomicBool>,
     /// By storage and name. Held while a file is opened, so that it is opened once.
     files: Mutex<BTreeMap<(usize, String), Held>>,
     storages: Mutex<Vec<Arc<dyn Storage>>>,
@@ -37,6 +49,7 @@ impl Lease {
         Arc::new(Lease {
             instance,
             fatal,
+            released: Arc::default(),
             files: Mutex::default(),
             storages: Mutex::default(),
         })
@@ -86,6 +99,18 @@ impl Lease {
         Ok(())
     }
 
+    /// Gives all locks back: the instance has stopped, and nothing that still has its files open can write them.
+    pub fn release(&self) {
+        let mut files = self.files.lock();
+        self.released.store(true, Ordering::SeqCst);
+        for held in std::mem::take(&mut *files).into_values() {
+            if let Some(locks) = held.file.locks() {
+                // If it cannot be let go the closing of the file does it.
+                let _ = locks.unlock(lease_byte(self.instance));
+            }
+        }
+    }
+
     /// The files that are locked, for messages and views.
     pub fn paths(&self) -> Vec<String> {
         self.files
@@ -104,6 +129,12 @@ impl Lease {
     ) -> Result<Arc<dyn File>> {
         let key = (storage.number, name.to_string());
         let mut files = self.files.lock();
+        if self.released.load(Ordering::SeqCst) {
+            return Err(Error::LockLost {
+                path: name.to_string(),
+                instance: self.instance.0,
+            });
+        }
         if let Some(held) = files.get(&key) {
             if create {
                 return Err(Error::Exists {
@@ -136,7 +167,9 @@ impl Lease {
         let file: Arc<dyn File> = Arc::new(LeasedFile {
             _lock: lock,
             inner: file,
+            instance: self.instance,
             fatal: self.fatal.clone(),
+            released: self.released.clone(),
             on_error: storage.on_error,
         });
         let held = Held {
@@ -156,9 +189,21 @@ struct LeasedStorage {
     on_error: OnError,
 }
 
+impl LeasedStorage {
+    fn check<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(e) = &result
+            && self.on_error == OnError::EndInstance
+            && e.is_sync_failure()
+        {
+            (self.lease.fatal)(&e.to_string());
+        }
+        result
+    }
+}
+
 impl Storage for LeasedStorage {
     fn create(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>> {
-        self.lease.hold(self, name, kind, true)
+        self.check(self.lease.hold(self, name, kind, true))
     }
     fn open(&self, name: &str, kind: FileKind) -> Result<Arc<dyn File>> {
         self.lease.hold(self, name, kind, false)
@@ -168,7 +213,7 @@ impl Storage for LeasedStorage {
     }
     fn remove(&self, name: &str) -> Result<()> {
         let mut files = self.lease.files.lock();
-        self.inner.remove(name)?;
+        self.check(self.inner.remove(name))?;
         files.remove(&(self.number, name.to_string()));
         Ok(())
     }
@@ -177,16 +222,25 @@ impl Storage for LeasedStorage {
     }
 }
 
-/// A file whose failed writes end the instance.
+/// A file whose failed writes end the instance, and that is written only under its lock.
 struct LeasedFile {
     _lock: Locked,
     inner: Arc<dyn File>,
+    instance: InstanceId,
     fatal: Fatal,
+    released: Arc<AtomicBool>,
     on_error: OnError,
 }
 
 impl LeasedFile {
-    fn check<T>(&self, result: Result<T>) -> Result<T> {
+    fn write<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.released.load(Ordering::SeqCst) {
+            return Err(Error::LockLost {
+                path: self.inner.path().to_string(),
+                instance: self.instance.0,
+            });
+        }
+        let result = f();
         if let Err(e) = &result
             && self.on_error == OnError::EndInstance
             && !e.is_full()
@@ -205,24 +259,93 @@ impl File for LeasedFile {
         self.inner.read_at(offset, buf)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        self.check(self.inner.write_at(offset, buf))
+        self.write(|| self.inner.write_at(offset, buf))
     }
     fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<()> {
-        self.check(self.inner.write_vectored_at(offset, bufs))
+        self.write(|| self.inner.write_vectored_at(offset, bufs))
     }
     fn sync(&self) -> Result<()> {
-        self.check(self.inner.sync())
+        self.write(|| self.inner.sync())
     }
     fn len(&self) -> Result<u64> {
         self.inner.len()
     }
     fn allocate(&self, len: u64, zeroes: bool, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        self.check(self.inner.allocate(len, zeroes, progress))
+        self.write(|| self.inner.allocate(len, zeroes, progress))
     }
     fn punch(&self, offset: u64, len: u64) -> Result<()> {
-        self.check(self.inner.punch(offset, len))
+        self.write(|| self.inner.punch(offset, len))
     }
     fn locks(&self) -> Option<&dyn super::ByteLocks> {
         self.inner.locks()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AlignedBuf, Faults, SECTOR, SimStorage};
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    /// The simulation does what kernels do: the failure is reported once, and what was written before is lost or not, whatever later syncs say.
+    #[test]
+    fn the_first_failed_sync_is_fatal_and_a_full_disk_is_not() {
+        let sim = SimStorage::new();
+        let told = Arc::new(AtomicU32::new(0));
+        let teller = told.clone();
+        let lease = Lease::new(
+            InstanceId(1),
+            Arc::new(move |_| {
+                teller.fetch_add(1, SeqCst);
+            }),
+        );
+        let s = lease.storage(Arc::new(sim.clone()), OnError::EndInstance);
+        let data = s.create("data", FileKind::Data).unwrap();
+        let log = s.create("control", FileKind::Control).unwrap();
+        let mut sector = AlignedBuf::zeroed(SECTOR);
+        sector.fill(1);
+        for f in [&data, &log] {
+            f.allocate(SECTOR as u64, true, &mut |_| {}).unwrap();
+        }
+        sim.set_faults(Faults {
+            capacity: Some(2 * SECTOR as u64),
+            ..Faults::default()
+        });
+        let full = data.allocate(2 * SECTOR as u64, false, &mut |_| {});
+        assert!(full.unwrap_err().is_full());
+        assert_eq!(told.load(SeqCst), 0);
+
+        data.write_at(0, &sector).unwrap();
+        sim.set_faults(Faults {
+            fail_from_sync: Some(sim.syncs() + 1),
+            fail_syncs: 1,
+            ..Faults::default()
+        });
+        assert!(data.sync().unwrap_err().is_sync_failure());
+        assert_eq!(told.load(SeqCst), 1);
+        data.sync().unwrap();
+        let lost = (0..64).any(|seed| {
+            let after = sim.after_crash(seed);
+            let mut found = AlignedBuf::zeroed(SECTOR);
+            let f = after.open("data", FileKind::Data).unwrap();
+            f.read_at(0, &mut found).unwrap();
+            found[..] != sector[..]
+        });
+        assert!(
+            lost,
+            "a sync that succeeds after one that failed proves nothing"
+        );
+
+        sim.set_faults(Faults {
+            fail_from_sync: Some(sim.syncs() + 1),
+            fail_syncs: 1,
+            ..Faults::default()
+        });
+        assert!(log.write_at(0, &sector).unwrap_err().is_sync_failure());
+        assert_eq!(
+            told.load(SeqCst),
+            2,
+            "a write that is durable when it returns"
+        );
     }
 }

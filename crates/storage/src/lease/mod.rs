@@ -25,11 +25,11 @@ pub(crate) mod os;
 pub(crate) mod sim;
 mod takeover;
 
-pub use cluster::{Cluster, ClusterFile, MemberRecord, MemberState};
+pub use cluster::{Cluster, ClusterFile, Exclusive, MAX_ADDRESS_BYTES, MemberRecord, MemberState};
 pub use fence::{FenceCommand, Fenced};
 pub use guard::{GuardEnd, Order, Orders, guard};
-pub use hold::{Lease, OnError};
-pub use takeover::{Attempt, Proof, Takeover, canary};
+pub use hold::{Fatal, Lease, OnError};
+pub use takeover::{Attempt, Claim, Proof, Takeover, canary};
 
 use crate::{File, Result};
 use block::InstanceId;

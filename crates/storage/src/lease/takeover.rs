@@ -1,13 +1,22 @@
 //! Proof that an instance can write no more, and the canary that finds mounts on which such a proof would be worth nothing.
 
-use super::{Fenced, Locked, lease_byte, locks_of};
-use crate::{Error, FileKind, Result, Storage};
+use super::{Fenced, Lease, OnError, lease_byte, locks_of};
+use crate::{Error, Fatal, FileKind, Result, Storage};
 use block::InstanceId;
+use std::sync::Arc;
 
-/// All locks of an instance, held by a survivor. Kept until the dead one's thread is closed: as long as it lives the instance cannot start again and no other survivor can recover it.
+/// Files of one storage that an instance may write.
+pub struct Claim {
+    pub storage: Arc<dyn Storage>,
+    pub on_error: OnError,
+    pub files: Vec<(String, FileKind)>,
+}
+
+/// All locks of an instance, held by whoever tried: by a survivor, proof that the instance is dead, and the right to write its files in its place; by the instance itself, its own lease, and proof
+/// that its former life is over. Kept until the dead one's thread is closed: as long as it lives the instance cannot start again and no other survivor can recover it.
 pub struct Takeover {
-    victim: InstanceId,
-    _locks: Vec<Locked>,
+    lease: Arc<Lease>,
+    storages: Vec<Arc<dyn Storage>>,
 }
 
 /// What came of trying to take over.
@@ -18,34 +27,43 @@ pub enum Attempt {
 }
 
 impl Takeover {
-    /// Tries to take all locks of `victim`: `files` are all that it may write, in an order that is the same for every survivor (that of the control file), so that of two survivors the
-    /// first lock decides. Does not wait.
-    pub fn attempt(
-        storage: &dyn Storage,
-        victim: InstanceId,
-        files: &[(String, FileKind)],
-    ) -> Result<Attempt> {
+    /// Tries to take all locks of `victim`: `claims` name all that it may write, in an order that is the same for every survivor (that of the control file), so that of two survivors the
+    /// first lock decides. A file that is named and not there has never been written. Does not wait. `fatal` is for whoever writes the files through [`Takeover::storage`].
+    pub fn attempt(victim: InstanceId, fatal: Fatal, claims: &[Claim]) -> Result<Attempt> {
+        let lease = Lease::new(victim, fatal);
+        let mut storages = Vec::with_capacity(claims.len());
+        for claim in claims {
+            let storage = lease.storage(claim.storage.clone(), claim.on_error);
+            for (name, kind) in &claim.files {
+                if !storage.exists(name)? {
+                    continue;
+                }
+                match storage.open(name, *kind) {
+                    Ok(_) => {}
+                    Err(Error::InUse { path, .. }) => return Ok(Attempt::Held(path)),
+                    Err(e) => return Err(e),
+                }
+            }
+            storages.push(storage);
+        }
         assert!(
-            !files.is_empty(),
+            !lease.paths().is_empty(),
             "invariant: an instance that writes no file cannot be proved dead"
         );
-        let mut held = Vec::with_capacity(files.len());
-        for (name, kind) in files {
-            let file = storage.open(name, *kind)?;
-            let path = file.path().to_string();
-            match Locked::try_get(file, lease_byte(victim))? {
-                Some(lock) => held.push(lock),
-                None => return Ok(Attempt::Held(path)),
-            }
-        }
-        Ok(Attempt::Dead(Takeover {
-            victim,
-            _locks: held,
-        }))
+        Ok(Attempt::Dead(Takeover { lease, storages }))
     }
 
     pub fn victim(&self) -> InstanceId {
-        self.victim
+        self.lease.instance()
+    }
+
+    pub fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    /// Through which the files of a claim are written.
+    pub fn storage(&self, claim: usize) -> &Arc<dyn Storage> {
+        &self.storages[claim]
     }
 }
 
