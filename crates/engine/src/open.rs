@@ -295,6 +295,7 @@ impl Opening<'_> {
             if was_member {
                 turn.close(takeover)?;
             }
+            takeover.lease().release();
         }
         Ok(sum)
     }
@@ -306,11 +307,11 @@ impl Opening<'_> {
             ..self.config.clone()
         };
         let control = Arc::new(ControlFile::open(&**dead.storage(0))?);
-        let parts = self.parts(found, dead, control)?;
+        let with: Vec<_> = with.iter().filter_map(|k| found.takeover(*k)).collect();
+        let parts = self.parts(dead, &with, control)?;
         let others = with
             .iter()
-            .filter_map(|k| found.takeover(*k))
-            .map(|t| self.parts(found, t, parts.control.clone()))
+            .map(|t| self.parts(t, &[], parts.control.clone()))
             .collect::<Result<Vec<_>>>()?;
         let core = parts.open(&others, self.progress)?;
         let recovery = core.recovery;
@@ -334,7 +335,7 @@ impl Opening<'_> {
         let control = Arc::new(ControlFile::open(&**own.storage(0))?);
         let places = self.leased(own);
         files::make_instance_files(&control, &places, self.me, &self.config, self.progress)?;
-        self.parts(found, own, control)
+        self.parts(own, &[], control)
     }
 
     fn leased(&self, takeover: &Takeover) -> Places {
@@ -349,8 +350,8 @@ impl Opening<'_> {
     /// What is needed to be the instance whose locks these are.
     fn parts(
         &self,
-        found: &Found,
         takeover: &Takeover,
+        dead: &[&Takeover],
         control: Arc<ControlFile>,
     ) -> Result<Parts<'_>> {
         let state = control.get();
@@ -364,9 +365,10 @@ impl Opening<'_> {
         let through = |owner: Option<InstanceId>| match owner {
             None => takeover.storage(0).clone(),
             Some(k) if k == instance => takeover.storage(0).clone(),
-            // Recovery writes the undo blocks of all that are dead; the files of the living are only read.
-            Some(k) => found
-                .takeover(k)
+            // The roll-forward writes the undo blocks of all that are dead; otherwise other instances' files are only read.
+            Some(k) => dead
+                .iter()
+                .find(|t| t.victim() == k)
                 .map_or(plain.clone(), |t| t.storage(0).clone()),
         };
         files::open_data_files(&state, &through, &data_files)?;
