@@ -329,7 +329,7 @@ fn checksum(version: u32, sequence: u64, payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(crc, &sequence.to_le_bytes()), payload)
 }
 
-/// The state in a slot; `None` if it is torn or was never written, an error if a newer program wrote it.
+/// The state in a slot; `None` if it is torn or was never written, an error if another version of the program wrote it.
 fn read_slot(file: &dyn File, slot: u64) -> Result<Option<(Control, u64)>> {
     let mut buf = AlignedBuf::zeroed(SLOT);
     wait::during(Event::ControlFileRead, [0; 3], || {
@@ -343,12 +343,16 @@ fn read_slot(file: &dyn File, slot: u64) -> Result<Option<(Control, u64)>> {
     let Some(payload) = buf.get(HEADER..HEADER + len) else {
         return Ok(None);
     };
-    if crc != checksum(version, sequence, payload) {
+    // Format 1 did not cover its version.
+    let of_format_1 = || crc32c::crc32c_append(crc32c::crc32c(&sequence.to_le_bytes()), payload);
+    let whole = crc == checksum(version, sequence, payload) || version == 1 && crc == of_format_1();
+    if !whole {
         return Ok(None);
     }
     if version != VERSION {
         return Err(Error::Control(format!(
-            "format version {version}, this program knows {VERSION}"
+            "{}: the control file has format {version}, this braid reads {VERSION}: the database was made by another version of braid",
+            file.path()
         )));
     }
     match Control::decode(payload) {
@@ -498,6 +502,33 @@ mod tests {
             ControlFile::open(&damaged),
             Err(Error::Control(_))
         ));
+    }
+
+    /// A database of format 1, whose checksum did not cover the version, used to be reported as damaged.
+    #[test]
+    fn another_format_is_named() {
+        for version in [1u32, 3] {
+            let s = SimStorage::new();
+            ControlFile::create(&s, sample()).unwrap();
+            let file = s.open(NAME, FileKind::Control).unwrap();
+            for slot in [0, SLOT] {
+                let mut bytes = AlignedBuf::zeroed(SLOT);
+                bytes.copy_from_slice(&s.contents(NAME).unwrap()[slot..slot + SLOT]);
+                let payload_bytes = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+                let payload = &bytes[HEADER..HEADER + payload_bytes];
+                let sequence = u64::from_le_bytes(bytes[16..24].try_into().unwrap());
+                let crc = match version {
+                    1 => crc32c::crc32c(&[&bytes[16..24], payload].concat()),
+                    newer => checksum(newer, sequence, payload),
+                };
+                bytes[8..12].copy_from_slice(&version.to_le_bytes());
+                bytes[24..28].copy_from_slice(&crc.to_le_bytes());
+                file.write_at(slot as u64, &bytes).unwrap();
+            }
+            let said = ControlFile::open(&s).err().unwrap().to_string();
+            let expected = format!("has format {version}, this braid reads {VERSION}");
+            assert!(said.contains(&expected), "{said}");
+        }
     }
 
     /// A write that failed may have torn its slot: the other one, which is whole, must not be the next that is written.
