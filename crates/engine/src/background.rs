@@ -12,6 +12,8 @@ const SMON_INTERVAL: Duration = Duration::from_millis(100);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Purge hints worked on before the other duties get their turn.
 const PURGE_BATCH: usize = 1024;
+/// Blocks that could not be purged after which a round is over: a disk that fails is not asked for every block there is.
+const PURGE_FAILURES: usize = 16;
 
 #[derive(Default)]
 struct Bell {
@@ -135,29 +137,45 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes what committed transactions deleted and no snapshot sees.
+    /// Removes what committed transactions deleted and no snapshot sees. What cannot be done now, because a read fails, say, is tried again in the next
+    /// round; returns the first error.
     fn purge(&self) -> Result<()> {
         let horizon = self.txns.horizon();
+        let (mut left, mut first) = (Vec::new(), None);
         loop {
             let hints = self.txns.take_purgeable(horizon, PURGE_BATCH);
-            for hint in &hints {
-                let (heap, tree) = {
-                    let open = self.open.read();
-                    (
-                        open.heaps.get(&hint.object).cloned(),
-                        open.trees.get(&hint.object).cloned(),
-                    )
-                };
-                if let Some(heap) = heap {
-                    heap.prune(hint.dba)?;
-                } else if let Some(tree) = tree {
-                    let purged = tree.purge_block(hint.dba)?;
-                    wait::stat::add(wait::Stat::IndexPurged, purged.entries as u64);
+            let last = hints.len() < PURGE_BATCH;
+            for hint in hints {
+                if left.len() < PURGE_FAILURES {
+                    match self.purge_hinted(&hint) {
+                        Ok(()) => continue,
+                        Err(e) => first.get_or_insert(e),
+                    };
                 }
+                left.push(hint);
             }
-            if hints.len() < PURGE_BATCH {
-                return Ok(());
+            if last || left.len() >= PURGE_FAILURES {
+                break;
             }
         }
+        self.txns.put_back_purgeable(left);
+        first.map_or(Ok(()), Err)
+    }
+
+    fn purge_hinted(&self, hint: &txn::PurgeHint) -> Result<()> {
+        let (heap, tree) = {
+            let open = self.open.read();
+            (
+                open.heaps.get(&hint.object).cloned(),
+                open.trees.get(&hint.object).cloned(),
+            )
+        };
+        if let Some(heap) = heap {
+            heap.prune(hint.dba)?;
+        } else if let Some(tree) = tree {
+            let purged = tree.purge_block(hint.dba)?;
+            wait::stat::add(wait::Stat::IndexPurged, purged.entries as u64);
+        }
+        Ok(())
     }
 }

@@ -319,6 +319,11 @@ impl TxnManager {
         self.purge.take(horizon, max)
     }
 
+    /// Takes hints back whose blocks could not be read or written.
+    pub fn put_back_purgeable(&self, hints: Vec<PurgeHint>) {
+        self.purge.put_back(hints);
+    }
+
     /// What must be done now and then so that sessions need not: computes the horizon, truncates the status array, reserves numbers and undo
     /// space. For a background thread, about once a second.
     pub fn maintain(&self) -> Result<()> {
@@ -386,7 +391,7 @@ impl TxnManager {
             status_bytes: self.visibility.words.memory(),
             registered_snapshots: self.horizon.registered(),
             purge_hints: self.purge.len(),
-            horizon: self.horizon_reported(),
+            horizon: self.horizon(),
         }
     }
 

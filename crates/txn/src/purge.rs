@@ -59,6 +59,13 @@ impl PurgeQueue {
         hints.drain(..n).collect()
     }
 
+    /// Takes hints back that could not be worked on: they come last, so that a block that cannot be read keeps none of the others waiting.
+    pub(crate) fn put_back(&self, back: Vec<PurgeHint>) {
+        let mut hints = self.hints.lock();
+        let room = LIMIT - hints.len();
+        hints.extend(back.into_iter().take(room));
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.hints.lock().len()
     }
