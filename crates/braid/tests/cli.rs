@@ -135,6 +135,57 @@ fn up_status_down() {
     );
 }
 
+/// Scripts go by the exit code: 0 for a sound database, 1 for one with a problem, which is named on standard output.
+#[test]
+fn verify_tells_damage_by_its_exit_code() {
+    let scratch = Scratch::new("verify");
+    let (data, port) = (scratch.data(), free_port());
+    assert!(up(&data, port).status.success());
+    let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
+    let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("connect");
+    client
+        .batch_execute(
+            "create table t (id int primary key, v text); \
+             insert into t select g, 'this is row ' || g || '.' from generate_series(1, 20000) g",
+        )
+        .expect("rows");
+    drop(client);
+    assert!(braid(&["down", "--data", &data]).status.success());
+    let sound = braid(&["verify", "--data", &data]);
+    assert_eq!(sound.status.code(), Some(0), "{}", text(&sound.stdout));
+    assert!(
+        text(&sound.stdout).contains("no problem"),
+        "{}",
+        text(&sound.stdout)
+    );
+
+    let file = Path::new(&data).join("data/0001.dbf");
+    let mut bytes = std::fs::read(&file).expect("data file");
+    let marker = "this is row 10000.";
+    let at = bytes
+        .windows(marker.len())
+        .position(|w| w == marker.as_bytes())
+        .expect("the row is in the data file");
+    bytes[at] ^= 1;
+    std::fs::write(&file, &bytes).expect("write");
+    // Or the start mends the block from the last batch of the double-write file.
+    let copies = Path::new(&data).join("dw/instance1_blocks.dw");
+    let mut batch = std::fs::read(&copies).expect("double-write file");
+    batch[..4096].fill(0);
+    std::fs::write(&copies, &batch).expect("write");
+
+    let damaged = braid(&["verify", "--data", &data]);
+    let said = text(&damaged.stdout);
+    assert_eq!(
+        damaged.status.code(),
+        Some(1),
+        "{said}{}",
+        text(&damaged.stderr)
+    );
+    assert!(said.contains("checksum"), "{said}{}", text(&damaged.stderr));
+    assert!(said.contains("problems"), "{said}");
+}
+
 #[test]
 fn a_killed_instance_is_shown_and_recovered() {
     let scratch = Scratch::new("killed");
