@@ -296,3 +296,141 @@ fn g2_write_skew_is_permitted_by_snapshot_isolation_and_serializable_is_refused(
         "0A000"
     );
 }
+
+/// A portal that is suspended reads by its own snapshot, whatever its transaction does in between. That snapshot used to be
+/// registered in the transaction's one place, which the next statement took and a rollback to a savepoint cleared: the horizon
+/// passed it, and the rows that the portal had still to read were purged.
+#[test]
+fn a_suspended_portal_keeps_its_snapshot() {
+    let db = Db::new("portal");
+    let mut watcher = db.connect();
+    let mut statistic = |name: &str| -> i64 {
+        let sql = "select value from v$undostat where statistic = $1";
+        watcher.query_one(sql, &[&name]).expect(name).get(0)
+    };
+    for (level, between) in [
+        (RC, "select count(*) from test where id > 5"),
+        (
+            RC,
+            "savepoint s; update test set value = 0 where id = 3; rollback to s",
+        ),
+        (RR, "savepoint s; select 1; rollback to s"),
+    ] {
+        for declared in [false, true] {
+            let what = format!("{level}, {between}, declared: {declared}");
+            let mut writer = db.connect();
+            run(
+                &mut writer,
+                "delete from test; insert into test select g, g from generate_series(1, 500) g",
+            );
+            let mut reader = db.connect();
+            let mut txn = reader.transaction().expect("begin");
+            txn.batch_execute(&format!("set transaction isolation level {level}"))
+                .expect("level");
+            let portal = match declared {
+                false => Some(txn.bind("select value from test", &[]).expect("bind")),
+                true => {
+                    txn.batch_execute("declare c cursor for select value from test")
+                        .expect("declare");
+                    None
+                }
+            };
+            let mut seen: Vec<i32> = Vec::new();
+            let mut fetch = |txn: &mut postgres::Transaction<'_>, n: i32| {
+                let rows = match &portal {
+                    Some(portal) => txn.query_portal(portal, n),
+                    None if n == 0 => txn.query("fetch all from c", &[]),
+                    None => txn.query("fetch 1 from c", &[]),
+                };
+                seen.extend(rows.expect("rows").iter().map(|r| r.get::<_, i32>(0)));
+            };
+            fetch(&mut txn, 1);
+            // Until nobody has a snapshot but the reader and who asks: the reader's transaction is one more if it keeps its own.
+            let registered = if level == RR { 3 } else { 2 };
+            while statistic("registered snapshots") != registered {
+                std::thread::yield_now();
+            }
+            let before = statistic("horizon (SCN)");
+            run(&mut writer, "update test set value = -1; delete from test");
+            txn.batch_execute(between).expect(between);
+            run(&mut writer, "insert into test values (1000, 1000)");
+            assert_eq!(
+                statistic("horizon (SCN)"),
+                before,
+                "{what}: the horizon stays"
+            );
+            fetch(&mut txn, 0);
+            seen.sort_unstable();
+            assert_eq!(seen, (1..=500).collect::<Vec<_>>(), "{what}");
+            // The rest of the transaction sees what has been committed since, or not, by its level.
+            let now = txn
+                .query("select value from test", &[])
+                .expect("rows")
+                .len();
+            assert_eq!(now, if level == RC { 1 } else { 500 }, "{what}");
+            txn.commit().expect("commit");
+            assert!(
+                statistic("horizon (SCN)") > before,
+                "{what}: nothing is held any more"
+            );
+        }
+    }
+}
+
+/// A portal ends with its transaction, also where the client goes on in the same breath.
+#[test]
+fn a_portal_does_not_outlive_its_transaction() {
+    let db = Db::new("portalend");
+    db.reset();
+    let mut c = db.connect();
+    let mut txn = c.transaction().expect("begin");
+    let portal = txn.bind("select value from test", &[]).expect("bind");
+    assert_eq!(txn.query_portal(&portal, 1).expect("row").len(), 1);
+    txn.batch_execute("rollback; begin")
+        .expect("another transaction");
+    let e = txn
+        .query_portal(&portal, 1)
+        .expect_err("the portal is gone");
+    assert_eq!(e.code().map(|c| c.code()), Some("34000"));
+}
+
+/// A portal begun after a savepoint ends with a rollback to it, for what it reads may be gone; one begun before goes on.
+#[test]
+fn a_rollback_to_a_savepoint_ends_younger_portals_only() {
+    let db = Db::new("portalsavepoint");
+    db.reset();
+    let mut c = db.connect();
+    let mut txn = c.transaction().expect("begin");
+    let older = txn.bind("select id from test", &[]).expect("bind");
+    assert_eq!(txn.query_portal(&older, 1).expect("row").len(), 1);
+    for round in 0..2 {
+        let again = if round == 0 {
+            "savepoint s"
+        } else {
+            "select 1"
+        };
+        txn.batch_execute(&format!(
+            "{again}; create table young (id int); insert into young values (1), (2); \
+             declare young cursor for select id from young"
+        ))
+        .expect("a table");
+        let younger = txn.bind("select id from young", &[]).expect("bind");
+        assert_eq!(txn.query_portal(&younger, 1).expect("row").len(), 1);
+        txn.batch_execute("rollback to s").expect("rollback");
+        for sql in ["fetch 1 from young", ""] {
+            let e = match sql {
+                "" => txn
+                    .query_portal(&younger, 1)
+                    .expect_err("the portal is gone"),
+                sql => txn.query(sql, &[]).expect_err("the cursor is gone"),
+            };
+            assert_eq!(
+                e.code().map(|c| c.code()),
+                Some("34000"),
+                "round {round}: {e}"
+            );
+            txn.batch_execute("rollback to s").expect("rollback");
+        }
+    }
+    assert_eq!(txn.query_portal(&older, 1).expect("row").len(), 1);
+}

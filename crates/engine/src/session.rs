@@ -214,9 +214,8 @@ impl Session {
 
     /// The statement is over. May be called again.
     pub fn end_statement(&mut self) {
-        if self.statement.take().is_some() {
-            self.txn.end_statement();
-        }
+        self.statement = None;
+        self.txn.end_statement();
     }
 
     /// Keeps the statement's snapshot registered for a cursor or a worker.

@@ -83,6 +83,10 @@ impl Portals {
         self.unnamed = None;
         self.named.clear();
     }
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Portal) -> bool) {
+        self.unnamed.take_if(|open| !keep(&open.portal));
+        self.named.retain(|_, open| keep(&open.portal));
+    }
     pub(crate) fn len(&self) -> usize {
         self.named.len()
     }
@@ -361,10 +365,10 @@ impl<'r> Session<'r> {
         result
     }
 
-    /// CommandComplete; the end of a transaction also ends its portals.
+    /// CommandComplete; the end of a transaction also ends its portals, a rollback to a savepoint those that are younger.
     pub(crate) fn complete(&mut self, tag: Tag, output: &mut Output) {
         if matches!(tag, Tag::Plain("COMMIT" | "ROLLBACK")) {
-            self.portals.clear();
+            self.portals.retain(|portal| !self.sql.is_lost(portal));
         }
         backend::command_complete(&mut output.buffer, tag);
     }

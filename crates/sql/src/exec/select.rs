@@ -105,6 +105,11 @@ impl SelectRun {
         })
     }
 
+    /// What the whole run reads by.
+    pub fn snapshot(&self) -> Snapshot {
+        self.snapshot
+    }
+
     /// Sends up to `max_rows` rows (0: all). Returns how many, and whether there may be more.
     pub fn run(
         &mut self,

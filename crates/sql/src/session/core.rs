@@ -37,8 +37,10 @@ pub struct Core {
     pub last_drawn: Option<u32>,
     pub statement_start: i64,
     pub transaction_start: i64,
-    /// Held by every portal that is suspended: while one is, the snapshot of its transaction stays registered.
-    pub suspended: Arc<()>,
+    /// Rises at each end of a transaction, savepoint, and rollback to one.
+    pub mark: u64,
+    /// Portals begun at these marks ended when the mark last rose.
+    pub lost: std::ops::Range<u64>,
     /// While EXPLAIN ANALYZE runs a statement.
     pub profile: Option<Box<Profile>>,
     spare: Vec<DatumRef<'static>>,
@@ -71,7 +73,8 @@ impl Core {
             last_drawn: None,
             statement_start: now,
             transaction_start: now,
-            suspended: Arc::new(()),
+            mark: 0,
+            lost: 0..0,
             profile: None,
             spare: Vec::new(),
             row_buffer: Vec::new(),
@@ -138,16 +141,10 @@ impl Core {
         });
     }
 
-    /// Whether a suspended portal still reads by this transaction's snapshot.
-    pub fn is_suspended(&self) -> bool {
-        Arc::strong_count(&self.suspended) > 1
-    }
-
-    /// At the end of a transaction: portals that are left cannot be resumed.
-    pub fn forget_suspended(&mut self) {
-        if self.is_suspended() {
-            self.suspended = Arc::new(());
-        }
+    /// What began at this mark or later has ended.
+    pub fn lose_since(&mut self, mark: u64) {
+        self.mark += 1;
+        self.lost = mark..self.mark;
     }
 
     /// An empty vector for a row's values, with the memory of the last.

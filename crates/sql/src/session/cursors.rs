@@ -58,6 +58,11 @@ impl Cursors {
         self.0.clear();
     }
 
+    /// Those declared at these marks end.
+    pub fn forget(&mut self, lost: &std::ops::Range<u64>) {
+        self.0.retain(|_, c| !lost.contains(&c.portal.mark));
+    }
+
     /// Cursors without hold end with their transaction; held ones are rows by then, and survive a commit.
     pub fn end_transaction(&mut self, committed: bool) {
         self.0.retain(|_, c| committed && c.hold);

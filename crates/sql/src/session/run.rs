@@ -71,6 +71,7 @@ impl SqlSession {
         wait::stat::add(wait::Stat::ExecuteCount, 1);
         match portal.run {
             Run::New => {
+                portal.mark = self.core.mark;
                 self.core.statement_start = super::now_micros();
                 wait::session::set_sql(Some(portal.statement.text().clone()));
                 self.start_portal(portal, max_rows, sink)
@@ -259,7 +260,7 @@ impl SqlSession {
         };
         portal.sent = sent;
         if more {
-            portal.hold = Some(self.core.suspended.clone());
+            self.suspend(portal)?;
             return Ok(Completion::Suspended);
         }
         portal.run = Run::Done;
@@ -268,11 +269,19 @@ impl SqlSession {
         Ok(Completion::Complete(Tag::Rows("SELECT", sent)))
     }
 
-    /// Lets the statement's snapshot go, unless a suspended portal still reads by it.
-    pub(super) fn end_of_statement(&mut self) {
-        if !self.core.is_suspended() {
-            self.core.engine.end_statement();
+    /// The statement is over for now: its snapshot makes room for the next one's, so the portal has a registration of its own. (A
+    /// run of the general lane has had one for each of its tables from the start.)
+    fn suspend(&mut self, portal: &mut Portal) -> Result<()> {
+        if let (Run::Select(run), None) = (&portal.run, &portal.hold) {
+            portal.hold = Some(self.core.engine.hold_snapshot(&run.snapshot())?);
         }
+        self.end_of_statement();
+        Ok(())
+    }
+
+    /// Lets the statement's snapshot go.
+    pub(super) fn end_of_statement(&mut self) {
+        self.core.engine.end_statement();
     }
 
     /// Locks the plan's tables; if one was redefined since the plan was made, plans again.
@@ -307,6 +316,7 @@ impl SqlSession {
 
     /// Begins the execution of a query without sending a row: a cursor's snapshot is that of its declaration.
     pub(super) fn begin_portal(&mut self, portal: &mut Portal) -> Result<()> {
+        portal.mark = self.core.mark;
         self.lock_tables(portal)?;
         let statement = portal.statement.clone();
         let snapshot = self.core.engine.snapshot()?;
@@ -325,8 +335,7 @@ impl SqlSession {
             )?)),
             _ => return Err(Error::internal("a cursor of what is no query")),
         };
-        portal.hold = Some(self.core.suspended.clone());
-        Ok(())
+        self.suspend(portal)
     }
 
     pub(super) fn resume_rows(

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use block::value::Datum;
 use datafusion::sql::sqlparser::ast;
 
+use super::timeout::Timer;
 use super::{Core, SqlSession};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
@@ -154,8 +155,10 @@ pub struct Portal {
     pub(crate) run: Run,
     /// Rows sent so far, for the tag.
     pub(crate) sent: u64,
-    /// Set while suspended: keeps the transaction's snapshot registered.
-    pub(crate) hold: Option<Arc<()>>,
+    /// Set once suspended: keeps the snapshot that the rest is read by registered.
+    pub(crate) hold: Option<engine::HeldSnapshot>,
+    /// [`Core::mark`] when it was bound, or began to run.
+    pub(crate) mark: u64,
 }
 
 pub(crate) enum Run {
@@ -185,7 +188,13 @@ impl SqlSession {
             return Ok(known);
         }
         wait::stat::add(wait::Stat::ParseHard, 1);
-        let statement = Arc::new(self.plan(sql, param_oids)?);
+        let timer = Timer::start(self.core.settings.hot().statement_timeout_ms)?;
+        let planned = self.plan(sql, param_oids).map_err(|e| timer.explain(e));
+        if planned.as_ref().is_err_and(|e| e.sqlstate() == "57014") {
+            // It has had its effect, and is not to meet the next statement.
+            wait::session::clear_cancel();
+        }
+        let statement = Arc::new(planned?);
         if shared && statement.is_cacheable() {
             self.core.database.plans.put(param_oids, &statement);
         }
@@ -250,7 +259,9 @@ impl SqlSession {
                 Some(bytes) => pgtype::text_in(*ty, pgtype::utf8(bytes)?, &self.core.io)?,
             });
         }
-        Ok(Portal::new(statement, values))
+        let mut portal = Portal::new(statement, values);
+        portal.mark = self.core.mark;
+        Ok(portal)
     }
 }
 
@@ -262,6 +273,7 @@ impl Portal {
             run: Run::New,
             sent: 0,
             hold: None,
+            mark: 0,
         }
     }
 }

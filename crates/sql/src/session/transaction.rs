@@ -28,6 +28,8 @@ pub struct Savepoint {
     /// Number of dictionary changes and of settings changes before it.
     changes: usize,
     settings: usize,
+    /// Of portals begun after it.
+    mark: u64,
 }
 
 impl SqlSession {
@@ -195,6 +197,7 @@ impl SqlSession {
         let state = std::mem::replace(&mut self.state, State::Idle);
         self.savepoints.clear();
         self.cursors.end_transaction(commit);
+        self.core.lose_since(0);
         if state == State::Idle {
             return Ok(());
         }
@@ -212,7 +215,6 @@ impl SqlSession {
                 .parameters
                 .extend(self.core.settings.reported());
         }
-        self.core.forget_suspended();
         done
     }
 
@@ -277,7 +279,9 @@ impl SqlSession {
         self.in_block("SAVEPOINT")?;
         let engine = self.core.engine.savepoint()?;
         let (changes, settings) = (self.core.change_count(), self.core.settings.undo_mark());
+        self.core.mark += 1;
         self.savepoints.push(Savepoint {
+            mark: self.core.mark,
             name,
             engine,
             changes,
@@ -305,11 +309,19 @@ impl SqlSession {
         self.savepoints.truncate(at + 1);
         let savepoint = &self.savepoints[at];
         self.core.engine.rollback_to(&savepoint.engine)?;
+        // Their locks are given back, and what they read may be gone.
+        self.core.lose_since(savepoint.mark);
+        self.cursors.forget(&self.core.lost);
         self.core.forget_changes(savepoint.changes);
         self.core.settings.undo_to(savepoint.settings);
         self.core.io = self.core.settings.io(self.core.transaction_start)?;
         self.state = State::Block;
         Ok(Tag::Plain("ROLLBACK"))
+    }
+
+    /// Whether a portal has ended with its transaction or savepoint; to be asked after each statement that ends one.
+    pub fn is_lost(&self, portal: &super::Portal) -> bool {
+        self.core.lost.contains(&portal.mark)
     }
 
     /// Whether statements of this transaction may not write.
