@@ -215,3 +215,62 @@ fn columns_with_a_number_sign_need_no_quotes() {
         )
         .expect("v$latch_children");
 }
+
+/// Fifty levels of subqueries were planned for ever: DataFusion's checks double with each. And what is written in a line may be a plan of millions of steps.
+#[test]
+fn planning_ends() {
+    let instance = Instance::start("general-planning");
+    let mut c = instance.client();
+    c.batch_execute(
+        "set statement_timeout = '60s'; create table t (a int primary key, b int); insert into t values (1, 2), (2, 3)",
+    )
+    .expect("the table");
+    let nested =
+        |open: &str, inside: &str| format!("{}{inside}{}", open.repeat(48), ")".repeat(48));
+    let within: [(String, &[i32]); 4] = [
+        (nested("(select ", "1"), &[1]),
+        (
+            format!(
+                "select {}",
+                nested("(select max(a) from t where a >= ", "1")
+            ),
+            &[2],
+        ),
+        (
+            format!(
+                "select a from t where a in {}",
+                nested("(select a from t where a in ", "(1)")
+            ),
+            &[1],
+        ),
+        (
+            format!(
+                "select a from t where exists {}",
+                nested("(select a from t where exists ", "(select 1)")
+            ),
+            &[1, 2],
+        ),
+    ];
+    for (sql, expected) in &within {
+        let rows = c.query(sql, &[]).unwrap_or_else(|e| panic!("{sql}: {e}"));
+        let mut found: Vec<i32> = rows.iter().map(|r| r.get(0)).collect();
+        found.sort_unstable();
+        assert_eq!(found, *expected, "{sql}");
+    }
+    let doubled = (1..=25).fold("with c0 as (select a from t)".to_string(), |sql, n| {
+        let before = n - 1;
+        format!("{sql}, c{n} as (select x.a from c{before} x join c{before} y using (a))")
+    });
+    let in_in = format!(
+        "select {}a in (1, 2){} from t",
+        "(".repeat(40),
+        ") in (true, false)".repeat(40)
+    );
+    for sql in [
+        format!("{doubled} select count(*) from c25"),
+        format!("{in_in} where exists (select 1)"),
+    ] {
+        let e = c.query(&sql, &[]).expect_err("too complex");
+        assert_eq!(e.code().map(|c| c.code()), Some("54001"), "{sql}: {e}");
+    }
+}

@@ -198,7 +198,8 @@ impl Session {
     pub(crate) fn set_waiter(&self, waiter: Option<Arc<Waiter>>) {
         *self.waiter.lock() = waiter;
     }
-    pub(crate) fn cancel_asked(&self) -> bool {
+    /// Whether its statement has been asked to end; for threads that work for it.
+    pub fn cancel_asked(&self) -> bool {
         self.cancel.load(SeqCst) == CANCEL_ASKED
     }
 }

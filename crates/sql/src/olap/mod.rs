@@ -7,6 +7,7 @@
 //! **Invariants.**
 //! - Only queries are planned here, and no provider takes writes.
 //! - While rows go to the sink nothing is held but the snapshot and what the plan has in memory, which has a limit.
+//! - What is planned has a limit ([`size`], [`optimize`]), and its planning can be cancelled.
 
 mod arrow;
 mod bound;
@@ -14,10 +15,13 @@ mod error;
 mod filters;
 mod functions;
 mod gate;
+mod interrupt;
 mod operators;
+mod optimize;
 mod planner;
 mod rewrite;
 mod scan;
+mod size;
 mod structure;
 mod tables;
 pub mod target;
@@ -94,6 +98,7 @@ pub fn plan(
     refused: Error,
 ) -> Result<(Query, Vec<ColumnDesc>)> {
     gate::check(q)?;
+    size::check(q)?;
     let context = Arc::new(Context::new(core));
     let types = parameter_types(q, params, &context)?;
     let mut rewritten = q.clone();
@@ -111,7 +116,7 @@ pub fn plan(
         let logical = planner::logical(&rewritten, &context, &mut |_| Ok(None));
         let state = planner::state()?;
         logical
-            .and_then(|plan| state.optimize(&plan))
+            .and_then(|plan| optimize::optimize(state, plan))
             .map_err(from_datafusion)
     });
     let optimized = planned.map_err(|e| choose(e, refused))?;
@@ -138,7 +143,8 @@ pub fn plan(
 /// Which of two refusals tells the client more: that of the direct lane, unless it only said that the query is not its
 /// kind.
 fn choose(general: Error, direct: Error) -> Error {
-    if direct.sqlstate() == "0A000" || matches!(general.sqlstate(), "42P01" | "0A000") {
+    let final_word = matches!(general.sqlstate(), "42P01" | "0A000" | "54001" | "57014");
+    if direct.sqlstate() == "0A000" || final_word {
         general
     } else {
         direct
@@ -279,8 +285,12 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
             true => planner::parallel_state()?,
             false => planner::state()?,
         };
-        let plan = block_on(&waiter, state.create_physical_plan(&logical))?;
-        let plan = plan.map_err(from_datafusion)?;
+        let logical = optimize::optimize(state, logical).map_err(from_datafusion)?;
+        let planner = state.query_planner();
+        let plan = block_on(&waiter, planner.create_physical_plan(&logical, state))?;
+        let plan = plan
+            .and_then(interrupt::interruptible)
+            .map_err(from_datafusion)?;
         let profiled = profiled.then(|| plan.clone());
         datafusion::physical_plan::execute_stream(plan, state.task_ctx())
             .map(|stream| (stream, profiled))
@@ -303,6 +313,9 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
 /// The lines of a plan that has run, with what its operators took.
 fn measured(plan: &dyn ExecutionPlan) -> Vec<String> {
     fn add(plan: &dyn ExecutionPlan, depth: usize, lines: &mut Vec<String>) {
+        if let (interrupt::NAME, [input]) = (plan.name(), plan.children().as_slice()) {
+            return add(&***input, depth, lines);
+        }
         let shown = datafusion::physical_plan::displayable(plan).one_line();
         let mut line = format!("{}{}", "  ".repeat(depth), shown.to_string().trim_end());
         let metrics = plan.metrics().unwrap_or_default();

@@ -71,6 +71,10 @@ impl ExprPlanner for Operators {
     ) -> DfResult<PlannerResult<RawBinaryExpr>> {
         infer_parameter(&mut raw.left, &raw.right, schema);
         infer_parameter(&mut raw.right, &raw.left, schema);
+        // The types of these are known, and finding them out means to look at all below.
+        if matches!(raw.op, BinaryOperator::And | BinaryOperator::Or) {
+            return Ok(PlannerResult::Original(raw));
+        }
         let (Some(left), Some(right)) = (
             Operand::new(&raw.left, schema),
             Operand::new(&raw.right, schema),

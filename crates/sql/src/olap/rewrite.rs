@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::functions::{FLOAT_ONLY, QUOTIENT_OF, WIDEN};
-use super::{bound, gate, structure};
+use super::{bound, gate, size, structure};
 use crate::bind::{names, parts};
 use crate::error::{Error, Result};
 use crate::expr::func::{Func, SessionFunc, Signature, overloads};
@@ -64,6 +64,7 @@ pub fn rewrite(query: &mut Query, parameter: &Parameter<'_>, stable: &Stable) ->
     let mut rewriter = Rewriter {
         parameter,
         stable,
+        copied: 0,
         failed: None,
     };
     let _ = VisitMut::visit(query, &mut rewriter);
@@ -76,7 +77,34 @@ pub fn rewrite(query: &mut Query, parameter: &Parameter<'_>, stable: &Stable) ->
 struct Rewriter<'p> {
     parameter: &'p Parameter<'p>,
     stable: &'p Stable,
+    /// Expressions that were written out more than once.
+    copied: usize,
     failed: Option<Error>,
+}
+
+/// How many expressions may be written out more than once: each level of `x IN (..)` or `x BETWEEN ..` whose `x` is such a condition
+/// repeats the one inside.
+const MAX_COPIED: usize = 100_000;
+
+impl Rewriter<'_> {
+    /// Counts what [`in_list`] and [`between`] are going to copy. A column or a value is no matter.
+    fn count_copies(&mut self, e: &Expr) -> Result<()> {
+        let (copied, times) = match e {
+            Expr::InList { expr, list, .. } => (expr, list.len().saturating_sub(1)),
+            Expr::Between { expr, .. } => (expr, 1),
+            _ => return Ok(()),
+        };
+        let size = size::expressions(copied, MAX_COPIED);
+        if size > 3 {
+            self.copied = self.copied.saturating_add(size.saturating_mul(times));
+        }
+        match self.copied > MAX_COPIED {
+            true => Err(size::too_complex(
+                "IN and BETWEEN stand one in the other too often",
+            )),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Stands for a number that must stay a plain literal: a position in ORDER BY or GROUP BY, a LIMIT.
@@ -150,7 +178,8 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn post_visit_expr(&mut self, e: &mut Expr) -> ControlFlow<()> {
-        match expression(e, self.parameter, self.stable) {
+        let done = self.count_copies(e);
+        match done.and_then(|()| expression(e, self.parameter, self.stable)) {
             Ok(()) => ControlFlow::Continue(()),
             Err(e) => {
                 self.failed = Some(e);
