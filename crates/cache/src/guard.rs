@@ -328,22 +328,37 @@ impl Cache {
         Err(admission)
     }
 
+    /// The same, exclusively.
+    #[track_caller]
+    #[inline]
+    pub(crate) fn try_latch_exclusive<'a>(
+        &'a self,
+        dba: Dba,
+        admission: Option<Admission<'a>>,
+    ) -> std::result::Result<WriteGuard<'a>, Option<Admission<'a>>> {
+        let Some(ix) = self.find(dba) else {
+            return Err(admission);
+        };
+        let frame = self.frame(ix);
+        frame.latch.lock_exclusive(&self.latch_group);
+        if self.holds(ix, dba, EXCLUSIVE) {
+            frame.touch();
+            return Ok(WriteGuard::of_latched(self, ix, admission));
+        }
+        // SAFETY: just latched.
+        unsafe { frame.latch.unlock_exclusive() }
+        Err(admission)
+    }
+
     /// The current block latched exclusively; otherwise as [`Cache::read`].
     #[track_caller]
     pub fn write(&self, dba: Dba) -> Result<WriteGuard<'_>> {
         let mut admission = None;
         loop {
-            if let Some(ix) = self.find(dba) {
-                let frame = self.frame(ix);
-                frame.latch.lock_exclusive(&self.latch_group);
-                if self.holds(ix, dba, EXCLUSIVE) {
-                    frame.touch();
-                    return Ok(WriteGuard::of_latched(self, ix, admission));
-                }
-                // SAFETY: just latched.
-                unsafe { frame.latch.unlock_exclusive() }
+            match self.try_latch_exclusive(dba, admission) {
+                Ok(guard) => return Ok(guard),
+                Err(unused) => drop(unused),
             }
-            drop(admission.take());
             admission = match self.bring(dba, Want::Exclusive)? {
                 Brought::By(Acquired::Here(admission)) => Some(admission),
                 Brought::By(Acquired::Copy(_)) => {

@@ -1,6 +1,7 @@
 //! A running instance: what it has open, object ids, stopping.
 
 use crate::background::Background;
+use crate::locks::{GlobalLocks, Reload};
 use crate::recovery::Recovery;
 use crate::table::TableDef;
 use crate::{Config, Error, Result, bootstrap, open};
@@ -49,6 +50,9 @@ pub struct Engine {
     pub(crate) threads: Mutex<Option<Threads>>,
     /// None while this process stands in for a dead instance, to recover it: its locks are kept until that is done with.
     pub(crate) membership: Option<Membership>,
+    /// Set among instances.
+    pub(crate) locks: OnceLock<Arc<GlobalLocks>>,
+    pub(crate) reload: OnceLock<Reload>,
 }
 
 /// That this instance is a member, and the locks that make it one.
@@ -112,6 +116,26 @@ impl Engine {
         progress: &dyn Progress,
     ) -> Result<Arc<Engine>> {
         open::open(config, host, progress)
+    }
+
+    /// Takes strong locks on the other instances, too, from now on. Once, before the first session.
+    pub fn share_locks(&self, locks: Arc<GlobalLocks>) {
+        assert!(
+            self.locks.set(locks).is_ok(),
+            "invariant: an instance learns once how locks are shared"
+        );
+    }
+
+    /// Who is to read the dictionary anew when another instance has changed it. Set once.
+    pub fn on_dictionary_change(&self, reload: Reload) {
+        assert!(
+            self.reload.set(reload).is_ok(),
+            "invariant: one picture of the dictionary is kept"
+        );
+    }
+
+    pub(crate) fn reload_dictionary(&self) -> std::result::Result<(), String> {
+        self.reload.get().map_or(Ok(()), |reload| reload())
     }
 
     /// What this start recovered; `None` after a clean stop.

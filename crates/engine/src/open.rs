@@ -665,6 +665,8 @@ impl Core {
                 lgwr,
             })),
             membership,
+            locks: OnceLock::new(),
+            reload: OnceLock::new(),
         });
         if !bootstrap.is_empty() {
             bootstrap::open_dictionary(&engine, &bootstrap)?;

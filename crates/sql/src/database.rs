@@ -1,5 +1,6 @@
 //! The database as sessions share it: engine, dictionary cache, plan cache, parameters.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -18,9 +19,20 @@ pub struct Database {
     /// The committed dictionary. Read without a lock.
     dict: ArcSwap<Dict>,
     /// Serializes publications; held for the making of one picture.
-    publication: Mutex<()>,
+    publications: Mutex<Publications>,
     pub(crate) plans: PlanCache,
     started_micros: i64,
+}
+
+/// Number of a publication.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Publication(u64);
+
+/// Changes that are published and whose commit is under way: a picture read from the dictionary's table in between lacks them.
+#[derive(Default)]
+struct Publications {
+    last: u64,
+    uncommitted: HashMap<Publication, Vec<Change>>,
 }
 
 impl Database {
@@ -31,14 +43,34 @@ impl Database {
         if engine.recovery().is_none_or(|r| r.transactions == 0) {
             engine.drop_orphans(&dict.segments())?;
         }
-        Ok(Arc::new(Database {
+        let database = Arc::new(Database {
             engine,
             params,
             dict: ArcSwap::from_pointee(dict),
-            publication: Mutex::new(()),
+            publications: Mutex::default(),
             plans: PlanCache::default(),
             started_micros: now_micros(),
-        }))
+        });
+        let weak = Arc::downgrade(&database);
+        database.engine.on_dictionary_change(Box::new(move || {
+            weak.upgrade()
+                .map_or(Ok(()), |database| database.reload())
+                .map_err(|e| e.to_string())
+        }));
+        Ok(database)
+    }
+
+    /// Another instance has changed the dictionary.
+    fn reload(&self) -> Result<()> {
+        let publications = self.publications.lock();
+        let committed = store::load(&self.engine)?;
+        let mut next = committed.following(&self.dict.load());
+        for changes in publications.uncommitted.values() {
+            next = next.with(changes);
+        }
+        self.dict.store(Arc::new(next));
+        self.plans.clear();
+        Ok(())
     }
 
     pub fn engine(&self) -> &Arc<Engine> {
@@ -59,11 +91,20 @@ impl Database {
         look(&self.dict.load())
     }
 
-    pub(crate) fn publish(&self, changes: &[Change]) {
-        let _one_at_a_time = self.publication.lock();
-        let next = self.dict.load().successor(changes);
+    pub(crate) fn publish(&self, changes: Vec<Change>) -> Publication {
+        let mut publications = self.publications.lock();
+        let next = self.dict.load().successor(&changes);
         self.dict.store(Arc::new(next));
         self.plans.clear();
+        publications.last += 1;
+        let number = Publication(publications.last);
+        publications.uncommitted.insert(number, changes);
+        number
+    }
+
+    /// The transaction that published it has committed, or its instance is about to end.
+    pub(crate) fn committed(&self, publication: Publication) {
+        self.publications.lock().uncommitted.remove(&publication);
     }
 
     /// When the instance was opened, in microseconds from 2000.

@@ -71,6 +71,14 @@ impl Dict {
         next
     }
 
+    /// This picture, read from the dictionary's table, as the one after `before`.
+    pub fn following(self, before: &Dict) -> Dict {
+        Dict {
+            version: before.version + 1,
+            ..self
+        }
+    }
+
     pub fn table(&self, name: &str) -> Option<&Arc<Table>> {
         match &self.entries.get(self.names.get(name)?)?.object {
             Object::Table(t) if t.name == name => Some(t),

@@ -8,7 +8,7 @@ use block::value::DatumRef;
 
 use super::settings::Settings;
 use crate::api::{Notice, SideMessages};
-use crate::database::Database;
+use crate::database::{Database, Publication};
 use crate::dict::{Change, Dict};
 use crate::error::{Error, Result};
 use crate::exec::profile::Profile;
@@ -28,6 +28,8 @@ pub struct Core {
     pub settings: Settings,
     pub io: IoSettings,
     pub messages: SideMessages,
+    /// Changes published by the commit that is under way.
+    published: Option<Publication>,
     /// The dictionary with this transaction's changes, while there are any.
     own_dict: Option<Arc<Dict>>,
     /// Uncommitted changes of the dictionary, in order.
@@ -67,6 +69,7 @@ impl Core {
             settings,
             io: IoSettings::default(),
             messages: SideMessages::default(),
+            published: None,
             own_dict: None,
             changes: Vec::new(),
             drawn: HashMap::new(),
@@ -123,8 +126,17 @@ impl Core {
     /// Makes the changes everybody's. Called at commit while the transaction's locks are held.
     pub fn publish_changes(&mut self) {
         if !self.changes.is_empty() {
-            self.database.publish(&std::mem::take(&mut self.changes));
+            let changes = std::mem::take(&mut self.changes);
+            self.published = Some(self.database.publish(changes));
             self.own_dict = None;
+            self.engine.dictionary_changed();
+        }
+    }
+
+    /// The commit of what was published is over.
+    pub fn changes_committed(&mut self) {
+        if let Some(publication) = self.published.take() {
+            self.database.committed(publication);
         }
     }
 

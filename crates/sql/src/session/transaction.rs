@@ -203,7 +203,9 @@ impl SqlSession {
         }
         let done = if commit {
             self.core.publish_changes();
-            self.core.engine.commit().map_err(Error::from)
+            let committed = self.core.engine.commit().map_err(Error::from);
+            self.core.changes_committed();
+            committed
         } else {
             self.core.forget_changes(0);
             self.core.engine.rollback().map_err(Error::from)

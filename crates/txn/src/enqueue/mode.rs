@@ -59,7 +59,7 @@ impl LockMode {
     }
 
     /// Modes that do not conflict with each other are granted to sessions without a common latch.
-    pub(crate) const fn is_weak(self) -> bool {
+    pub const fn is_weak(self) -> bool {
         matches!(self, LockMode::SS | LockMode::SX)
     }
 
