@@ -119,17 +119,10 @@ impl Cache {
     pub fn write_new(self: &Arc<Self>, dba: Dba) -> Result<WriteGuard<'_>> {
         let (mut admission, mut _pin) = (None, None);
         loop {
-            if let Some(ix) = self.find(dba) {
-                let frame = self.frame(ix);
-                frame.latch.lock_exclusive(&self.latch_group);
-                if self.holds(ix, dba, EXCLUSIVE) {
-                    frame.touch();
-                    return Ok(WriteGuard::of_latched(self, ix, admission));
-                }
-                // SAFETY: just latched.
-                unsafe { frame.latch.unlock_exclusive() }
+            match self.try_latch_exclusive(dba, admission) {
+                Ok(guard) => return Ok(guard),
+                Err(unused) => drop(unused),
             }
-            drop(admission.take());
             if is_private(dba) || !self.is_clustered() {
                 _pin = Some(self.pin_new(dba)?);
                 continue;
