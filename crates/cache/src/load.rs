@@ -119,7 +119,7 @@ impl Cache {
     pub fn write_new(self: &Arc<Self>, dba: Dba) -> Result<WriteGuard<'_>> {
         let (mut admission, mut _pin) = (None, None);
         loop {
-            match self.try_latch_exclusive(dba, admission) {
+            match self.try_latch_exclusive(dba, admission.take()) {
                 Ok(guard) => return Ok(guard),
                 Err(unused) => drop(unused),
             }
