@@ -251,6 +251,7 @@ impl Heap {
             }
         }
         let dba = self.segment.next_block(&self.space)?;
+        self.free.lock().took_fresh();
         self.cache().reserve()?;
         let mut guard = self.cache().write_new(dba)?;
         let change = Change {

@@ -12,7 +12,7 @@ use redo::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use storage::{
-    Control, ControlFile, DataFiles, DoubleWrite, FileKind, SimStorage, Storage, ThreadInfo,
+    Control, ControlFile, DataFiles, DoubleWrite, File, FileKind, SimStorage, Storage, ThreadInfo,
     ThreadState,
 };
 use txn::{HandlerError, Transaction, TxnConfig, TxnManager, UndoHandler, UndoRecord};
@@ -50,6 +50,11 @@ pub struct Instance {
 
 impl Instance {
     pub fn new() -> Instance {
+        let data = SimStorage::new().create("data", FileKind::Data).unwrap();
+        Instance::on(data)
+    }
+
+    pub fn on(data: Arc<dyn File>) -> Instance {
         let storage = SimStorage::new();
         let thread = ThreadInfo {
             thread: THREAD,
@@ -70,11 +75,8 @@ impl Instance {
         };
         let control = Arc::new(ControlFile::create(&storage, control).unwrap());
         let files = Arc::new(DataFiles::new());
-        for id in [
-            FileId::DATA,
-            FileId::undo(INSTANCE),
-            FileId::status(INSTANCE),
-        ] {
+        files.add(FileId::DATA, data);
+        for id in [FileId::undo(INSTANCE), FileId::status(INSTANCE)] {
             files.add(
                 id,
                 storage
