@@ -110,15 +110,16 @@ impl UndoHandler for Handler<'_> {
         at: UndoPtr,
     ) -> Result<(), HandlerError> {
         let Handler(node) = self;
-        Ok(match record.kind {
+        match record.kind {
             UNDO_SEGMENT_CREATE => node.space.drop_segment(record.object)?,
             kind if is_heap_undo(kind) => node.heap.undo(txn, record, at)?,
             kind => {
                 assert!(is_index_undo(kind));
-                node.tree
-                    .undo(txn, &record.prev, record.kind, &record.payload)?
+                let tree = &node.tree;
+                tree.undo(txn, &record.prev, kind, &record.payload)?
             }
-        })
+        }
+        Ok(())
     }
 }
 
