@@ -290,6 +290,60 @@ fn run(load_of: &Load, seed: u64) {
     assert_eq!(recovered(&data, &logs), expected);
 }
 
+/// One instance lets go of everything and leaves while the others go on; then another number joins, and takes over buckets that are in use.
+#[test]
+fn members_leave_and_join_while_the_others_work() {
+    for seed in seeds(3) {
+        println!("seed {seed}");
+        let cluster = Cluster::new(4, seed);
+        load(cluster.cache(0), 1..=BLOCKS);
+        (0..4).for_each(|n| cluster.join(n));
+        cluster.enter(1, &[0, 1, 2]);
+        let counts: Vec<AtomicU64> = (0..=BLOCKS).map(|_| AtomicU64::new(0)).collect();
+        let work = |n: usize, seed: u64, steps: u64| {
+            let mut rng = Rng(seed);
+            for _ in 0..steps {
+                let block = 1 + rng.below(40) as u32;
+                increment(cluster.cache(n), block);
+                counts[block as usize].fetch_add(1, SeqCst);
+            }
+        };
+        std::thread::scope(|s| {
+            let work = &work;
+            let staying: Vec<_> = (0..4)
+                .map(|i| s.spawn(move || work(i % 2, seed * 100 + i as u64, 3_000)))
+                .collect();
+            work(2, seed * 100 + 50, 300);
+            let leaver = cluster.cache(2);
+            leaver.checkpoint().unwrap();
+            while leaver.past_images() + leaver.release_everything() > 0 {
+                leaver.tick();
+                leaver.checkpoint().unwrap();
+            }
+            cluster.enter(2, &[0, 1]);
+            cluster.enter(3, &[0, 1, 3]);
+            work(3, seed * 100 + 60, 300);
+            staying.into_iter().for_each(|t| t.join().unwrap());
+        });
+        let expected: Vec<u64> = counts.iter().map(|c| c.load(SeqCst)).collect();
+        for b in 1..=40 {
+            for n in [0, 1, 3] {
+                assert_eq!(value(cluster.cache(n), b, true), expected[b as usize]);
+            }
+        }
+        for n in 0..4 {
+            let redo = cluster.cache(n).redo();
+            redo.flush_to(redo.end()).unwrap();
+        }
+        let logs: Vec<SimStorage> = cluster
+            .nodes
+            .iter()
+            .map(|n| n.instance.storage.clone())
+            .collect();
+        assert_eq!(recovered(&cluster.end(), &logs), expected);
+    }
+}
+
 /// `BRAID_CACHE_SEED` replays one.
 fn seeds(n: u64) -> Vec<u64> {
     match std::env::var("BRAID_CACHE_SEED") {
