@@ -108,7 +108,8 @@ impl Session {
             let undecided = match head.stamp.kind() {
                 StampKind::Txn(id) if id == self.txn.id() => None,
                 StampKind::Txn(id) => {
-                    (!matches!(self.engine.txns.state(id), TxnState::Committed(_))).then_some(id)
+                    let state = self.engine.txns.state_now(id)?;
+                    (!matches!(state, TxnState::Committed(_))).then_some(id)
                 }
                 StampKind::Committed(_) => None,
             };
@@ -283,6 +284,9 @@ impl Session {
                         wait::stat::add(wait::Stat::RowLockWaits, 1);
                         self.txn.wait_for_row(holder, rid, self.lock_wait())?;
                     }
+                    // It may have ended since it was last heard of, if it is another instance's.
+                    LockWait::NoWait | LockWait::SkipLocked
+                        if self.engine.txns.state_now(holder)? != TxnState::Active => {}
                     LockWait::NoWait => return Err(Error::LockNotAvailable),
                     LockWait::SkipLocked => return Ok(LockOutcome::Skipped),
                 },

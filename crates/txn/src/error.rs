@@ -39,6 +39,12 @@ pub enum Error {
         #[source]
         source: HandlerError,
     },
+    /// Bytes from another instance make no sense: the connection, or this instance, is to end.
+    #[error("a message of instance {} makes no sense: {what}", from.0)]
+    BadMessage {
+        from: block::InstanceId,
+        what: &'static str,
+    },
     /// Status or undo on disk is not what it must be.
     #[error("{0}")]
     Corrupt(String),
@@ -63,6 +69,7 @@ impl Error {
             Error::UndoFull { .. } => "53100",
             Error::TooMany { .. } => "53300",
             Error::TooManyChanges(_) => "54000",
+            Error::BadMessage { .. } => "08P01",
             Error::Corrupt(_) | Error::Block(_) => "XX001",
             Error::Storage(e) if e.is_full() => "53100",
             Error::Rollback { .. } | Error::Storage(_) | Error::Redo(_) | Error::Cache(_) => {

@@ -5,6 +5,10 @@
 //! first: either the computation sees the slot, or the snapshot's SCN is at least the clock value that bounds the
 //! computation. So a session that is descheduled anywhere in between loses nothing (CORRECTNESS 23a). The
 //! horizon that is reported never falls.
+//!
+//! Among several instances each says what it computed of its own snapshots (*own*), which binds it for ever; what counts is the least of all (*reported*). A member
+//! that was not heard yet counts as the beginning of time, so nothing moves. The others' least is read after the clock: a joiner starts above a clock value that was
+//! read after it was put among the others, hence above every horizon computed without it.
 
 use block::Scn;
 use parking_lot::Mutex;
@@ -28,7 +32,11 @@ pub(crate) struct Horizon {
     /// Slots from here on were never used.
     high: AtomicUsize,
     free: Mutex<Vec<u32>>,
-    /// The newest horizon that was reported.
+    /// The newest horizon of this instance's own snapshots: what others are told.
+    own: AtomicU64,
+    /// The least of the other members' horizons; `u64::MAX` without any.
+    others: Arc<AtomicU64>,
+    /// The newest horizon of all that was reported.
     reported: AtomicU64,
     /// Counts registrations copied from one slot to another. A computation that overlaps one starts over, because it could have read
     /// the new slot too early and the old one too late.
@@ -42,6 +50,8 @@ impl Horizon {
             slots: (0..capacity).map(|_| Slot(AtomicU64::new(NONE))).collect(),
             high: AtomicUsize::new(0),
             free: Mutex::new(Vec::new()),
+            own: AtomicU64::new(0),
+            others: Arc::new(AtomicU64::new(NONE)),
             reported: AtomicU64::new(0),
             copies: AtomicU64::new(0),
         }
@@ -68,7 +78,17 @@ impl Horizon {
         Scn(self.reported.load(Ordering::Acquire))
     }
 
-    /// Computes the horizon anew: the oldest registered snapshot, or the clock if there is none.
+    /// Where the least horizon of the other members is to be stored.
+    pub(crate) fn others(&self) -> Arc<AtomicU64> {
+        self.others.clone()
+    }
+
+    /// The horizon of this instance's own snapshots as last computed.
+    pub(crate) fn own(&self) -> Scn {
+        Scn(self.own.load(Ordering::Acquire))
+    }
+
+    /// Computes the horizon anew: the oldest registered snapshot, or the clock if there is none; at most the others' horizons.
     pub(crate) fn compute(&self) -> Scn {
         loop {
             let now = self.clock.now().0;
@@ -81,7 +101,9 @@ impl Horizon {
                 .min()
                 .unwrap_or(NONE);
             if self.copies.load(Ordering::SeqCst) == copies {
-                let horizon = now.min(oldest);
+                let own = now.min(oldest);
+                self.own.fetch_max(own, Ordering::AcqRel);
+                let horizon = own.min(self.others.load(Ordering::SeqCst));
                 return Scn(self
                     .reported
                     .fetch_max(horizon, Ordering::AcqRel)

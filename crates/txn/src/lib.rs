@@ -10,11 +10,13 @@
 //! - Nobody waits for a lock with a frame latch held; every wait ends by grant, deadline, cancellation or as a deadlock's victim.
 
 mod active;
+mod cluster;
 mod enqueue;
 mod error;
 mod horizon;
 mod locking;
 mod manager;
+mod members;
 mod numbers;
 mod purge;
 mod recovery;

@@ -1,5 +1,6 @@
 //! Locks as a session takes them: what it holds is written down here, so that the end of the transaction gives it back.
 
+use crate::cluster::is_over;
 use crate::enqueue::{Level, LockMode, LockWait, NameClass, Resource};
 use crate::{Error, Result, Transaction, TxnState};
 use block::{ObjectId, RowId, TxnId};
@@ -9,7 +10,7 @@ impl Transaction {
     /// served in order: the first keeps its place until it has logged a change, waits for another row, or its statement ends; the others stand
     /// behind it. To be called with no latch held.
     pub fn wait_for_row(&mut self, holder: TxnId, row: RowId, wait: LockWait) -> Result<()> {
-        if self.manager.state(holder) != TxnState::Active {
+        if self.manager.state_now(holder)? != TxnState::Active {
             return Ok(());
         }
         if wait == LockWait::NoWait {
@@ -37,15 +38,21 @@ impl Transaction {
     pub fn wait_for_txn(&mut self, holder: TxnId, wait: LockWait) -> Result<()> {
         assert!(holder != self.id(), "invariant: nobody waits for himself");
         let manager = &self.manager;
-        let is_active = || manager.state(holder) == TxnState::Active;
-        if !is_active() {
+        if manager.state_now(holder)? != TxnState::Active {
             return Ok(());
         }
+        // Its owner, if it is another instance's, is known there.
+        let here = holder.instance() == manager.config.instance;
         manager.enqueues.wait_for_txn(
             &self.locker,
             holder,
-            manager.active.owner(holder),
-            is_active,
+            here.then(|| manager.active.owner(holder)).flatten(),
+            || !is_over(manager.state(holder)),
+            || {
+                if !here {
+                    manager.cluster.want_end(holder);
+                }
+            },
             wait,
         )
     }

@@ -1,6 +1,7 @@
 //! The transactions of one instance put together.
 
 use crate::active::{self, Active, ActiveTable};
+use crate::cluster::Cluster;
 use crate::enqueue::{Enqueues, LockRow};
 use crate::horizon::{Horizon, MAX_SNAPSHOTS};
 use crate::numbers::Numbers;
@@ -71,8 +72,9 @@ pub struct TxnManager {
     pub(crate) config: TxnConfig,
     pub(crate) cache: Arc<Cache>,
     pub(crate) clock: Arc<Clock>,
-    control: Arc<ControlFile>,
+    pub(crate) control: Arc<ControlFile>,
     pub(crate) visibility: Arc<Visibility>,
+    pub(crate) cluster: Arc<Cluster>,
     pub(crate) horizon: Arc<Horizon>,
     pub(crate) undo: UndoSpace,
     pub(crate) enqueues: Enqueues,
@@ -119,13 +121,21 @@ impl TxnManager {
             ))
         })?;
         let clock = cache.redo().clock().clone();
+        let horizon = Arc::new(Horizon::new(clock.clone(), MAX_SNAPSHOTS));
+        let cluster = Cluster::new(config.instance, clock.clone(), horizon.others());
         let words = StatusArray::new(thread.txn_truncated / CHUNK);
         let status_file = StatusFile::new(config.instance, cache.files().clone(), double_write);
         status_file.load(&words, thread.txn_reserved.div_ceil(CHUNK))?;
         let manager = TxnManager {
             config,
-            visibility: Arc::new(Visibility::new(config.instance, words, clock.clone())),
-            horizon: Arc::new(Horizon::new(clock.clone(), MAX_SNAPSHOTS)),
+            visibility: Arc::new(Visibility::new(
+                config.instance,
+                words,
+                cluster.clone(),
+                clock.clone(),
+            )),
+            cluster,
+            horizon,
             undo: UndoSpace::open(config.instance, config.undo_cap_blocks, cache.clone())?,
             enqueues: Enqueues::new(),
             active: ActiveTable::default(),
@@ -226,41 +236,42 @@ impl TxnManager {
         Ok(done)
     }
 
-    /// What `snapshot` makes of `stamp`. Takes no latch.
+    /// What `snapshot` makes of `stamp`. Takes no latch and waits for nothing.
     #[inline]
     pub fn verdict(&self, stamp: Stamp, snapshot: &Snapshot) -> Verdict {
         self.visibility.verdict(stamp, snapshot)
     }
 
-    /// How a transaction stands now; final unless active.
+    /// How a transaction stands as far as is known here; final unless active or unknown. That another instance's is active may be old news:
+    /// [`TxnManager::state_now`]. Takes no latch and waits for nothing.
     #[inline]
     pub fn state(&self, txn: TxnId) -> TxnState {
         self.visibility.state(txn)
     }
 
-    /// Whether whoever set the stamp has committed.
+    /// Whether whoever set the stamp is known to have committed.
     pub fn is_committed(&self, stamp: Stamp) -> bool {
         self.committed_at(stamp).is_some()
     }
 
-    /// When whoever set the stamp committed; `None` if that has not happened. [`Scn::ZERO`]: below the horizon.
+    /// When whoever set the stamp committed; `None` if that has not happened or is not known here. [`Scn::ZERO`]: below the horizon.
     pub fn committed_at(&self, stamp: Stamp) -> Option<Scn> {
         match stamp.kind() {
             StampKind::Committed(scn) => Some(scn),
             StampKind::Txn(txn) => match self.state(txn) {
                 TxnState::Committed(scn) => Some(scn),
-                TxnState::Active | TxnState::Aborted => None,
+                TxnState::Active | TxnState::Aborted | TxnState::Unknown => None,
             },
         }
     }
 
-    /// Whether every present and future snapshot sees what has this stamp. By the horizon last reported, which may lag.
+    /// Whether every present and future snapshot of all instances is known to see what has this stamp. By the horizon last reported, which may lag.
     pub fn is_below_horizon(&self, stamp: Stamp) -> bool {
         self.committed_at(stamp)
             .is_some_and(|scn| scn <= self.horizon_reported())
     }
 
-    /// The horizon, computed now: no present or future snapshot lies below it.
+    /// The horizon, computed now: no present or future snapshot of any instance lies below it.
     pub fn horizon(&self) -> Scn {
         self.horizon.compute()
     }

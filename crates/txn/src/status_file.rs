@@ -38,33 +38,12 @@ impl StatusFile {
     }
 
     fn dba(&self, chunk: u64) -> Dba {
-        let block = u32::try_from(chunk + 1)
-            .expect("invariant: 4,000,000,000,000 transactions fit a status file");
-        Dba::new(self.file, block)
+        dba_of(self.file, chunk)
     }
 
     /// Reads the chunks from the array's first one up to `end`, those that are in the file.
     pub(crate) fn load(&self, words: &StatusArray, end: u64) -> Result<()> {
-        let there = u64::from(self.files.blocks(self.file)?).saturating_sub(1);
-        let mut buf = AlignedBuf::default();
-        let mut at = words.low_chunk();
-        while at < end.min(there) {
-            let n = READ.min(end.min(there) - at);
-            let mut failed = None;
-            self.files
-                .read_blocks(self.dba(at), n as usize, &mut buf, |dba, block, verdict| {
-                    let chunk = u64::from(dba.block()) - 1;
-                    let loaded = verdict
-                        .map_err(Error::from)
-                        .and_then(|()| load_chunk(words, chunk, block));
-                    failed = failed.take().or(loaded.err());
-                })?;
-            match failed {
-                Some(e) => return Err(e),
-                None => at += n,
-            }
-        }
-        Ok(())
+        load(&self.files, self.file, words, end)
     }
 
     /// Writes the chunks that changed since they were last written; durable when it returns.
@@ -125,6 +104,41 @@ impl StatusFile {
         }
         Ok(())
     }
+}
+
+/// Reads an instance's words into an array that nobody else uses, or that is this instance's own. Of an instance that is down the file is read as it is: whoever
+/// closed it, or recovered it, restored and wrote it whole.
+pub(crate) fn load(files: &DataFiles, file: FileId, words: &StatusArray, end: u64) -> Result<()> {
+    let there = u64::from(files.blocks(file)?).saturating_sub(1);
+    let mut buf = AlignedBuf::default();
+    let mut at = words.low_chunk();
+    while at < end.min(there) {
+        let n = READ.min(end.min(there) - at);
+        let mut failed = None;
+        files.read_blocks(
+            dba_of(file, at),
+            n as usize,
+            &mut buf,
+            |dba, block, verdict| {
+                let chunk = u64::from(dba.block()) - 1;
+                let loaded = verdict
+                    .map_err(Error::from)
+                    .and_then(|()| load_chunk(words, chunk, block));
+                failed = failed.take().or(loaded.err());
+            },
+        )?;
+        match failed {
+            Some(e) => return Err(e),
+            None => at += n,
+        }
+    }
+    Ok(())
+}
+
+fn dba_of(file: FileId, chunk: u64) -> Dba {
+    let block = u32::try_from(chunk + 1)
+        .expect("invariant: 4,000,000,000,000 transactions fit a status file");
+    Dba::new(file, block)
 }
 
 fn build(dba: Dba, chunk: &Chunk, scn: Scn) -> Box<BlockBuf> {

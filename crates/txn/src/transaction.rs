@@ -439,7 +439,7 @@ impl Transaction {
 
     // ---- ends ----
 
-    /// Commits: returns when the commit is durable and published, with the SCN at which it became visible, [`Scn::ZERO`] if
+    /// Commits: returns when the commit is durable, published and known to all instances, with the SCN at which it became visible, [`Scn::ZERO`] if
     /// nothing was changed. An error means that the log failed and the instance must stop: nobody knows the outcome.
     pub fn commit(&mut self) -> Result<Scn> {
         if !self.logged {
@@ -467,6 +467,8 @@ impl Transaction {
         }
         wait::stat::add(Stat::UserCommits, 1);
         self.finish(e);
+        // Row locks are free and others see the commit; the client hears of it when every instance has.
+        self.manager.cluster.wait_for_group(appended.batch, e);
         Ok(e)
     }
 
@@ -557,6 +559,9 @@ impl Transaction {
         self.extents.drain(..).for_each(|extent| extent.end(end));
         if !self.id.is_none() {
             self.manager.enqueues.txn_ended(self.id);
+            self.manager
+                .cluster
+                .txn_ended(self.id, |txn| self.manager.visibility.own_state(txn));
             wait::session::set_transaction(0);
         }
         self.unlock_transaction();

@@ -22,9 +22,13 @@
 //! R3 would have seen it. **Why R4 is short**: between W2 and W5 the writer only stores one word per transaction; it takes no latch and waits
 //! for nothing. **Why "committed at e" is safe**: W4 comes after the batch is durable.
 //!
+//! Among several instances the transactions of others are looked up in [`crate::cluster`], which never waits; what is not known there is [`Verdict::Ask`]. Their instance
+//! lifts its clock to the asker's snapshot before it does the reader's steps, so that the same argument holds. A group is registered as not yet acknowledged between W3 and W4.
+//!
 //! All four of pending, published, the clock and the words are accessed at least release/acquire; nothing here needs sequential
 //! consistency. `tests::every_interleaving` walks through all interleavings of the steps above.
 
+use crate::cluster::Cluster;
 use crate::status::{Status, StatusArray};
 use block::ids::StampKind;
 use block::{InstanceId, Scn, Stamp, TxnId};
@@ -62,6 +66,9 @@ pub enum Verdict {
     Invisible,
     /// The snapshot's own transaction: visible if the change's undo number is below `own_limit`.
     OwnCheckUndo,
+    /// Another instance's transaction of which nothing is known here that serves the snapshot: with no latch held call
+    /// [`crate::TxnManager::learn`], then look again.
+    Ask(TxnId),
 }
 
 /// How a transaction stands.
@@ -71,22 +78,31 @@ pub enum TxnState {
     /// [`Scn::ZERO`] if all that is known is that it committed below the horizon.
     Committed(Scn),
     Aborted,
+    /// Another instance's: not known here, see [`crate::TxnManager::learn`].
+    Unknown,
 }
 
 /// The status words and the two batch numbers of the protocol above.
 pub(crate) struct Visibility {
     pub(crate) instance: InstanceId,
     pub(crate) words: StatusArray,
+    pub(crate) cluster: Arc<Cluster>,
     clock: Arc<Clock>,
     pending: AtomicU64,
     published: AtomicU64,
 }
 
 impl Visibility {
-    pub(crate) fn new(instance: InstanceId, words: StatusArray, clock: Arc<Clock>) -> Visibility {
+    pub(crate) fn new(
+        instance: InstanceId,
+        words: StatusArray,
+        cluster: Arc<Cluster>,
+        clock: Arc<Clock>,
+    ) -> Visibility {
         Visibility {
             instance,
             words,
+            cluster,
             clock,
             pending: AtomicU64::new(0),
             published: AtomicU64::new(0),
@@ -98,14 +114,25 @@ impl Visibility {
         self.words.set(txn.number(), Status::Committing(batch));
     }
 
-    /// How `txn` stands, for good unless it is active.
+    /// How `txn` stands, for good unless it is active or unknown. That another instance's is active may be old news.
     #[inline]
     pub(crate) fn state(&self, txn: TxnId) -> TxnState {
-        assert_eq!(
-            txn.instance(),
-            self.instance,
-            "invariant: a lone instance meets only transactions of its own"
-        );
+        match txn.instance() == self.instance {
+            true => self.own_state(txn),
+            false => self.cluster.state(txn, None),
+        }
+    }
+
+    #[inline]
+    fn state_for(&self, txn: TxnId, snapshot: Scn) -> TxnState {
+        match txn.instance() == self.instance {
+            true => self.own_state(txn),
+            false => self.cluster.state(txn, Some(snapshot)),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn own_state(&self, txn: TxnId) -> TxnState {
         loop {
             match self.words.get(txn.number()) {
                 None => return TxnState::Committed(Scn::ZERO),
@@ -141,9 +168,10 @@ impl Visibility {
         let committed = match stamp.kind() {
             StampKind::Committed(scn) => scn,
             StampKind::Txn(txn) if txn == snapshot.own => return Verdict::OwnCheckUndo,
-            StampKind::Txn(txn) => match self.state(txn) {
+            StampKind::Txn(txn) => match self.state_for(txn, snapshot.scn) {
                 TxnState::Committed(scn) => scn,
                 TxnState::Active | TxnState::Aborted => return Verdict::Invisible,
+                TxnState::Unknown => return Verdict::Ask(txn),
             },
         };
         match committed <= snapshot.scn {
@@ -158,10 +186,17 @@ impl GroupSink for Visibility {
     fn group_durable(&self, batch: BatchNo, committed: &[TxnId]) -> Scn {
         self.pending.store(batch.0, Ordering::Release);
         let e = self.clock.tick();
+        let announced = self.cluster.is_active() && !committed.is_empty();
+        if announced {
+            self.cluster.drawn(batch, e);
+        }
         for txn in committed {
             self.words.set(txn.number(), Status::Committed(e));
         }
         self.published.store(batch.0, Ordering::Release);
+        if announced {
+            self.cluster.published(batch);
+        }
         e
     }
 }
@@ -174,7 +209,12 @@ mod tests {
         let clock = Arc::new(Clock::new(Scn(1), Scn(1 << 40)));
         let words = StatusArray::new(0);
         words.with_chunk(0, |_| ());
-        (clock.clone(), Visibility::new(InstanceId(1), words, clock))
+        let alone = Arc::new(AtomicU64::new(u64::MAX));
+        let cluster = Cluster::new(InstanceId(1), clock.clone(), alone);
+        (
+            clock.clone(),
+            Visibility::new(InstanceId(1), words, cluster, clock),
+        )
     }
 
     fn txn(number: u64) -> TxnId {

@@ -71,6 +71,7 @@ events! {
     ControlFileRead, "control file sequential read", SystemIo, ["", "", ""];
     ControlFileWrite, "control file parallel write", SystemIo, ["files", "", ""];
     LogFileSync, "log file sync", Commit, ["batch", "position", ""];
+    LogFileSyncScn, "log file sync: SCN ordering", Concurrency, ["instance", "batch", "scn"];
     LogFileParallelWrite, "log file parallel write", SystemIo, ["files", "bytes", ""];
     LogFileRead, "log file sequential read", SystemIo, ["thread", "position", "bytes"];
     LogBufferSpace, "log buffer space", Configuration, ["", "", ""];
@@ -122,6 +123,7 @@ events! {
     GcCurrentGrantBusy, "gc current grant busy", Cluster, ["file#", "block#", "class#"];
     GcBufferBusyAcquire, "gc buffer busy acquire", Cluster, ["file#", "block#", "class#"];
     GcBufferBusyRelease, "gc buffer busy release", Cluster, ["file#", "block#", "class#"];
+    GcTransactionTable, "gc transaction table", Cluster, ["instance", "transaction", "scn"];
     GcRemaster, "gc remaster", Cluster, ["file#", "block#", "class#"];
     GcDirectoryFrozen, "gcs resource directory to be unfrozen", Cluster, ["", "", ""];
     GcsSendTicket, "gcs send ticket", Cluster, ["instance", "lane", "tickets"];

@@ -155,11 +155,17 @@ impl Heap {
     }
 
     fn sees(&self, snap: &Snapshot, stamp: Stamp, undo: UndoPtr) -> Result<bool> {
-        Ok(match self.txns.verdict(stamp, snap) {
-            Verdict::Visible => true,
-            Verdict::Invisible => false,
-            Verdict::OwnCheckUndo => self.txns.with_undo(undo, |u| u.undo_no)? < snap.own_limit,
-        })
+        loop {
+            return Ok(match self.txns.verdict(stamp, snap) {
+                Verdict::Visible => true,
+                Verdict::Invisible => false,
+                Verdict::OwnCheckUndo => self.txns.with_undo(undo, |u| u.undo_no)? < snap.own_limit,
+                Verdict::Ask(txn) => {
+                    self.txns.learn(txn, snap.scn)?;
+                    continue;
+                }
+            });
+        }
     }
 
     fn before(&self, rid: RowId, undo: UndoPtr) -> Result<Before> {

@@ -71,6 +71,7 @@ impl Heap {
             rows += 1;
             // Neighbours mostly come from one transaction, and a verdict stands.
             if known.0 != row.head.stamp {
+                // What must be asked for is looked at again when the latch is free.
                 let verdict = self.txns.verdict(row.head.stamp, snap);
                 known = (row.head.stamp, matches!(verdict, Verdict::Visible));
             }

@@ -30,6 +30,8 @@ enum Current {
     AskUndo(RowHead),
     /// Committed above the snapshot: whether that was more than a lock is in the undo records.
     AskLocks(RowHead),
+    /// Another instance's transaction has it: how that stands must be learnt first.
+    AskStatus(TxnId),
     No(WriteOutcome),
 }
 
@@ -106,6 +108,11 @@ impl Heap {
             let mut guard = self.cache().write(rid.dba())?;
             let old = match self.current(&guard, txn, snap, rid, settled)? {
                 Current::No(outcome) => return Ok(Some(outcome)),
+                Current::AskStatus(holder) => {
+                    drop(guard);
+                    self.txns.learn(holder, snap.scn)?;
+                    continue;
+                }
                 Current::AskUndo(head) => {
                     drop(guard);
                     if self.changed_by_statement(snap, rid, head)? {
@@ -262,16 +269,24 @@ impl Heap {
                 false => Current::AskUndo(head),
             });
         }
-        if matches!(self.txns.verdict(head.stamp, snap), Verdict::Visible) {
-            return Ok(match head.is_deleted() {
-                true => Current::No(WriteOutcome::Gone),
-                false => Current::Ours(head),
-            });
-        }
-        Ok(match head.stamp.kind() {
-            StampKind::Txn(id) if !matches!(self.txns.state(id), TxnState::Committed(_)) => {
-                Current::No(WriteOutcome::Busy(id))
+        match self.txns.verdict(head.stamp, snap) {
+            Verdict::Visible => {
+                return Ok(match head.is_deleted() {
+                    true => Current::No(WriteOutcome::Gone),
+                    false => Current::Ours(head),
+                });
             }
+            Verdict::Ask(holder) => return Ok(Current::AskStatus(holder)),
+            Verdict::Invisible | Verdict::OwnCheckUndo => {}
+        }
+        let holder = match head.stamp.kind() {
+            StampKind::Txn(id) => Some((id, self.txns.state(id))),
+            StampKind::Committed(_) => None,
+        };
+        Ok(match holder {
+            Some((id, TxnState::Unknown)) => Current::AskStatus(id),
+            // That another instance's is active may be old news: whoever waits for it asks.
+            Some((id, TxnState::Active | TxnState::Aborted)) => Current::No(WriteOutcome::Busy(id)),
             _ if head.is_deleted() => Current::No(WriteOutcome::Gone),
             _ if head.undo == settled => Current::Ours(head),
             _ => Current::AskLocks(head),
@@ -300,6 +315,8 @@ impl Heap {
                 Verdict::Visible => return Ok(true),
                 Verdict::Invisible => head = old,
                 Verdict::OwnCheckUndo => return Ok(false),
+                // Then the same record once more.
+                Verdict::Ask(txn) => drop(self.txns.learn(txn, snap.scn)?),
             }
         }
     }

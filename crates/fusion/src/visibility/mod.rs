@@ -205,11 +205,18 @@ impl Visibility {
 
     /// The group's transactions are marked: draw its SCN.
     pub fn marked(&mut self, group: GroupNo, out: &mut Vec<Effect>) {
-        self.clock = Scn(self.clock.0 + 1);
+        let scn = Scn(self.clock.0 + 1);
+        self.drawn(group, scn, out);
+    }
+
+    /// The same with the SCN that the driver's clock gave, after the transactions were marked and before they are published: for a driver
+    /// whose sessions draw SCNs beside this machine.
+    pub fn drawn(&mut self, group: GroupNo, scn: Scn, out: &mut Vec<Effect>) {
+        self.lift(scn);
         let evidence = Evidence {
             instance: self.me,
             group,
-            scn: self.clock,
+            scn,
         };
         self.drawn = Some(evidence);
         // From here on, not from the announcement: a local reader sees the group as soon as the driver publishes it.
@@ -396,6 +403,17 @@ impl Visibility {
         for peer in self.members.clone() {
             self.reconnected(peer, out); // messages of the old epoch are dropped
         }
+    }
+
+    /// An instance left cleanly: all its groups had been acknowledged by everybody.
+    pub fn left(&mut self, instance: InstanceId, out: &mut Vec<Effect>) {
+        self.unstable.retain(|&(of, _), _| of != instance);
+        self.release(out);
+    }
+
+    /// The SCN of the oldest group that is not known to be stable: replies that show nothing at or above it need no gate.
+    pub fn oldest_unstable(&self) -> Option<Scn> {
+        self.unstable.values().map(|u| u.scn).min()
     }
 
     /// What this instance contributes to the recovery of dead threads, and tells a joiner.

@@ -22,7 +22,7 @@ pub use locks::{Level, NameClass, Resource};
 pub use mode::LockMode;
 
 use crate::{Error, Result};
-use block::{ObjectId, TxnId};
+use block::{InstanceId, ObjectId, TxnId};
 use deadlock::Edge;
 use locks::{Asked, LockTable};
 use std::collections::BTreeMap;
@@ -277,14 +277,15 @@ impl Enqueues {
         }
     }
 
-    /// Waits for the end of `txn`, which runs in the session `owner`. `is_active` must say false once the end is published, which comes
-    /// before [`Enqueues::txn_ended`].
+    /// Waits for the end of `txn`, which runs in the session `owner`, or in another instance. `is_active` must say false once the end is published, which comes
+    /// before [`Enqueues::txn_ended`]. `queued` is called once the session is in the queue.
     pub(crate) fn wait_for_txn(
         &self,
         locker: &Locker,
         txn: TxnId,
         owner: Option<LockerId>,
         is_active: impl Fn() -> bool,
+        queued: impl FnOnce(),
         wait: LockWait,
     ) -> Result<()> {
         let mut t = self.tables.lock();
@@ -297,6 +298,7 @@ impl Enqueues {
         } else {
             t.locks.await_txn(locker.id, txn, owner);
             drop(t);
+            queued();
             self.wait(locker, Resource::Txn(txn), LockMode::S, wait)
         };
         self.txn_waiters.fetch_sub(1, Ordering::SeqCst);
@@ -313,6 +315,19 @@ impl Enqueues {
         let mut wake = Vec::new();
         t.locks.end_txn(txn, &mut wake);
         wake_after(t, wake);
+    }
+
+    /// Transactions of other instances than `me` that sessions wait for.
+    pub(crate) fn awaited_elsewhere(&self, me: InstanceId) -> Vec<TxnId> {
+        if self.txn_waiters.load(Ordering::SeqCst) == 0 {
+            return Vec::new();
+        }
+        let t = self.tables.lock();
+        let awaited = t.locks.locks.keys().filter_map(|r| match r {
+            Resource::Txn(txn) if txn.instance() != me => Some(*txn),
+            _ => None,
+        });
+        awaited.collect()
     }
 
     /// Waits until this locker's request is granted.

@@ -218,6 +218,7 @@ fn rows_in_opposite_orders_have_one_victim() {
                         txn(other),
                         Some(lockers[other].id),
                         active,
+                        || (),
                         LockWait::Forever,
                     );
                     ended[i].store(true, Ordering::SeqCst);

@@ -13,8 +13,8 @@ use std::time::Duration;
 use storage::*;
 use txn::*;
 
-pub const INSTANCE: InstanceId = InstanceId(1);
-const THREAD: ThreadId = ThreadId(1);
+/// Instances that the files are made for.
+const INSTANCES: u16 = 3;
 const GEOMETRY: Geometry = Geometry {
     files: 3,
     file_bytes: 2 << 20,
@@ -44,6 +44,7 @@ impl LogEvents for Quiet {
 }
 
 pub struct Instance {
+    pub number: u16,
     pub storage: SimStorage,
     pub control: Arc<ControlFile>,
     pub cache: Arc<Cache>,
@@ -54,11 +55,11 @@ pub struct Instance {
     lgwr: Option<LogWriter>,
 }
 
-fn identity() -> ThreadIdentity {
+fn identity(k: u16) -> ThreadIdentity {
     ThreadIdentity {
         database: 77,
         database_incarnation: 1,
-        thread: THREAD,
+        thread: ThreadId(k),
     }
 }
 
@@ -66,41 +67,65 @@ fn members(s: &SimStorage) -> [Arc<dyn Storage>; 1] {
     [Arc::new(s.clone())]
 }
 
-const FILES: [(&str, FileId); 3] = [
-    ("data", FileId::DATA),
-    ("undo", FileId(901)),
-    ("status", FileId(701)),
-];
+/// All files that an instance may read: the data, and every instance's undo and status.
+fn files() -> Vec<(String, FileId)> {
+    let own = |k| {
+        [
+            (format!("undo{k}"), FileId::undo(InstanceId(k))),
+            (format!("status{k}"), FileId::status(InstanceId(k))),
+        ]
+    };
+    let data = ("data".to_string(), FileId::DATA);
+    [data]
+        .into_iter()
+        .chain((1..=INSTANCES).flat_map(own))
+        .collect()
+}
 
+fn double_write(k: u16) -> [String; 2] {
+    [
+        format!("double-write{k}"),
+        format!("status-double-write{k}"),
+    ]
+}
+
+/// A database for one instance.
 pub fn create() -> SimStorage {
+    create_for(1)
+}
+
+/// A database for the first `n` instances.
+pub fn create_for(n: u16) -> SimStorage {
     let s = SimStorage::new();
-    LogFiles::create(&members(&s), identity(), GEOMETRY, &mut |_| ()).unwrap();
-    for (name, _) in FILES {
-        s.create(name, FileKind::Data).unwrap();
+    for (name, _) in files() {
+        s.create(&name, FileKind::Data).unwrap();
     }
     s.open("data", FileKind::Data)
         .unwrap()
         .allocate(64 * BLOCK_SIZE as u64, false, &mut |_| ())
         .unwrap();
-    for name in ["double-write", "status-double-write"] {
-        DoubleWrite::create(&s, name).unwrap();
-    }
-    let thread = ThreadInfo {
-        thread: THREAD,
-        state: ThreadState::Open,
-        incarnation: 0,
-        log_files: GEOMETRY.files,
-        log_file_bytes: GEOMETRY.file_bytes,
-        checkpoint: RestartPoint::FIRST.pos,
-        checkpoint_batch: RestartPoint::FIRST.batch.0,
-        txn_reserved: 0,
-        txn_truncated: 0,
+    let thread = |k| {
+        LogFiles::create(&members(&s), identity(k), GEOMETRY, &mut |_| ()).unwrap();
+        for name in double_write(k) {
+            DoubleWrite::create(&s, &name).unwrap();
+        }
+        ThreadInfo {
+            thread: ThreadId(k),
+            state: ThreadState::Open,
+            incarnation: 0,
+            log_files: GEOMETRY.files,
+            log_file_bytes: GEOMETRY.file_bytes,
+            checkpoint: RestartPoint::FIRST.pos,
+            checkpoint_batch: RestartPoint::FIRST.batch.0,
+            txn_reserved: 0,
+            txn_truncated: 0,
+        }
     };
     let control = Control {
         database_id: 77,
         incarnation: 1,
         scn_ceiling: 1 << 32,
-        threads: vec![thread],
+        threads: (1..=n).map(thread).collect(),
         ..Control::default()
     };
     ControlFile::create(&s, control).unwrap();
@@ -114,21 +139,35 @@ impl Instance {
     /// Starts on what is in `s`: restores torn blocks, replays, takes over transactions. Nothing is rolled back yet.
     pub fn open(s: &SimStorage, undo_cap_blocks: u32) -> Tried<Instance> {
         let control = Arc::new(ControlFile::open(s)?);
-        let files = Arc::new(DataFiles::new());
-        for (name, id) in FILES {
-            files.add(id, s.open(name, FileKind::Data)?);
+        Instance::open_member(s, control, 1, undo_cap_blocks, |_| ())
+    }
+
+    /// The same for instance `k`. Those that are open at a time share `control` and keep to data blocks of their own. `joined` is called before redo is taken over.
+    pub fn open_member(
+        s: &SimStorage,
+        control: Arc<ControlFile>,
+        k: u16,
+        undo_cap_blocks: u32,
+        joined: impl FnOnce(&Arc<TxnManager>),
+    ) -> Tried<Instance> {
+        let thread_id = ThreadId(k);
+        let data_files = Arc::new(DataFiles::new());
+        for (name, id) in files() {
+            data_files.add(id, s.open(&name, FileKind::Data)?);
         }
-        let mut double_write = DoubleWrite::open(s, "double-write")?;
-        let mut status_double_write = DoubleWrite::open(s, "status-double-write")?;
+        let files = data_files;
+        let [blocks, status] = double_write(k);
+        let mut double_write = DoubleWrite::open(s, &blocks)?;
+        let mut status_double_write = DoubleWrite::open(s, &status)?;
         double_write.restore(&files)?;
         status_double_write.restore(&files)?;
 
         let state = control.get();
-        let thread = state.thread(THREAD).expect("it is there").clone();
+        let thread = state.thread(thread_id).expect("it is there").clone();
         let ceiling = state.scn_ceiling;
         control.update(|c| c.scn_ceiling = ceiling + (1 << 32))?;
         let clock = Arc::new(Clock::new(Scn(ceiling), Scn(ceiling + (1 << 32))));
-        let logs = LogFiles::open(&members(s), identity(), GEOMETRY)?;
+        let logs = LogFiles::open(&members(s), identity(k), GEOMETRY)?;
         let start = RestartPoint {
             pos: thread.checkpoint,
             batch: redo::BatchNo(thread.checkpoint_batch),
@@ -154,17 +193,18 @@ impl Instance {
         )?;
         let cache = Cache::new(512 * BLOCK_SIZE as u64, files, redo.clone())?;
         let config = TxnConfig {
-            instance: INSTANCE,
-            thread: THREAD,
+            instance: InstanceId(k),
+            thread: thread_id,
             undo_cap_blocks,
         };
         let manager =
             TxnManager::open(config, cache.clone(), control.clone(), status_double_write)?;
         redo.set_group_sink(manager.group_sink());
+        joined(&manager);
         let losers = manager.recover(recovery, last)?;
         let stopping = Arc::downgrade(&cache);
         let config = WriterConfig {
-            thread: THREAD,
+            thread: thread_id,
             recovery_target_bytes: 256 << 10,
             fatal: Box::new(move |_| {
                 // In a real instance the process ends. Here the log must fail, or sessions would wait for ever for a checkpoint that frees it.
@@ -178,6 +218,7 @@ impl Instance {
         let writer = cache.start_writer(config, double_write, control.clone(), manager.clone())?;
         let lgwr = LogWriter::start(&redo)?;
         Ok(Instance {
+            number: k,
             storage: s.clone(),
             control,
             cache,
@@ -204,39 +245,47 @@ impl Instance {
 
     /// Accounts with `balance` each, committed.
     pub fn load(&self, balance: i64) -> Tried<()> {
-        for b in 0..BLOCKS {
-            let dba = Dba::new(FileId::DATA, 1 + b);
-            self.cache.reserve()?;
-            let pin = self.cache.pin_new(dba)?;
-            let mut guard = pin.write();
+        (0..BLOCKS).try_for_each(|b| self.load_block(b, balance))
+    }
+
+    /// The accounts of one block.
+    pub fn load_block(&self, b: u32, balance: i64) -> Tried<()> {
+        let dba = Dba::new(FileId::DATA, 1 + b);
+        self.cache.reserve()?;
+        let pin = self.cache.pin_new(dba)?;
+        let mut guard = pin.write();
+        let change = Change {
+            guard: &mut guard,
+            op: Op::HeapFormat,
+            object: OBJECT,
+            payload: &[],
+        };
+        self.cache
+            .change(RecordHeader::NONE, &mut [change], |_, _| ());
+        for slot in 0..ROWS {
+            let head = heap::RowHead {
+                flags: 0,
+                stamp: Stamp::committed(Scn(1)),
+                undo: UndoPtr::NONE,
+            };
+            let mut payload = Vec::new();
+            heap::row_payload(slot, head, &balance.to_le_bytes(), &mut payload);
             let change = Change {
                 guard: &mut guard,
-                op: Op::HeapFormat,
+                op: Op::HeapInsert,
                 object: OBJECT,
-                payload: &[],
+                payload: &payload,
             };
             self.cache
                 .change(RecordHeader::NONE, &mut [change], |_, _| ());
-            for slot in 0..ROWS {
-                let head = heap::RowHead {
-                    flags: 0,
-                    stamp: Stamp::committed(Scn(1)),
-                    undo: UndoPtr::NONE,
-                };
-                let mut payload = Vec::new();
-                heap::row_payload(slot, head, &balance.to_le_bytes(), &mut payload);
-                let change = Change {
-                    guard: &mut guard,
-                    op: Op::HeapInsert,
-                    object: OBJECT,
-                    payload: &payload,
-                };
-                self.cache
-                    .change(RecordHeader::NONE, &mut [change], |_, _| ());
-            }
         }
         let redo = self.cache.redo();
         Ok(redo.flush_to(redo.end())?)
+    }
+
+    /// Writes everything home, status words too.
+    pub fn checkpoint(&self) {
+        cache::CheckpointClient::before_checkpoint(&*self.manager).unwrap();
     }
 
     /// The balance that `snapshot` sees.
@@ -255,6 +304,10 @@ impl Instance {
                     return Ok(body);
                 }
                 Verdict::OwnCheckUndo | Verdict::Invisible => {}
+                Verdict::Ask(txn) => {
+                    self.manager.learn(txn, snapshot.scn)?;
+                    continue;
+                }
             }
             self.manager
                 .with_undo(head.undo, |v| (head, body) = decode(v.payload).1)?;

@@ -1,0 +1,431 @@
+//! This instance among others: drives [`fusion::visibility`], and keeps what others said about their transactions.
+//!
+//! **Alone** (no other member up) nothing here is touched but one flag per commit, which is loaded after the clock's tick, and one word per reply.
+//!
+//! **Invariants.**
+//! - *Clock.* There is one, [`redo::Clock`]. It is lifted, or the message refused, before the machine sees an SCN from outside; the machine's own value is never sent.
+//! - *Commit.* A group's SCN is drawn by the clock's tick while the group is marked pending; it is registered as unstable before any of its transactions reads
+//!   "committed" (V3). So whoever has seen one of them finds [`Cluster::oldest_unstable`] at or below its SCN, or the group is stable.
+//! - *Change of members.* The flag is set before the clock is read that a joiner starts above, and a commit looks at the flag after its tick: a group that was not
+//!   announced lies at or below that clock.
+//! - *Questions* are answered from the status words after the clock was lifted to the asker's snapshot (V2); who answers waits for nothing, who asks holds no latch.
+//! - *Messages* leave with the machine's latch free, because the post takes its header from here. Their order does not matter: the protocol is checked with a network that
+//!   reorders.
+//! - A batch without commits is no group: nothing can rest on it, so it is neither registered nor announced, and `newest` in headers stays at the newest batch with
+//!   commits.
+//! - What comes from an instance that is not a member is dropped, unless its epoch is one that this instance has yet to enter.
+
+mod commit_cache;
+mod status;
+mod waits;
+pub(crate) mod wire;
+
+use crate::Result;
+use block::{InstanceId, Scn};
+use commit_cache::CommitCache;
+use fusion::GroupNo;
+use fusion::visibility::{Effect, Message, ReplyId, Shown, Status, Visibility};
+use interconnect::{Parcel, Post, Route};
+use parking_lot::{Mutex, MutexGuard};
+use redo::{BatchNo, Clock};
+pub(crate) use status::{Down, Questions};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use wait::Event;
+pub(crate) use waits::{ToTell, is_over};
+use wire::{Reader, kind};
+
+/// A message to be sent once the latch is free.
+pub(crate) struct Letter {
+    to: InstanceId,
+    kind: u16,
+    body: Vec<u8>,
+}
+
+impl Letter {
+    pub(crate) fn new(to: InstanceId, kind: u16, body: impl FnOnce(&mut Vec<u8>)) -> Letter {
+        let mut bytes = Vec::new();
+        body(&mut bytes);
+        Letter {
+            to,
+            kind,
+            body: bytes,
+        }
+    }
+}
+
+/// A thread that waits for groups to be acknowledged.
+struct Seat {
+    told: AtomicBool,
+    thread: Thread,
+}
+
+struct Machine {
+    visibility: Visibility,
+    parked: HashMap<ReplyId, Arc<Seat>>,
+    next_reply: u64,
+    out: Vec<Effect>,
+}
+
+/// What others last said of their horizons.
+struct Others {
+    /// Members but this one; `Scn::ZERO` as long as one has not been heard.
+    horizons: HashMap<InstanceId, Scn>,
+}
+
+/// See the module.
+pub(crate) struct Cluster {
+    me: InstanceId,
+    clock: Arc<Clock>,
+    post: OnceLock<Arc<dyn Post>>,
+    /// More than one member is up.
+    active: AtomicBool,
+    epoch: AtomicU64,
+    machine: Mutex<Machine>,
+    /// SCN of the oldest group not known to be stable; `u64::MAX` if there is none. Stored under the machine's latch.
+    oldest_unstable: AtomicU64,
+    /// Members, this instance included.
+    members: arc_swap::ArcSwap<BTreeSet<InstanceId>>,
+    others: Mutex<Others>,
+    /// The least of the others' horizons; `u64::MAX` when alone. Read by whoever computes the horizon.
+    others_horizon: Arc<AtomicU64>,
+    /// What others said; made when the instance joins.
+    pub(crate) learnt: OnceLock<CommitCache>,
+    pub(crate) down: Down,
+    pub(crate) questions: Questions,
+    pub(crate) to_tell: ToTell,
+}
+
+impl Cluster {
+    pub(crate) fn new(
+        me: InstanceId,
+        clock: Arc<Clock>,
+        others_horizon: Arc<AtomicU64>,
+    ) -> Arc<Cluster> {
+        Arc::new(Cluster {
+            me,
+            post: OnceLock::new(),
+            active: AtomicBool::new(false),
+            epoch: AtomicU64::new(0),
+            machine: Mutex::new(Machine {
+                visibility: Visibility::new(me, clock.now(), [me]),
+                parked: HashMap::new(),
+                next_reply: 0,
+                out: Vec::new(),
+            }),
+            clock,
+            oldest_unstable: AtomicU64::new(u64::MAX),
+            members: arc_swap::ArcSwap::from_pointee([me].into()),
+            others: Mutex::new(Others {
+                horizons: HashMap::new(),
+            }),
+            others_horizon,
+            learnt: OnceLock::new(),
+            down: Down::default(),
+            questions: Questions::default(),
+            to_tell: ToTell::default(),
+        })
+    }
+
+    /// Whether others are up. To be asked after the tick that drew a group's SCN.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_up(&self, instance: InstanceId) -> bool {
+        self.members.load().contains(&instance)
+    }
+
+    pub(crate) fn others(&self) -> Vec<InstanceId> {
+        let members = self.members.load();
+        members.iter().copied().filter(|&i| i != self.me).collect()
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    // ---- members ----
+
+    pub(crate) fn join(&self, post: Arc<dyn Post>) {
+        assert!(
+            self.post.set(post).is_ok(),
+            "invariant: an instance joins once"
+        );
+        self.learnt.get_or_init(CommitCache::new);
+    }
+
+    /// Returns the instances that are members no more.
+    pub(crate) fn members_changed(
+        &self,
+        epoch: u64,
+        members: &[InstanceId],
+        heirs: &[(InstanceId, InstanceId)],
+    ) -> Vec<InstanceId> {
+        let members: BTreeSet<InstanceId> = members.iter().copied().chain([self.me]).collect();
+        assert!(
+            members.len() == 1 || self.post.get().is_some(),
+            "invariant: an instance among others has joined"
+        );
+        let before = self.members.swap(Arc::new(members.clone()));
+        let gone: Vec<InstanceId> = before.difference(&members).copied().collect();
+        self.set_members_of_horizon(&members);
+        self.down.up(&members);
+        let mut m = self.machine.lock();
+        self.epoch.store(epoch, Ordering::Release);
+        self.active.store(members.len() > 1, Ordering::SeqCst);
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        let clean = |i: &&InstanceId| !heirs.iter().any(|(of, _)| of == *i);
+        for &instance in gone.iter().filter(clean) {
+            visibility.left(instance, out);
+        }
+        visibility.members_changed(members, heirs.iter().copied(), out);
+        self.carry_out(m);
+        self.questions.of_the_gone(|i| self.is_up(i));
+        self.forget_waiters_of_the_gone();
+        gone
+    }
+
+    // ---- commits ----
+
+    /// The group was drawn at `scn` by the clock, is marked, and not published yet.
+    pub(crate) fn drawn(&self, batch: BatchNo, scn: Scn) {
+        let mut m = self.machine.lock();
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        visibility.drawn(GroupNo(batch.0), scn, out);
+        out.clear(); // its publication is the caller's next step
+        self.carry_out(m);
+    }
+
+    /// The group's transactions read "committed".
+    pub(crate) fn published(&self, batch: BatchNo) {
+        let mut m = self.machine.lock();
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        // Nobody's question is parked in the machine: they are answered from the words.
+        visibility.published(GroupNo(batch.0), |_| Status::None, out);
+        self.carry_out(m);
+    }
+
+    /// Waits until all members have acknowledged the group.
+    pub(crate) fn wait_for_group(&self, batch: BatchNo, scn: Scn) {
+        if self.oldest_unstable.load(Ordering::Acquire) <= scn.0 {
+            let p = [u64::from(self.me.0), batch.0, scn.0];
+            self.park(Shown::Commit(self.me, GroupNo(batch.0)), p);
+        }
+    }
+
+    /// Waits until every group at or below `snapshot` that this instance knows of has been acknowledged by all members.
+    #[inline]
+    pub(crate) fn gate(&self, snapshot: Scn) {
+        if self.oldest_unstable.load(Ordering::Acquire) <= snapshot.0 {
+            self.park(Shown::UpTo(snapshot), [0, 0, snapshot.0]);
+        }
+    }
+
+    #[cold]
+    fn park(&self, shown: Shown, p: [u64; 3]) {
+        let seat = Arc::new(Seat {
+            told: AtomicBool::new(false),
+            thread: std::thread::current(),
+        });
+        let mut m = self.machine.lock();
+        m.next_reply += 1;
+        let reply = ReplyId(m.next_reply);
+        m.parked.insert(reply, seat.clone());
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        visibility.gate(reply, shown, out);
+        self.carry_out(m);
+        if !seat.told.load(Ordering::Acquire) {
+            wait::during(Event::LogFileSyncScn, p, || {
+                while !seat.told.load(Ordering::Acquire) {
+                    std::thread::park();
+                }
+            });
+        }
+    }
+
+    // ---- messages ----
+
+    /// The front of a message that leaves now. `horizon`: this instance's own.
+    pub(crate) fn header_into(&self, horizon: Scn, out: &mut Vec<u8>) {
+        let mut header = self.machine.lock().visibility.header();
+        header.clock = self.clock.now();
+        wire::put_header(&header, horizon, out);
+    }
+
+    pub(crate) fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> Result<usize> {
+        let mut r = Reader::new(from, bytes);
+        let (header, horizon) = r.header()?;
+        let newest = header.evidence.iter().map(|e| e.scn);
+        let highest = newest.chain([header.clock, horizon]).max();
+        self.lift(highest.unwrap_or_default())?;
+        self.horizon_heard(from, horizon);
+        // Mostly there is nothing to say: both sides have nothing unstable.
+        if !header.evidence.is_empty() || self.oldest_unstable.load(Ordering::Acquire) != u64::MAX {
+            let mut m = self.machine.lock();
+            let Machine {
+                visibility, out, ..
+            } = &mut *m;
+            visibility.received(from, &header, out);
+            self.carry_out(m);
+        }
+        Ok(r.read())
+    }
+
+    fn lift(&self, to: Scn) -> Result<()> {
+        Ok(self.clock.lift(to)?)
+    }
+
+    /// Whether a message may be looked at.
+    pub(crate) fn admits(&self, from: InstanceId, epoch: u64) -> bool {
+        self.is_up(from) || epoch > self.epoch()
+    }
+
+    /// A message about groups.
+    pub(crate) fn group_message(&self, from: InstanceId, kind: u16, r: Reader<'_>) -> Result<()> {
+        let mut r = r;
+        let message = match kind {
+            kind::ANNOUNCE => {
+                let evidence = r.evidence()?;
+                self.lift(evidence.scn)?;
+                Message::Announce(evidence)
+            }
+            _ => {
+                let (instance, group) = (r.instance()?, r.group()?);
+                match kind {
+                    kind::ACKNOWLEDGE => Message::Acknowledge { instance, group },
+                    kind::STABLE_WANTED => Message::StableWanted { instance, group },
+                    _ => Message::Stable { instance, group },
+                }
+            }
+        };
+        r.end()?;
+        let mut m = self.machine.lock();
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        visibility.message(from, message, |_| Status::None, out);
+        self.carry_out(m);
+        Ok(())
+    }
+
+    /// Messages both ways may have been lost.
+    pub(crate) fn reconnected(&self, peer: InstanceId) {
+        let mut m = self.machine.lock();
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        visibility.reconnected(peer, out);
+        self.carry_out(m);
+        self.questions
+            .of(peer)
+            .into_iter()
+            .for_each(|(txn, snapshot)| self.ask(txn, snapshot));
+    }
+
+    /// Says everything again that somebody may have missed, and the horizon.
+    pub(crate) fn tick(&self) {
+        for peer in self.others() {
+            self.reconnected(peer);
+            self.send(Letter::new(peer, kind::HEARTBEAT, |_| ()));
+        }
+    }
+
+    /// Does what the machine asked for. The latch is let go before anything is sent.
+    fn carry_out(&self, mut m: MutexGuard<'_, Machine>) {
+        let (mut letters, mut free) = (Vec::new(), Vec::new());
+        for effect in std::mem::take(&mut m.out) {
+            match effect {
+                Effect::Send { to, message, .. } => letters.push(letter(to, message)),
+                Effect::Release(reply) => free.extend(m.parked.remove(&reply)),
+                Effect::MarkPending(_) | Effect::Publish(_) | Effect::Learned { .. } => {
+                    unreachable!(
+                        "groups are marked and published, and answers kept, by this driver"
+                    )
+                }
+            }
+        }
+        let oldest = m.visibility.oldest_unstable().map_or(u64::MAX, |scn| scn.0);
+        self.oldest_unstable.store(oldest, Ordering::Release);
+        drop(m);
+        letters.into_iter().for_each(|l| self.send(l));
+        for seat in free {
+            seat.told.store(true, Ordering::Release);
+            seat.thread.unpark();
+        }
+    }
+
+    /// Sends; with no latch of this module held.
+    pub(crate) fn send(&self, letter: Letter) {
+        // Without a post there are no others, and what was meant for them has lost its addressee.
+        if let Some(post) = self.post.get() {
+            let parcel = Parcel {
+                route: Route::Control,
+                kind: letter.kind,
+                epoch: self.epoch(),
+                body: &letter.body,
+                block: None,
+            };
+            post.send(letter.to, parcel);
+        }
+    }
+
+    // ---- the horizon ----
+
+    fn set_members_of_horizon(&self, members: &BTreeSet<InstanceId>) {
+        let mut others = self.others.lock();
+        others.horizons.retain(|i, _| members.contains(i));
+        for &i in members.iter().filter(|&&i| i != self.me) {
+            others.horizons.entry(i).or_insert(Scn::ZERO);
+        }
+        self.store_horizon(&others);
+    }
+
+    fn horizon_heard(&self, from: InstanceId, horizon: Scn) {
+        let mut others = self.others.lock();
+        if let Some(known) = others.horizons.get_mut(&from)
+            && *known < horizon
+        {
+            *known = horizon;
+            self.store_horizon(&others);
+        }
+    }
+
+    fn store_horizon(&self, others: &Others) {
+        let least = others.horizons.values().map(|scn| scn.0).min();
+        self.others_horizon
+            .store(least.unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+}
+
+fn letter(to: InstanceId, message: Message) -> Letter {
+    let (kind, evidence, group) = match message {
+        Message::Announce(e) => (kind::ANNOUNCE, Some(e), None),
+        Message::Acknowledge { instance, group } => {
+            (kind::ACKNOWLEDGE, None, Some((instance, group)))
+        }
+        Message::StableWanted { instance, group } => {
+            (kind::STABLE_WANTED, None, Some((instance, group)))
+        }
+        Message::Stable { instance, group } => (kind::STABLE, None, Some((instance, group))),
+        Message::Ask { .. } | Message::Answer { .. } => {
+            unreachable!("questions are asked and answered by this driver")
+        }
+    };
+    Letter::new(to, kind, |out| match (evidence, group) {
+        (Some(e), _) => wire::put_evidence(e, out),
+        (None, Some((instance, group))) => wire::put_group(instance, group, out),
+        (None, None) => {}
+    })
+}

@@ -1,0 +1,222 @@
+//! How transactions of other instances stand: questions to those that are up, status files of those that are down.
+
+use super::wire::{self, Answer, Reader, kind};
+use super::{Cluster, Letter};
+use crate::Result;
+use crate::status::{Status, StatusArray};
+use crate::visibility::TxnState;
+use block::{InstanceId, Scn, TxnId};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use wait::{Event, WaitResult, Waiter};
+
+/// The status words of instances that are down, as their files have them: complete and final, because whoever is down was closed cleanly or has been recovered.
+#[derive(Default)]
+pub(crate) struct Down {
+    words: arc_swap::ArcSwap<BTreeMap<InstanceId, Arc<StatusArray>>>,
+    /// Held while a file is read, and while members change.
+    loading: Mutex<()>,
+}
+
+impl Down {
+    fn get(&self, instance: InstanceId) -> Option<Arc<StatusArray>> {
+        self.words.load().get(&instance).cloned()
+    }
+
+    /// Forgets the words of those that are up now.
+    pub(super) fn up(&self, members: &BTreeSet<InstanceId>) {
+        let _change = self.loading.lock();
+        let mut words = BTreeMap::clone(&self.words.load());
+        words.retain(|i, _| !members.contains(i));
+        self.words.store(Arc::new(words));
+    }
+
+    /// Keeps the words of an instance that is down, unless they are there; `load` reads them. Whoever changes the members drops the words of those that are up then.
+    pub(crate) fn ensure(
+        &self,
+        instance: InstanceId,
+        is_up: impl Fn() -> bool,
+        load: impl FnOnce() -> Result<StatusArray>,
+    ) -> Result<()> {
+        if self.get(instance).is_some() {
+            return Ok(());
+        }
+        let _change = self.loading.lock();
+        if is_up() || self.get(instance).is_some() {
+            return Ok(());
+        }
+        let loaded = Arc::new(load()?);
+        let mut words = BTreeMap::clone(&self.words.load());
+        words.insert(instance, loaded);
+        self.words.store(Arc::new(words));
+        Ok(())
+    }
+}
+
+/// A session that waits for an answer.
+struct Question {
+    waiter: Arc<Waiter>,
+    /// The snapshot that the answer must serve.
+    snapshot: Scn,
+    /// Kept here too: the cache may have thrown it out by the time its asker looks.
+    answer: Option<Answer>,
+}
+
+#[derive(Default)]
+pub(crate) struct Questions {
+    open: Mutex<HashMap<TxnId, Vec<Question>>>,
+}
+
+impl Questions {
+    /// What `peer` has been asked and not answered.
+    pub(super) fn of(&self, peer: InstanceId) -> Vec<(TxnId, Scn)> {
+        let open = self.open.lock();
+        let his = open.iter().filter(|(txn, _)| txn.instance() == peer);
+        his.filter_map(|(&txn, asked)| Some((txn, asked.iter().map(|q| q.snapshot).max()?)))
+            .collect()
+    }
+
+    fn answered(&self, txn: TxnId, answer: Answer) {
+        for q in self.open.lock().get_mut(&txn).into_iter().flatten() {
+            if serves(answer, q.snapshot) {
+                q.answer = Some(answer);
+                q.waiter.wake();
+            }
+        }
+    }
+
+    /// Those who asked somebody who is gone look elsewhere.
+    pub(super) fn of_the_gone(&self, is_up: impl Fn(InstanceId) -> bool) {
+        let open = self.open.lock();
+        for (_, asked) in open.iter().filter(|(txn, _)| !is_up(txn.instance())) {
+            asked.iter().for_each(|q| q.waiter.wake());
+        }
+    }
+
+    fn take_answer(&self, txn: TxnId, of: &Arc<Waiter>) -> Option<Answer> {
+        let open = self.open.lock();
+        let mut asked = open.get(&txn)?.iter();
+        asked.find(|q| Arc::ptr_eq(&q.waiter, of))?.answer
+    }
+
+    fn forget(&self, txn: TxnId, of: &Arc<Waiter>) {
+        let mut open = self.open.lock();
+        if let Some(asked) = open.get_mut(&txn) {
+            asked.retain(|q| !Arc::ptr_eq(&q.waiter, of));
+            if asked.is_empty() {
+                open.remove(&txn);
+            }
+        }
+    }
+}
+
+fn serves(answer: Answer, snapshot: Scn) -> bool {
+    !matches!(answer, Answer::ActiveTo(to) if to < snapshot)
+}
+
+impl Cluster {
+    /// What is known here of another instance's transaction, for a snapshot; `None`: now, where "active" may be old. Never waits.
+    pub(crate) fn state(&self, txn: TxnId, snapshot: Option<Scn>) -> TxnState {
+        let learnt = self.learnt.get().and_then(|learnt| learnt.get(txn));
+        match learnt {
+            Some(Answer::Committed(scn)) => return TxnState::Committed(scn),
+            Some(Answer::Aborted) => return TxnState::Aborted,
+            Some(Answer::ActiveTo(to)) if snapshot.is_some_and(|x| x <= to) => {
+                return TxnState::Active;
+            }
+            _ => {}
+        }
+        match (self.down.get(txn.instance()), learnt) {
+            (Some(words), _) => match words.get(txn.number()) {
+                None => TxnState::Committed(Scn::ZERO),
+                Some(Status::Committed(scn)) => TxnState::Committed(scn),
+                // No word: it ended without having changed anything that lasts.
+                Some(Status::Aborted(_) | Status::Active | Status::Committing(_)) => {
+                    TxnState::Aborted
+                }
+            },
+            (None, Some(_)) if snapshot.is_none() => TxnState::Active,
+            (None, _) => TxnState::Unknown,
+        }
+    }
+
+    /// Asks the transaction's instance, which is up, and waits for an answer that serves `snapshot`; [`TxnState::Unknown`] if the instance is no member any more.
+    pub(crate) fn ask_and_wait(&self, txn: TxnId, snapshot: Scn) -> Result<TxnState> {
+        let waiter = Waiter::new();
+        let question = Question {
+            waiter: waiter.clone(),
+            snapshot,
+            answer: None,
+        };
+        let mut open = self.questions.open.lock();
+        open.entry(txn).or_default().push(question);
+        drop(open);
+        self.ask(txn, snapshot);
+        let p = [u64::from(txn.instance().0), txn.0, snapshot.0];
+        let result = loop {
+            match self.questions.take_answer(txn, &waiter) {
+                Some(Answer::Committed(scn)) => break Ok(TxnState::Committed(scn)),
+                Some(Answer::Aborted) => break Ok(TxnState::Aborted),
+                Some(Answer::ActiveTo(_)) => break Ok(TxnState::Active),
+                None if !self.is_up(txn.instance()) => break Ok(TxnState::Unknown),
+                None => {}
+            }
+            if waiter.wait(Event::GcTransactionTable, p, None) == WaitResult::Cancelled {
+                break Err(wait::Cancelled.into());
+            }
+        };
+        self.questions.forget(txn, &waiter);
+        result
+    }
+
+    pub(super) fn ask(&self, txn: TxnId, snapshot: Scn) {
+        self.send(Letter::new(txn.instance(), kind::ASK, |out| {
+            wire::put(out, &[txn.0, snapshot.0]);
+        }));
+    }
+
+    /// Another instance asks about a transaction of this one; `state` looks into the words.
+    pub(crate) fn asked(
+        &self,
+        from: InstanceId,
+        mut r: Reader<'_>,
+        state: impl FnOnce(TxnId) -> TxnState,
+    ) -> Result<()> {
+        let (txn, snapshot) = (r.txn()?, r.scn()?);
+        if txn.instance() != self.me {
+            return Err(r.bad("the transaction is not this instance's"));
+        }
+        r.end()?;
+        // First (V2): then "active" is final for the asker.
+        self.clock.lift(snapshot)?;
+        let answer = match state(txn) {
+            TxnState::Committed(scn) => Answer::Committed(scn),
+            TxnState::Aborted => Answer::Aborted,
+            TxnState::Active => Answer::ActiveTo(snapshot),
+            TxnState::Unknown => unreachable!("an instance knows its own transactions"),
+        };
+        self.send(Letter::new(from, kind::ANSWER, |out| {
+            wire::put(out, &[txn.0]);
+            wire::put_answer(answer, out);
+        }));
+        Ok(())
+    }
+
+    /// An instance said how a transaction of its own stands.
+    pub(crate) fn answered(&self, from: InstanceId, mut r: Reader<'_>) -> Result<TxnId> {
+        let (txn, answer) = (r.txn()?, r.answer()?);
+        if txn.instance() != from {
+            return Err(r.bad("the transaction is not the sender's"));
+        }
+        r.end()?;
+        if let Answer::ActiveTo(scn) | Answer::Committed(scn) = answer {
+            self.clock.lift(scn)?;
+        }
+        if let Some(learnt) = self.learnt.get() {
+            learnt.put(txn, answer);
+        }
+        self.questions.answered(txn, answer);
+        Ok(txn)
+    }
+}

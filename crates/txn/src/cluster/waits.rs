@@ -1,0 +1,106 @@
+//! Waiting for the end of another instance's transaction: its instance is asked to tell, once and again after whatever may have lost a message.
+//!
+//! **Invariant.** Who is to be told registers before it is looked whether the transaction has ended; who ends a transaction publishes that before it looks who is
+//! to be told. Of the two fences one comes first, so nobody is forgotten.
+
+use super::wire::{self, Answer, Reader, kind};
+use super::{Cluster, Letter};
+use crate::Result;
+use crate::visibility::TxnState;
+use block::{InstanceId, TxnId};
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+/// Transactions of this instance whose end others wait for.
+#[derive(Default)]
+pub(crate) struct ToTell {
+    waiting: Mutex<HashMap<TxnId, BTreeSet<InstanceId>>>,
+    /// Their number, so that an end that no other instance waits for takes no latch.
+    count: AtomicUsize,
+}
+
+impl ToTell {
+    fn add(&self, txn: TxnId, who: InstanceId) {
+        let mut waiting = self.waiting.lock();
+        waiting.entry(txn).or_default().insert(who);
+        self.count.store(waiting.len(), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    fn take(&self, txn: TxnId) -> BTreeSet<InstanceId> {
+        let mut waiting = self.waiting.lock();
+        let who = waiting.remove(&txn).unwrap_or_default();
+        self.count.store(waiting.len(), Ordering::SeqCst);
+        who
+    }
+}
+
+impl Cluster {
+    /// Asks the transaction's instance to tell when it ends. For a session that is in the queue already.
+    pub(crate) fn want_end(&self, txn: TxnId) {
+        self.send(Letter::new(txn.instance(), kind::TXN_WAIT, |out| {
+            wire::put(out, &[txn.0]);
+        }));
+    }
+
+    /// Another instance wants to be told when a transaction of this one ends.
+    pub(crate) fn end_wanted(
+        &self,
+        from: InstanceId,
+        mut r: Reader<'_>,
+        state: impl Fn(TxnId) -> TxnState,
+    ) -> Result<()> {
+        let txn = r.txn()?;
+        if txn.instance() != self.me {
+            return Err(r.bad("the transaction is not this instance's"));
+        }
+        r.end()?;
+        self.to_tell.add(txn, from);
+        if state(txn) != TxnState::Active {
+            self.tell_end(txn, &state);
+        }
+        Ok(())
+    }
+
+    /// A transaction of this instance has ended, and its status says so.
+    #[inline]
+    pub(crate) fn txn_ended(&self, txn: TxnId, state: impl Fn(TxnId) -> TxnState) {
+        fence(Ordering::SeqCst);
+        if self.to_tell.count.load(Ordering::SeqCst) != 0 {
+            self.tell_end(txn, &state);
+        }
+    }
+
+    #[cold]
+    fn tell_end(&self, txn: TxnId, state: &impl Fn(TxnId) -> TxnState) {
+        let answer = match state(txn) {
+            TxnState::Committed(scn) => Answer::Committed(scn),
+            TxnState::Aborted => Answer::Aborted,
+            TxnState::Active | TxnState::Unknown => {
+                unreachable!("invariant: {txn:?} has ended, and is this instance's")
+            }
+        };
+        for to in self.to_tell.take(txn) {
+            self.send(Letter::new(to, kind::TXN_ENDED, |out| {
+                wire::put(out, &[txn.0]);
+                wire::put_answer(answer, out);
+            }));
+        }
+    }
+
+    /// Those who are gone need not be told.
+    pub(super) fn forget_waiters_of_the_gone(&self) {
+        let mut waiting = self.to_tell.waiting.lock();
+        waiting.retain(|_, who| {
+            who.retain(|i| self.is_up(*i));
+            !who.is_empty()
+        });
+        self.to_tell.count.store(waiting.len(), Ordering::SeqCst);
+    }
+}
+
+/// Whether a state says that the transaction is over.
+pub(crate) fn is_over(state: TxnState) -> bool {
+    matches!(state, TxnState::Committed(_) | TxnState::Aborted)
+}

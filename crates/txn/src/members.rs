@@ -1,0 +1,180 @@
+//! What the instance calls when others are up: members, messages, headers, the gate on replies, and learning how others' transactions stand.
+
+use crate::cluster::wire::{Reader, kind};
+use crate::manager::TxnManager;
+use crate::status::{CHUNK, StatusArray};
+use crate::{Error, Result, TxnState, status_file};
+use block::{BlockBuf, FileId, InstanceId, Scn, ThreadId, TxnId};
+use interconnect::Post;
+use std::sync::Arc;
+
+impl TxnManager {
+    /// Makes this instance one among others that it reaches through `post`. Once, before the first [`TxnManager::members_changed`]; until that names others, the instance
+    /// counts as alone.
+    pub fn join_cluster(&self, post: Arc<dyn Post>) {
+        self.cluster.join(post);
+    }
+
+    /// Enters an epoch with these members. `heirs`: who took over the threads of those that died; whoever is gone and has no heir left cleanly, after
+    /// [`TxnManager::leave`].
+    ///
+    /// Before a joiner takes its first snapshot or changes anything, all others must have made this call, and the joiner must have heard a header that each of them sent
+    /// after it: its clock is then above every commit that was not announced to it and every horizon computed without it. The joiner makes this call before
+    /// [`TxnManager::recover`], lest it compute a horizon of its snapshots alone; and after it has put its clock's ceiling into the control file, from which all take
+    /// over the highest: a joiner starts beyond the ceilings that the others know.
+    pub fn members_changed(
+        &self,
+        epoch: u64,
+        members: &[InstanceId],
+        heirs: &[(InstanceId, InstanceId)],
+    ) -> Result<()> {
+        self.clock
+            .raise_ceiling(Scn(self.control.refresh()?.scn_ceiling));
+        self.cluster.members_changed(epoch, members, heirs);
+        self.drive_waits(|_| true);
+        Ok(())
+    }
+
+    /// To be called when this instance has stopped its sessions and is about to leave: returns when all its commits are acknowledged.
+    pub fn leave(&self) {
+        self.gate(self.clock.now());
+    }
+
+    /// Puts what must stand in front of every message of every layer that leaves now: the clock, commits not acknowledged by all, and the horizon. Takes a latch for a
+    /// moment.
+    pub fn header_into(&self, out: &mut Vec<u8>) {
+        self.cluster.header_into(self.horizon.own(), out);
+    }
+
+    /// Takes in the front of a message, before the rest is looked at. Returns its length.
+    pub fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> Result<usize> {
+        self.cluster.header_arrived(from, bytes)
+    }
+
+    /// A message of a kind in [`interconnect::kinds::TXN`], behind its header. Waits for nothing.
+    pub fn message(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        kind: u16,
+        body: &[u8],
+        block: Option<&BlockBuf>,
+    ) -> Result<()> {
+        let r = Reader::new(from, body);
+        if block.is_some() {
+            return Err(r.bad("no message of transactions carries a block"));
+        }
+        if !self.cluster.admits(from, epoch) {
+            return Ok(());
+        }
+        match kind {
+            kind::ANNOUNCE | kind::ACKNOWLEDGE | kind::STABLE_WANTED | kind::STABLE => {
+                self.cluster.group_message(from, kind, r)
+            }
+            kind::ASK => self
+                .cluster
+                .asked(from, r, |txn| self.visibility.own_state(txn)),
+            kind::ANSWER => self.cluster.answered(from, r).map(drop),
+            kind::TXN_WAIT => self
+                .cluster
+                .end_wanted(from, r, |txn| self.visibility.own_state(txn)),
+            kind::TXN_ENDED => {
+                let txn = self.cluster.answered(from, r)?;
+                self.enqueues.txn_ended(txn);
+                Ok(())
+            }
+            kind::HEARTBEAT => r.end(),
+            _ => Err(r.bad("it is of no kind that there is")),
+        }
+    }
+
+    /// Messages from and to `peer` may have been lost: says again what it may have missed.
+    pub fn reconnected(&self, peer: InstanceId) {
+        self.cluster.reconnected(peer);
+        self.drive_waits(|instance| instance == peer);
+    }
+
+    /// Asks once more to be told of ends. Whoever waits for a transaction of an instance that is gone is let go, to look where that one's status is now.
+    fn drive_waits(&self, of: impl Fn(InstanceId) -> bool) {
+        for txn in self.enqueues.awaited_elsewhere(self.config.instance) {
+            if !self.cluster.is_up(txn.instance()) {
+                self.enqueues.txn_ended(txn);
+            } else if of(txn.instance()) {
+                self.cluster.want_end(txn);
+            }
+        }
+    }
+
+    /// About once a second: computes and reports the horizon, and drives again what may have been lost.
+    pub fn tick(&self) {
+        self.horizon();
+        self.cluster.tick();
+        self.drive_waits(|_| true);
+    }
+
+    /// Returns once every commit at or below `snapshot` that this instance knows of has been acknowledged by all members: before a reply leaves that shows what this
+    /// snapshot sees. One load when there is nothing to wait for, as on a lone instance. Called with no latch held.
+    #[inline]
+    pub fn gate(&self, snapshot: Scn) {
+        self.cluster.gate(snapshot);
+    }
+
+    /// Finds out how another instance's transaction stands for `snapshot`, and keeps it: afterwards [`TxnManager::verdict`] knows, unless so much was learnt since that it was
+    /// forgotten. Waits for its instance; called with no latch held. "Active" holds for snapshots up to now: a scan asks once.
+    pub fn learn(&self, txn: TxnId, snapshot: Scn) -> Result<TxnState> {
+        assert_eq!(
+            cache::latches_held(),
+            0,
+            "invariant R7: nobody asks another instance with a latch held"
+        );
+        if txn.instance() == self.config.instance {
+            return Ok(self.visibility.own_state(txn));
+        }
+        loop {
+            let known = self.cluster.state(txn, Some(snapshot));
+            if known != TxnState::Unknown {
+                return Ok(known);
+            }
+            if self.cluster.is_up(txn.instance()) {
+                let told = self
+                    .cluster
+                    .ask_and_wait(txn, snapshot.max(self.clock.now()))?;
+                if told != TxnState::Unknown {
+                    return Ok(told);
+                }
+            } else {
+                self.load_down(txn.instance())?;
+            }
+        }
+    }
+
+    /// How a transaction stands now, whatever instance it is of. May wait; called with no latch held.
+    pub fn state_now(&self, txn: TxnId) -> Result<TxnState> {
+        match self.state(txn) {
+            TxnState::Active | TxnState::Unknown if txn.instance() != self.config.instance => {
+                self.learn(txn, self.clock.now())
+            }
+            state => Ok(state),
+        }
+    }
+
+    /// Reads the status words of an instance that is down.
+    fn load_down(&self, instance: InstanceId) -> Result<()> {
+        let up = || self.cluster.is_up(instance);
+        self.cluster.down.ensure(instance, up, || {
+            // What its thread's last owner wrote, not what this instance remembers.
+            let state = self.control.refresh()?;
+            let thread = state.thread(ThreadId(instance.0)).ok_or_else(|| {
+                Error::Corrupt(format!(
+                    "a transaction of instance {} was met, which the control file does not know",
+                    instance.0
+                ))
+            })?;
+            let words = StatusArray::new(thread.txn_truncated / CHUNK);
+            let end = thread.txn_reserved.div_ceil(CHUNK);
+            let file = FileId::status(instance);
+            status_file::load(self.cache.files(), file, &words, end)?;
+            Ok(words)
+        })
+    }
+}
