@@ -297,10 +297,11 @@ impl TxnManager {
         self.config.instance
     }
 
-    /// Runs `f` on the undo record at `ptr`, under its block's shared latch. May read from disk: to be called with no latch held.
+    /// Runs `f` on the undo record at `ptr`, which may be another instance's: then on a copy of its block. May read from disk or wait for that instance: to be
+    /// called with no latch held, and `f` may run under one.
     /// [`Error::SnapshotTooOld`] if the record has been overwritten.
     pub fn with_undo<R>(&self, ptr: UndoPtr, f: impl FnOnce(&UndoView<'_>) -> R) -> Result<R> {
-        let block = self.cache.read(ptr.dba())?;
+        let block = self.cache.read_undo(ptr.dba())?;
         match block::undo::get(&block, ptr)? {
             Found::Record(view) => {
                 wait::stat::add(Stat::ConsistentChanges, 1);
