@@ -3,6 +3,8 @@
 //! **Invariants.**
 //! - The block's mark is moved, and the move logged, before the first value of a range is given out; so no value is given out twice,
 //!   by whatever instance and after whatever crash. What an instance has not given out when it stops is a gap.
+//! - What is in memory are values that nobody else has; where the sequence stands is in the block only. `setval` forgets the cached values of the instance where it is made, not
+//!   those of others. Of a sequence with a cache of one nothing is ever in memory: all draw in order.
 //! - A draw is not undone by a rollback. A transaction that drew a value waits at its commit for the log position that came with it.
 //! - The order of latches is: the block's, then that of the values in memory. Nobody waits for the first while holding the second.
 

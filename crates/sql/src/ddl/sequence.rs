@@ -120,7 +120,11 @@ fn params(s: &Sequence) -> block::sequence::SequenceParams {
         increment: s.increment,
         min: s.min,
         max: s.max,
-        cache: u32::try_from(s.cache).unwrap_or(u32::MAX),
+        // In the order of the draws, whoever draws: each from the block.
+        cache: match s.order {
+            true => 1,
+            false => u32::try_from(s.cache).unwrap_or(u32::MAX),
+        },
         cycle: s.cycle,
     }
 }
