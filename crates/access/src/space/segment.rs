@@ -89,12 +89,14 @@ impl Segment {
             }
             space::extents(&header).collect()
         };
-        let mut by_address = extents.clone();
-        by_address.sort_unstable_by_key(|e| e.first);
-        let mut state = self.state.lock();
         // Extents are only added: the longer list is the newer.
-        if by_address.len() > state.owners.len() {
-            state.owners = by_address;
+        if extents.len() > self.state.lock().owners.len() {
+            let mut by_address = extents.clone();
+            by_address.sort_unstable_by_key(|e| e.first);
+            let mut state = self.state.lock();
+            if by_address.len() > state.owners.len() {
+                state.owners = by_address;
+            }
         }
         Ok(extents)
     }
