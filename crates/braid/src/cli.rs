@@ -12,6 +12,8 @@ Examples:
   braid up --data /db --buffer-cache 4GB --detach
   psql postgresql://127.0.0.1:5501/braid       connect to instance 1
   braid status --data /db --json
+  braid up --data /db --instances 2            two instances over one database
+  braid stop 2 --data /db                      takes one out; braid start 2 brings it back
   braid down --data /db
   braid verify --data /db                      read every block and index of a stopped database";
 
@@ -30,6 +32,12 @@ pub enum Command {
     /// Run one instance in the foreground (what `up` starts for each)
     #[command(after_help = INSTANCE_EXAMPLES)]
     Instance(InstanceArgs),
+    /// Start one more instance of a database, or one that was stopped
+    #[command(after_help = "Example:\n  braid start 2 --data /db")]
+    Start(StartArgs),
+    /// Stop one instance of a database on this machine cleanly; the others go on
+    #[command(after_help = "Example:\n  braid stop 2 --data /db")]
+    Stop(StopArgs),
     /// Stop all instances of a database on this machine cleanly
     #[command(after_help = "Example:\n  braid down --data /db")]
     Down(DataArgs),
@@ -73,6 +81,12 @@ pub struct SettingArgs {
     /// Port of the first instance; each further one has the next [default: 5500 + instance]
     #[arg(long)]
     pub port: Option<u16>,
+    /// Port of the first instance for the others; each further one has the next [default: 6500 + instance; any free one if --port is given]
+    #[arg(long)]
+    pub interconnect_port: Option<u16>,
+    /// Where other instances are reached if not where they say
+    #[arg(long, value_name = "K=ADDRESS:PORT,...")]
+    pub peers: Option<String>,
     /// Memory for buffered blocks, such as 512MB or 4GB
     #[arg(long, value_name = "SIZE")]
     pub buffer_cache: Option<String>,
@@ -94,6 +108,30 @@ pub struct UpArgs {
     /// Return once the instances are open, and leave them running
     #[arg(long)]
     pub detach: bool,
+    /// Leave instances down that died (of several; a lone one is never started again)
+    #[arg(long)]
+    pub no_restart: bool,
+    /// Once all are open, leave the terminal: output goes to this file
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub detach_to: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct StartArgs {
+    /// Number of the instance, from 1
+    #[arg(value_name = "K")]
+    pub instance: u16,
+    #[command(flatten)]
+    pub settings: SettingArgs,
+}
+
+#[derive(Args)]
+pub struct StopArgs {
+    /// Number of the instance, from 1
+    #[arg(value_name = "K")]
+    pub instance: u16,
+    #[command(flatten)]
+    pub data: DataArgs,
 }
 
 #[derive(Args)]
@@ -140,6 +178,12 @@ impl SettingArgs {
         };
         add("--config", self.config.clone().map(Into::into));
         add("--listen", self.listen.map(|a| a.to_string().into()));
+        add("--port", self.port.map(|p| p.to_string().into()));
+        add(
+            "--interconnect-port",
+            self.interconnect_port.map(|p| p.to_string().into()),
+        );
+        add("--peers", self.peers.clone().map(Into::into));
         add("--buffer-cache", self.buffer_cache.clone().map(Into::into));
         add("--redo-mirror", self.redo_mirror.clone().map(Into::into));
         for setting in &self.set {

@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
-use crate::cli::{DataArgs, StatusArgs};
+use crate::cli::{DataArgs, StatusArgs, StopArgs};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -46,6 +46,12 @@ pub struct Status {
     /// UTC, ISO 8601.
     pub started_at: String,
     pub scn: u64,
+    /// Which life of the instance this is.
+    #[serde(default)]
+    pub incarnation: u32,
+    /// Of the membership.
+    #[serde(default)]
+    pub epoch: u64,
     /// `null` if there was nothing to recover.
     pub recovered: Option<Recovered>,
     /// Start of the process in the kernel's clock ticks since boot: tells it from a later one of the same number.
@@ -71,6 +77,8 @@ impl Status {
             address,
             started_at: utc_now(),
             scn: 0,
+            incarnation: 0,
+            epoch: 0,
             recovered: None,
             process_start_ticks: start_ticks(pid)
                 .ok_or_else(|| Failure("cannot read /proc/self/stat".into()))?,
@@ -170,8 +178,8 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         )));
     }
     println!(
-        "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}recovered",
-        "instance", "pid", "state", "address", "started", "SCN"
+        "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}{:<7}{:<7}recovered",
+        "instance", "pid", "state", "address", "started", "SCN", "life", "epoch"
     );
     for s in &all {
         let recovered = s.recovered.as_ref().map_or("nothing".to_string(), |r| {
@@ -182,8 +190,8 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         });
         let state = format!("{:?}", s.state).to_lowercase();
         println!(
-            "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}{recovered}",
-            s.instance, s.pid, state, s.address, s.started_at, s.scn
+            "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}{:<7}{:<7}{recovered}",
+            s.instance, s.pid, state, s.address, s.started_at, s.scn, s.incarnation, s.epoch
         );
     }
     Ok(ExitCode::SUCCESS)
@@ -195,6 +203,10 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
         .into_iter()
         .filter(Status::is_running)
         .collect();
+    // Who guards them would start them again.
+    if let Some(guard) = GuardFile::running(&args.data)? {
+        end(guard.pid, "the guard", || guard.is_running())?;
+    }
     if running.is_empty() {
         println!("braid: no instance of {} is running", args.data.display());
         return Ok(ExitCode::SUCCESS);
@@ -214,26 +226,53 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
     }
 }
 
+/// `braid stop`.
+pub fn stop_one(args: &StopArgs) -> Result<ExitCode, Failure> {
+    let all = Status::read_all(&args.data.data)?;
+    let found = all.into_iter().find(|s| s.instance == args.instance);
+    match found.filter(Status::is_running) {
+        Some(status) => stop(&status)?,
+        None => {
+            return Err(Failure(format!(
+                "instance {} of {} is not running",
+                args.instance,
+                args.data.data.display()
+            )));
+        }
+    }
+    let after = Status::read_all(&args.data.data)?;
+    match after.iter().find(|s| s.instance == args.instance) {
+        Some(s) if s.state == State::Crashed => Err(Failure(format!(
+            "instance {} ended without a clean stop; its next start recovers it",
+            s.instance
+        ))),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
 /// Asks an instance to stop and waits until its process has ended.
 fn stop(status: &Status) -> Result<(), Failure> {
-    let pid = Pid::from_raw(status.pid as i32)
+    let name = format!("instance {}", status.instance);
+    end(status.pid, &name, || status.is_running())
+}
+
+/// Asks a process to end and waits until it has.
+fn end(pid: u32, name: &str, is_running: impl Fn() -> bool) -> Result<(), Failure> {
+    let raw = Pid::from_raw(pid as i32)
         .ok_or_else(|| Failure("the status file names process 0".into()))?;
-    let process = rustix::process::pidfd_open(pid, PidfdFlags::empty()).map_err(|e| {
-        Failure(format!(
-            "cannot reach instance {} (pid {}): {e}",
-            status.instance, status.pid
-        ))
-    })?;
+    let process = match rustix::process::pidfd_open(raw, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(rustix::io::Errno::SRCH) => return Ok(()),
+        Err(e) => return Err(Failure(format!("cannot reach {name} (pid {pid}): {e}"))),
+    };
     // The number may have passed to another process before it was opened; now that it is held, it cannot any more.
-    if !status.is_running() {
+    if !is_running() {
         return Ok(());
     }
-    rustix::process::pidfd_send_signal(&process, Signal::INT).map_err(|e| {
-        Failure(format!(
-            "cannot stop instance {} (pid {}): {e}",
-            status.instance, status.pid
-        ))
-    })?;
+    match rustix::process::pidfd_send_signal(&process, Signal::INT) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(e) => return Err(Failure(format!("cannot stop {name} (pid {pid}): {e}"))),
+    }
     let started = Instant::now();
     let second = rustix::time::Timespec {
         tv_sec: 1,
@@ -243,23 +282,96 @@ fn stop(status: &Status) -> Result<(), Failure> {
         let ended = rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&second));
         match ended {
             Ok(0) => println!(
-                "braid: instance {} is stopping ({} s)",
-                status.instance,
+                "braid: {name} is stopping ({} s)",
                 started.elapsed().as_secs()
             ),
             Ok(_) => break,
             Err(rustix::io::Errno::INTR) => {}
             Err(e) => {
-                return Err(Failure(format!(
-                    "cannot wait for instance {}: {e}",
-                    status.instance
-                )));
+                return Err(Failure(format!("cannot wait for {name}: {e}")));
             }
         }
     }
-    println!("braid: instance {} has stopped", status.instance);
+    println!("braid: {name} has stopped");
     Ok(())
 }
+
+/// Who guards the instances of a database, and the requests to it: files in the database directory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuardFile {
+    pub pid: u32,
+    pub process_start_ticks: u64,
+}
+
+impl GuardFile {
+    fn path(dir: &Path) -> PathBuf {
+        dir.join("guard.json")
+    }
+
+    pub fn of_this_process() -> Result<GuardFile, Failure> {
+        let pid = std::process::id();
+        Ok(GuardFile {
+            pid,
+            process_start_ticks: start_ticks(pid)
+                .ok_or_else(|| Failure("cannot read /proc/self/stat".into()))?,
+        })
+    }
+
+    pub fn write(&self, dir: &Path) -> Result<(), Failure> {
+        let path = GuardFile::path(dir);
+        let new = path.with_extension("json.new");
+        std::fs::write(&new, serde_json::to_string(self)?)
+            .and_then(|()| std::fs::rename(&new, &path))
+            .map_err(|e| Failure(format!("cannot write {}: {e}", path.display())))
+    }
+
+    fn is_running(&self) -> bool {
+        start_ticks(self.pid) == Some(self.process_start_ticks)
+    }
+
+    /// The guard of a database, if there is one and it lives.
+    pub fn running(dir: &Path) -> Result<Option<GuardFile>, Failure> {
+        let path = GuardFile::path(dir);
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Failure(format!("cannot read {}: {e}", path.display()))),
+        };
+        let guard: GuardFile =
+            serde_json::from_str(&text).map_err(|e| Failure(format!("{}: {e}", path.display())))?;
+        Ok(guard.is_running().then_some(guard))
+    }
+}
+
+/// Asks the guard to start an instance.
+pub fn request_start(dir: &Path, instance: u16) -> Result<(), Failure> {
+    let path = dir.join(format!("{REQUEST}{instance}"));
+    std::fs::write(&path, "").map_err(|e| Failure(format!("cannot write {}: {e}", path.display())))
+}
+
+/// Takes the requests that there are.
+pub fn take_requests(dir: &Path) -> Vec<u16> {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return Vec::new();
+    };
+    let mut asked: Vec<u16> = entries
+        .flatten()
+        .filter_map(|e| {
+            let number = e
+                .file_name()
+                .to_str()?
+                .strip_prefix(REQUEST)?
+                .parse()
+                .ok()?;
+            // Removed by somebody else: then it is his.
+            std::fs::remove_file(e.path()).ok().map(|()| number)
+        })
+        .collect();
+    asked.sort_unstable();
+    asked
+}
+
+const REQUEST: &str = "start-instance-";
 
 #[cfg(test)]
 mod tests {

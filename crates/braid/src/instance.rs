@@ -34,8 +34,10 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     let dir = args.settings.data.data.clone();
     let params = Arc::new(settings::parameters(&args.settings, args.instance)?);
     wait::set_enabled(params.is_on("timed_statistics"));
-    let config = settings::engine_config(&params, &dir, args.instance);
-    let bound = Bound::bind(server_config(&params)?)?;
+    let server_config = server_config(&params)?;
+    let listen = server_config.address.ip();
+    let config = settings::engine_config(&params, &dir, args.instance, listen)?;
+    let bound = Bound::bind(server_config)?;
 
     let name = format!("braid: instance {}", args.instance);
     let progress = Progress::new(&name);
@@ -57,6 +59,8 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
         transactions_rolled_back: r.transactions,
         elapsed_ms: r.elapsed_ms,
     });
+    status.incarnation = engine.incarnation();
+    status.epoch = engine.epoch();
     status.write(&dir)?;
     let database = sql::Database::open(engine.clone(), params)?;
     let server = bound.serve(database)?;
@@ -170,8 +174,8 @@ fn announce(name: &str, status: &Status, started: Instant, args: &InstanceArgs) 
     );
 }
 
-/// Gives up the terminal: its own process group, output to a file. The pipe to `up` closes, which ends its wait.
-fn leave_terminal(log: &Path) -> Result<(), Failure> {
+/// Gives up the terminal: its own session, output to a file. The pipe to `up` closes, which ends its wait.
+pub fn leave_terminal(log: &Path) -> Result<(), Failure> {
     let file = OpenOptions::new().create(true).append(true).open(log);
     let file = file.map_err(|e| Failure(format!("cannot write {}: {e}", log.display())))?;
     // Fails only for the leader of a process group, which a child of `up` is not.
@@ -192,9 +196,9 @@ fn wait_for_stop(
         match asked.recv_timeout(STATUS_INTERVAL) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {
-                let scn = engine.scn().0;
-                if scn != status.scn {
-                    status.scn = scn;
+                let now = (engine.scn().0, engine.epoch());
+                if now != (status.scn, status.epoch) {
+                    (status.scn, status.epoch) = now;
                     // A full disk must not stop an instance; the file is brought up to date later.
                     if let Err(Failure(message)) = status.write(dir) {
                         eprintln!("braid: {message}");

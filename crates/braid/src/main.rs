@@ -1,10 +1,11 @@
 //! The command line: starting and stopping instances, asking how they are, verifying a database offline.
 //!
-//! `up` starts one `instance` process each and waits for them; an instance tells about itself in a status file in the
+//! `up` starts one `instance` process each and waits for them, or guards them if they are several; an instance tells about itself in a status file in the
 //! database directory, which `status` and `down` read. Nothing here knows how a database works: that is `engine`'s.
 
 mod cli;
 mod control;
+mod guard;
 mod instance;
 mod progress;
 mod settings;
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
     let done = match cli::Cli::parse().command {
         cli::Command::Up(args) => up::run(&args),
         cli::Command::Instance(args) => instance::run(&args),
+        cli::Command::Start(args) => up::start(&args),
+        cli::Command::Stop(args) => control::stop_one(&args),
         cli::Command::Down(args) => control::down(&args),
         cli::Command::Status(args) => control::status(&args),
         cli::Command::Verify(args) => verify::run(&args),

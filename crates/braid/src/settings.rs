@@ -1,6 +1,9 @@
 //! From flags and files to the parameters and the configuration of an instance.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+
+use interconnect::PeerAddress;
 
 use sql::params::{AUTO_FILE, CONFIG_FILE, Context, Instance, PARAMS, Source};
 
@@ -9,6 +12,8 @@ use crate::cli::SettingArgs;
 
 /// Port of instance k is this plus k, unless said otherwise.
 const BASE_PORT: u16 = 5500;
+/// The same of its interconnect.
+const BASE_INTERCONNECT_PORT: u16 = 6500;
 
 /// Gathers the parameters of an instance from `braid.toml`, ALTER SYSTEM SET and flags.
 pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure> {
@@ -43,13 +48,40 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
             .ok_or_else(|| Failure(format!("--set {setting}: wanted NAME=VALUE")))?;
         params.set(name.trim(), value, Source::CommandLine, "--set")?;
     }
-    let port = sql::params::find("port").map_or(Source::Default, |port| params.source(port));
-    if port == Source::Default {
-        params.state("port", (BASE_PORT + instance).to_string());
-    }
+    flag(
+        "interconnect_port",
+        args.interconnect_port.map(|p| p.to_string()),
+        "--interconnect-port",
+    )?;
+    flag("interconnect_peers", args.peers.clone(), "--peers")?;
+    let given = |name| {
+        let source = sql::params::find(name).map_or(Source::Default, |p| params.source(p));
+        source != Source::Default
+    };
+    let interconnect_port = match (given("interconnect_port"), given("port")) {
+        (true, _) => of_instance(params.int("interconnect_port"), instance)?,
+        // Beside another database on this machine, most likely.
+        (false, true) => 0,
+        (false, false) => BASE_INTERCONNECT_PORT + instance,
+    };
+    let port = match given("port") {
+        true => of_instance(params.int("port"), instance)?,
+        false => BASE_PORT + instance,
+    };
+    params.state("interconnect_port", interconnect_port.to_string());
+    params.state("port", port.to_string());
     params.state("instance_number", instance.to_string());
     params.state("max_connections", params.int("max_sessions").to_string());
     Ok(params)
+}
+
+/// The port of an instance from that of the first; 0 stays "any free one".
+fn of_instance(first: i64, instance: u16) -> Result<u16, Failure> {
+    match first {
+        0 => Ok(0),
+        _ => u16::try_from(first + i64::from(instance) - 1)
+            .map_err(|_| Failure(format!("there is no port {first} + {}", instance - 1))),
+    }
 }
 
 fn path_text(path: &Path) -> Result<String, Failure> {
@@ -96,12 +128,41 @@ fn load_config_file(params: &Instance, args: &SettingArgs) -> Result<(), Failure
     Ok(())
 }
 
-/// What the engine needs of the parameters.
-pub fn engine_config(params: &Instance, dir: &Path, instance: u16) -> engine::Config {
+/// Addresses of other instances, as `2=127.0.0.1:6502,3=127.0.0.1:6503`.
+fn peers(text: &str) -> Result<Vec<PeerAddress>, Failure> {
+    let wrong = |part: &str| {
+        Failure(format!(
+            "interconnect_peers: \"{part}\" is not K=ADDRESS:PORT"
+        ))
+    };
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (instance, address) = part.split_once('=').ok_or_else(|| wrong(part))?;
+            Ok(PeerAddress {
+                instance: block::InstanceId(instance.trim().parse().map_err(|_| wrong(part))?),
+                address: address.trim().parse().map_err(|_| wrong(part))?,
+            })
+        })
+        .collect()
+}
+
+/// What the engine needs of the parameters. `listen` is the address for clients; the others are met at the same.
+pub fn engine_config(
+    params: &Instance,
+    dir: &Path,
+    instance: u16,
+    listen: IpAddr,
+) -> Result<engine::Config, Failure> {
     let bytes = |name| params.int(name) as u64;
     let mirror = params.text("redo_mirror");
-    engine::Config {
+    let port = params.int("interconnect_port") as u16;
+    Ok(engine::Config {
         instance,
+        interconnect: engine::SEVERAL_INSTANCES.then(|| SocketAddr::new(listen, port)),
+        peers: peers(&params.text("interconnect_peers"))?,
+        lms: params.int("gcs_server_processes") as u8,
         buffer_bytes: bytes("buffer_cache_size"),
         redo_file_bytes: bytes("redo_file_size"),
         redo_files: bytes("redo_files") as u32,
@@ -111,7 +172,7 @@ pub fn engine_config(params: &Instance, dir: &Path, instance: u16) -> engine::Co
         preallocate_bytes: bytes("preallocate_size"),
         max_sessions: bytes("max_sessions") as u32,
         ..engine::Config::new(dir)
-    }
+    })
 }
 
 /// Leaves a `braid.toml` that lists every parameter with its default, commented out, if there is none.
@@ -151,6 +212,8 @@ mod tests {
             config: None,
             listen: None,
             port: None,
+            interconnect_port: None,
+            peers: None,
             buffer_cache: None,
             redo_mirror: None,
             set: Vec::new(),
@@ -163,7 +226,16 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         write_template(&dir).unwrap();
         let mut args = arguments(&dir);
-        assert_eq!(parameters(&args, 3).map(|p| p.int("port")).ok(), Some(5503));
+        let ports = |args: &SettingArgs, k| {
+            let p = parameters(args, k).ok().unwrap();
+            (p.int("port"), p.int("interconnect_port"))
+        };
+        assert_eq!(ports(&args, 3), (5503, 6503));
+        args.port = Some(7001);
+        assert_eq!(ports(&args, 2), (7002, 0), "another database's neighbour");
+        args.interconnect_port = Some(7101);
+        assert_eq!(ports(&args, 2), (7002, 7102));
+        (args.port, args.interconnect_port) = (None, None);
         std::fs::write(
             dir.join(CONFIG_FILE),
             "redo_files = 3\nbuffer_cache_size = \"1GB\"\njit = true\nport = 7000\n",
@@ -172,7 +244,8 @@ mod tests {
         args.buffer_cache = Some("32MB".into());
         args.set = vec!["max_sessions=7".into()];
         let params = parameters(&args, 1).ok().unwrap();
-        let config = engine_config(&params, &dir, 1);
+        let loopback = IpAddr::from([127, 0, 0, 1]);
+        let config = engine_config(&params, &dir, 1, loopback).ok().unwrap();
         assert_eq!(
             (config.redo_files, config.buffer_bytes, config.max_sessions),
             (3, 32 << 20, 7)
@@ -185,6 +258,7 @@ mod tests {
             ("bufer = 1", "\"bufer\""),
             ("[x]\ny = 1", "\"x\""),
             ("redo_files = 1", "valid range"),
+            ("port = 70000", "valid range"),
             ("a = ", "TOML"),
         ] {
             std::fs::write(dir.join(CONFIG_FILE), text).unwrap();
@@ -197,5 +271,14 @@ mod tests {
             );
         }
         std::fs::remove_dir_all(&dir).unwrap();
+        let found = peers("2=127.0.0.1:6502, 3=127.0.0.1:6503").ok().unwrap();
+        assert_eq!(
+            found
+                .iter()
+                .map(|p| (p.instance.0, p.address.port()))
+                .collect::<Vec<_>>(),
+            [(2, 6502), (3, 6503)]
+        );
+        assert!(peers("").ok().unwrap().is_empty() && peers("2:127.0.0.1:1").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! `braid up`: starts an `instance` process for each instance and waits for them.
+//! `braid up` and `braid start`: starting instances.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -7,16 +7,24 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::Failure;
-use crate::cli::UpArgs;
-use crate::control::Status;
+use crate::cli::{SettingArgs, StartArgs, UpArgs};
+use crate::control::{GuardFile, State, Status, request_start};
 use crate::instance::OPEN_LINE;
+use crate::{Failure, guard};
 
-/// The only instance there is for now.
 const FIRST: u16 = 1;
 
 pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
-    if args.instances != 1 {
+    let numbers = FIRST..=block::FileId::MAX_INSTANCES;
+    if !numbers.contains(&args.instances) {
+        return Err(Failure(format!(
+            "{} instances: {} to {} are possible",
+            args.instances,
+            numbers.start(),
+            numbers.end()
+        )));
+    }
+    if args.instances != 1 && !engine::SEVERAL_INSTANCES {
         return Err(Failure(format!(
             "{} instances: not supported yet; one instance is",
             args.instances
@@ -24,20 +32,76 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     }
     let dir = &args.settings.data.data;
     refuse_directory_in_use(dir)?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command
-        .arg("instance")
-        .args(args.settings.as_flags())
-        .args(["--instance", &FIRST.to_string()])
-        .stdin(Stdio::null());
-    if let Some(port) = args.settings.port {
-        command.args(["--port", &port.to_string()]);
+    if args.instances > 1 {
+        return match args.detach {
+            true => detached_guard(args),
+            false => guard::run(args),
+        };
     }
+    let command = instance_command(&args.settings, FIRST)?;
     if args.detach {
-        detached(command, dir)
+        detached(command, dir, &format!("instance-{FIRST}"))
     } else {
         attached(command)
     }
+}
+
+/// `braid start`.
+pub fn start(args: &StartArgs) -> Result<ExitCode, Failure> {
+    let dir = &args.settings.data.data;
+    let k = args.instance;
+    if !engine::exists(dir) {
+        return Err(Failure(format!("no database in {}", dir.display())));
+    }
+    if let Some(s) = Status::read_all(dir)?.iter().find(|s| s.instance == k)
+        && s.is_running()
+    {
+        return Err(Failure(format!(
+            "instance {k} is running already (pid {}, {})",
+            s.pid, s.address
+        )));
+    }
+    if GuardFile::running(dir)?.is_none() {
+        let command = instance_command(&args.settings, k)?;
+        return detached(command, dir, &format!("instance-{k}"));
+    }
+    request_start(dir, k)?;
+    println!("braid: the guard has been asked to start instance {k}");
+    wait_until_open(dir, k)
+}
+
+/// Until its status file says so, or the guard is gone.
+fn wait_until_open(dir: &Path, k: u16) -> Result<ExitCode, Failure> {
+    loop {
+        let found = Status::read_all(dir)?.into_iter().find(|s| s.instance == k);
+        if let Some(s) = found
+            && s.state == State::Open
+        {
+            println!(
+                "braid: instance {k} is open: psql postgresql://{}/braid",
+                s.address
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
+        if GuardFile::running(dir)?.is_none() {
+            return Err(Failure(format!(
+                "the guard has ended before instance {k} was open; see {}",
+                guard::log_file(dir).display()
+            )));
+        }
+        // Nobody tells: files are all that the two have in common.
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+}
+
+fn instance_command(settings: &SettingArgs, k: u16) -> Result<Command, Failure> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .arg("instance")
+        .args(settings.as_flags())
+        .args(["--instance", &k.to_string()])
+        .stdin(Stdio::null());
+    Ok(command)
 }
 
 fn refuse_directory_in_use(dir: &Path) -> Result<(), Failure> {
@@ -85,23 +149,47 @@ fn attached(mut command: Command) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Relays what the instance says until it is open, then leaves it.
-fn detached(mut command: Command, dir: &Path) -> Result<ExitCode, Failure> {
-    let log = dir.join(format!("instance-{FIRST}.log"));
+/// The guard as a process of its own, which leaves the terminal when all are open.
+fn detached_guard(args: &UpArgs) -> Result<ExitCode, Failure> {
+    let dir = &args.settings.data.data;
+    std::fs::create_dir_all(dir)
+        .map_err(|e| Failure(format!("cannot create {}: {e}", dir.display())))?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .arg("up")
+        .args(args.settings.as_flags())
+        .args(["--instances", &args.instances.to_string()])
+        .args(args.no_restart.then_some("--no-restart"))
+        .stdin(Stdio::null());
+    let log = guard::log_file(dir);
+    relayed(command, &log, |line| line.contains("instances are open"))
+}
+
+/// Relays what an instance says until it is open, then leaves it.
+fn detached(command: Command, dir: &Path, name: &str) -> Result<ExitCode, Failure> {
+    let log = dir.join(format!("{name}.log"));
+    relayed(command, &log, |line| line.contains(OPEN_LINE))
+}
+
+fn relayed(
+    mut command: Command,
+    log: &Path,
+    tells_open: impl Fn(&str) -> bool,
+) -> Result<ExitCode, Failure> {
     let mut child: Child = command
         .arg("--detach-to")
-        .arg(&log)
+        .arg(log)
         .stdout(Stdio::piped())
         .spawn()?;
     let output = child
         .stdout
         .take()
-        .ok_or_else(|| Failure("the instance has no output".into()))?;
+        .ok_or_else(|| Failure("the process has no output".into()))?;
     let mut is_open = false;
     for line in BufReader::new(output).lines() {
         let line = line?;
         println!("{line}");
-        is_open |= line.contains(OPEN_LINE);
+        is_open |= tells_open(&line);
     }
     if is_open {
         println!(
@@ -111,7 +199,5 @@ fn detached(mut command: Command, dir: &Path) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let status = child.wait()?;
-    Err(Failure(format!(
-        "the instance ended before it was open: {status}"
-    )))
+    Err(Failure(format!("it ended before it was open: {status}")))
 }

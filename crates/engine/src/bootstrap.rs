@@ -48,6 +48,8 @@ pub(crate) fn create_on(config: &Config, host: Host, progress: &dyn Progress) ->
 fn small(config: &Config) -> Config {
     Config {
         buffer_bytes: config.buffer_bytes.min(64 << 20),
+        // Nobody else can have a database that is not there yet.
+        interconnect: None,
         ..config.clone()
     }
 }

@@ -1,5 +1,7 @@
 //! What an instance is started with. Sizes are in bytes, times in milliseconds.
 
+use interconnect::PeerAddress;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug)]
@@ -22,6 +24,12 @@ pub struct Config {
     /// Space kept ready ahead of need in the data file.
     pub preallocate_bytes: u64,
     pub max_sessions: u32,
+    /// Where to listen for other instances; none to be alone.
+    pub interconnect: Option<SocketAddr>,
+    /// Where other instances listen, if not where the control file says.
+    pub peers: Vec<PeerAddress>,
+    /// Connections for blocks to each other instance; the same everywhere.
+    pub lms: u8,
     /// Whether to open the database while other instances have it open.
     pub join_others: bool,
 }
@@ -42,6 +50,9 @@ impl Config {
             recovery_target_bytes: 100 << 20,
             preallocate_bytes: 16 << 20,
             max_sessions: 1100,
+            interconnect: None,
+            peers: Vec::new(),
+            lms: 1,
             join_others: SEVERAL_INSTANCES,
         }
     }

@@ -1,6 +1,7 @@
 //! A running instance: what it has open, object ids, stopping.
 
 use crate::background::Background;
+use crate::cluster::Cluster;
 use crate::locks::{GlobalLocks, Reload};
 use crate::recovery::Recovery;
 use crate::table::TableDef;
@@ -9,8 +10,9 @@ use access::btree::BTree;
 use access::heap::Heap;
 use access::sequence::Sequence;
 use access::space::Space;
-use block::{Dba, InstanceId, ObjectId, Scn, ThreadId};
+use block::{Dba, ObjectId, Scn, ThreadId};
 use cache::{Cache, Writer};
+use interconnect::Member;
 use parking_lot::Mutex;
 use redo::{LogWriter, Redo};
 use std::collections::HashMap;
@@ -57,9 +59,36 @@ pub struct Engine {
 
 /// That this instance is a member, and the locks that make it one.
 pub(crate) struct Membership {
-    pub cluster: Arc<ClusterFile>,
+    pub file: Arc<ClusterFile>,
     pub lease: Arc<Lease>,
-    pub incarnation: u32,
+    pub me: Member,
+    /// In which it has joined.
+    pub epoch: u64,
+    /// The others; not set if this instance is to be alone.
+    pub cluster: OnceLock<Arc<Cluster>>,
+}
+
+impl Membership {
+    /// The thread is closed: this instance is a member no more.
+    pub fn leave(&self) -> Result<()> {
+        let me = self.me;
+        if let Some(cluster) = self.cluster.get() {
+            cluster.about_to_leave();
+        }
+        let after = self.file.leave(me.instance, me.incarnation, None)?;
+        if let Some(cluster) = self.cluster.get() {
+            cluster.left(after.epoch);
+        }
+        Ok(())
+    }
+
+    /// Nothing is written any more.
+    pub fn stop(&self) {
+        if let Some(cluster) = self.cluster.get() {
+            cluster.stop();
+        }
+        self.lease.release();
+    }
 }
 
 /// Object ids reserved but not given out.
@@ -100,6 +129,7 @@ impl Engine {
             members: open::log_members(&config, &storage)?,
             storage,
             fatal: Arc::new(|why| open::stop_at_once(why)),
+            cluster: open::cluster_host(&config)?,
         };
         Engine::open_on(config, host, progress)
     }
@@ -136,6 +166,24 @@ impl Engine {
 
     pub(crate) fn reload_dictionary(&self) -> std::result::Result<(), String> {
         self.reload.get().map_or(Ok(()), |reload| reload())
+    }
+
+    /// This instance among others; none if it is to be alone.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.membership.as_ref()?.cluster.get()
+    }
+
+    /// Which life of the instance this is, from 1.
+    pub fn incarnation(&self) -> u32 {
+        self.membership.as_ref().map_or(0, |m| m.me.incarnation)
+    }
+
+    /// The membership epoch that this instance is in.
+    pub fn epoch(&self) -> u64 {
+        match self.cluster() {
+            Some(cluster) => cluster.members().epoch,
+            None => self.membership.as_ref().map_or(0, |m| m.epoch),
+        }
     }
 
     /// What this start recovered; `None` after a clean stop.
@@ -293,6 +341,9 @@ impl Engine {
         if let Some(background) = background {
             background.stop();
         }
+        if let Some(cluster) = self.cluster() {
+            cluster.hand_over(progress)?;
+        }
         progress.step(
             "checkpoint: dirty blocks",
             0,
@@ -308,8 +359,8 @@ impl Engine {
             }
         })?;
         if let Some(m) = &self.membership {
-            m.cluster.leave(InstanceId(thread.0), m.incarnation, None)?;
-            m.lease.release();
+            m.leave()?;
+            m.stop();
         }
         Ok(())
     }
@@ -328,7 +379,7 @@ impl Engine {
         writer.stop();
         drop(threads.lgwr);
         if let Some(m) = &self.membership {
-            m.lease.release();
+            m.stop();
         }
     }
 }

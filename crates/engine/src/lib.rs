@@ -8,6 +8,7 @@
 mod background;
 mod bootstrap;
 mod bulk;
+pub mod cluster;
 mod config;
 mod ddl;
 mod error;

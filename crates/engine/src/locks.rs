@@ -156,7 +156,20 @@ impl GlobalLocks {
         }
     }
 
-    /// From now on strong locks are taken on these. Waits until no strong lock is held if there are new ones among them: not to be called by a receiving thread.
+    pub fn me(&self) -> InstanceId {
+        self.post.me()
+    }
+
+    /// Whether strong locks could be taken on these from now on without waiting: if there are new ones among them no strong lock may be held. None is given out from here on until
+    /// [`GlobalLocks::set_members`].
+    pub fn is_ready_for(&self, members: &[InstanceId]) -> bool {
+        let mut gate = self.gate.lock();
+        let grows = members.iter().any(|m| !gate.members.contains(m));
+        gate.closed |= grows;
+        !grows || gate.owners.is_empty()
+    }
+
+    /// From now on strong locks are taken on these. Waits until no strong lock is held if there are new ones among them ([`GlobalLocks::is_ready_for`]): not to be called by a receiving thread.
     pub fn set_members(self: &Arc<Self>, members: &[InstanceId]) {
         let mut gate = self.gate.lock();
         if members.iter().any(|m| !gate.members.contains(m)) {

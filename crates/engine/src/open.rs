@@ -13,13 +13,15 @@
 //! A crash at any point leaves threads that are open, and is recovered in the same way: a block that has a change already passes it over, and a rollback goes on where the last one was.
 
 use crate::background::Background;
+use crate::cluster::{self, Cluster, ClusterHost, Contact, Locks, list};
 use crate::files::{self, Places};
 use crate::instance::{Membership, Threads};
 use crate::recovery::{OwnThread, Recovery, roll_forward};
-use crate::{Config, Engine, Error, Progress, Result, bootstrap};
+use crate::{Config, Engine, Error, Progress, Result, SEVERAL_INSTANCES, bootstrap};
 use access::space::Space;
 use block::{FileId, InstanceId, LogPos, Op, Scn, ThreadId};
 use cache::{Cache, CheckpointClient, RecordHeader, Writer, WriterConfig};
+use interconnect::{Bound, Member, Secret};
 use redo::{
     BatchNo, Clock, LogEvents, LogFiles, LogWriter, Redo, RedoConfig, RedoReader, RestartPoint,
 };
@@ -27,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use storage::lease::{
-    Attempt, Cluster, ClusterFile, Exclusive, MemberState, Proof, Takeover, canary,
+    Attempt, Claim, ClusterFile, Exclusive, MemberState, Proof, Takeover, canary,
 };
 use storage::{
     Control, ControlFile, DataFiles, DoubleWrite, OsStorage, ReadOnly, Storage, ThreadInfo,
@@ -44,14 +46,18 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long the living may take to notice that somebody is dead, and to end. They look every second; longer means that one of them hangs.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 
+/// The cluster's secret, in the database directory; nobody but its owner may read it.
+const SECRET_FILE: &str = "cluster.secret";
+
 /// What an instance stands on.
-#[derive(Clone)]
 pub struct Host {
     pub storage: Arc<dyn Storage>,
     /// Where the members of the redo files are; `storage` is the first as a rule.
     pub members: Vec<Arc<dyn Storage>>,
     /// After it returns, if it does, nothing is written any more and all work fails; a real one does not return.
     pub fatal: Fatal,
+    /// How it meets other instances; none if it is to be alone.
+    pub cluster: Option<ClusterHost>,
 }
 
 /// A broken promise of the hardware: nothing is safe to do but to end. What is in the log is recovered at the next start.
@@ -72,6 +78,28 @@ pub(crate) fn log_members(
     Ok(members)
 }
 
+/// Takes the port of the interconnect and reads the secret of the cluster, which is drawn when the first instance needs it.
+pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
+    let Some(address) = config.interconnect else {
+        return Ok(None);
+    };
+    let failed = |e: interconnect::Error| Error::Cluster(e.to_string());
+    let bound = Bound::bind(address).map_err(failed)?;
+    let path = config.dir.join(SECRET_FILE);
+    let secret = match path.exists() {
+        true => Secret::read(&path),
+        // Another instance may be as quick.
+        false => Secret::create(&path).or_else(|e| match path.exists() {
+            true => Secret::read(&path),
+            false => Err(e),
+        }),
+    };
+    let mut host = ClusterHost::new(bound, secret.map_err(failed)?);
+    host.peers = config.peers.clone();
+    host.lms = config.lms;
+    Ok(Some(host))
+}
+
 pub(crate) fn open(config: Config, host: Host, progress: &dyn Progress) -> Result<Arc<Engine>> {
     let cluster = Arc::new(ClusterFile::open(&*host.storage)?);
     let opening = Opening {
@@ -84,7 +112,7 @@ pub(crate) fn open(config: Config, host: Host, progress: &dyn Progress) -> Resul
         fatal: host.fatal,
         progress,
     };
-    opening.run(cluster)
+    opening.run(cluster, host.cluster)
 }
 
 struct Opening<'a> {
@@ -98,7 +126,7 @@ struct Opening<'a> {
 /// What was found under the control file's lock.
 struct Found {
     state: Control,
-    members: Cluster,
+    members: storage::lease::Cluster,
     own: Takeover,
     /// Of others that were not stopped cleanly.
     dead: Vec<Takeover>,
@@ -106,7 +134,7 @@ struct Found {
 }
 
 impl Found {
-    fn suspect(state: &Control, members: &Cluster, k: InstanceId) -> bool {
+    fn suspect(state: &Control, members: &storage::lease::Cluster, k: InstanceId) -> bool {
         let thread = state.thread(ThreadId(k.0));
         let member = members.member(k);
         thread.is_some_and(|t| t.state == ThreadState::Open)
@@ -140,20 +168,13 @@ impl Found {
 }
 
 impl Opening<'_> {
-    fn run(self, cluster: Arc<ClusterFile>) -> Result<Arc<Engine>> {
-        let file = cluster.clone();
-        let (turn, found) = self.settle(&file)?;
-        for peer in &found.alive {
-            if !self.config.join_others {
-                return Err(Error::NotSupported(format!(
-                    "{} is in use by instance {}: several instances over one database are not supported yet",
-                    self.places.storage.describe(),
-                    peer.0
-                )));
-            }
-            let files = self.places.claims(&found.state, *peer);
-            canary(&*self.places.storage, *peer, &present(&files[0])?)?;
-        }
+    fn run(self, file: Arc<ClusterFile>, host: Option<ClusterHost>) -> Result<Arc<Engine>> {
+        let decider = file.clone();
+        let (turn, found) = self.settle(&decider)?;
+        let contact = host
+            .as_ref()
+            .map(|h| Contact::of(h, found.state.database_id));
+        self.may_join(&found, contact)?;
         let proofs = found.proofs();
         turn.declare_dead(&proofs.iter().map(|t| Proof::Locks(t)).collect::<Vec<_>>())?;
         let mut recovery = self.recover_others(&turn, &found)?;
@@ -167,20 +188,94 @@ impl Opening<'_> {
             turn.close(&found.own)?;
         }
         let lease = found.own.lease().clone();
-        let (me, _) = turn.join(&lease, "")?;
-        core.control.share(cluster.clone());
+        let address = contact.map_or(String::new(), Contact::to_text);
+        let (me, joined) = turn.join(&lease, &address)?;
+        core.control.share(file.clone());
         turn.release()?;
         let membership = Membership {
-            cluster,
+            file,
             lease,
-            incarnation: me.incarnation,
+            me: Member {
+                instance: self.me,
+                incarnation: me.incarnation,
+            },
+            epoch: joined.epoch,
+            cluster: OnceLock::new(),
         };
+        if let Some(host) = host
+            && let Err(e) = self.meet_the_others(&core, &membership, host, joined.epoch)
+        {
+            retreat(core, &membership, clean)?;
+            return Err(e);
+        }
         let engine = core.engine(self.config, recovery, Some(membership))?;
+        if let Some(cluster) = engine.cluster() {
+            cluster.attach(&engine);
+        }
         let background = Background::start(&engine)?;
         if let Some(threads) = &mut *engine.threads.lock() {
             threads.background = Some(background);
         }
         Ok(engine)
+    }
+
+    /// Whether this instance can take part beside those that live.
+    fn may_join(&self, found: &Found, mine: Option<Contact>) -> Result<()> {
+        for peer in &found.alive {
+            let refuse = |why: &str| {
+                let place = self.places.storage.describe();
+                let text = format!("{place} is in use by instance {}{why}", peer.0);
+                Err(Error::NotSupported(text))
+            };
+            if !self.config.join_others {
+                return refuse(match SEVERAL_INSTANCES {
+                    true => "",
+                    false => ": several instances over one database are not supported yet",
+                });
+            }
+            let record = found.members.member(*peer).map_or("", |m| &m.address);
+            let (Some(mine), false) = (mine, record.is_empty()) else {
+                return refuse(", and one of the two has no interconnect");
+            };
+            if Contact::parse(record)?.key != mine.key {
+                return refuse(", which has another cluster secret");
+            }
+            let claims = self.places.claims(&found.state, *peer);
+            for claim in &claims {
+                canary(&*claim.storage, *peer, &present(claim)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn meet_the_others(
+        &self,
+        core: &Core,
+        membership: &Membership,
+        host: ClusterHost,
+        epoch: u64,
+    ) -> Result<()> {
+        let locks = Arc::new(Locks::default());
+        let parts = cluster::Parts {
+            me: membership.me,
+            host,
+            layers: cluster::of_core(&core.cache, &locks),
+            locks,
+            evidence: Arc::new(cluster::NoEvidence),
+            file: membership.file.clone(),
+            control: core.control.clone(),
+            places: self.places.clone(),
+            data_files: core.cache.files().clone(),
+            clock: core.redo.clock().clone(),
+            fatal: self.fatal.clone(),
+        };
+        let joined = Cluster::start(parts)?;
+        let settled = joined.wait_settled(epoch, self.progress);
+        assert!(
+            membership.cluster.set(joined).is_ok(),
+            "invariant: an instance joins once"
+        );
+        settled
     }
 
     /// Takes the control file's lock and looks, until nobody is dead while others live.
@@ -385,8 +480,27 @@ impl Opening<'_> {
     }
 }
 
+/// Takes back a joining that the others did not answer. Nothing has been changed yet; a thread that was recovered stays open, for the next start.
+fn retreat(core: Core, membership: &Membership, clean: bool) -> Result<()> {
+    let Core {
+        control, writer, ..
+    } = core;
+    drop(writer);
+    if clean {
+        let instance = membership.me.instance;
+        control.update(|c| {
+            if let Some(t) = c.thread_mut(ThreadId(instance.0)) {
+                t.state = ThreadState::Closed;
+            }
+        })?;
+        membership.leave()?;
+    }
+    membership.stop();
+    Ok(())
+}
+
 /// The files of a claim that are there.
-fn present(claim: &storage::lease::Claim) -> Result<Vec<(String, storage::FileKind)>> {
+fn present(claim: &Claim) -> Result<Vec<(String, storage::FileKind)>> {
     let mut there = Vec::new();
     for (name, kind) in &claim.files {
         if claim.storage.exists(name)? {
@@ -399,15 +513,6 @@ fn present(claim: &storage::lease::Claim) -> Result<Vec<(String, storage::FileKi
 fn pause() {
     let until = Instant::now() + LOOK_INTERVAL;
     Waiter::new().wait(Event::EnqCf, [0; 3], Some(until));
-}
-
-/// "instance 1", "instances 1 and 3".
-fn list(instances: &[InstanceId]) -> String {
-    let numbers: Vec<_> = instances.iter().map(|k| k.0.to_string()).collect();
-    match numbers.len() {
-        1 => format!("instance {}", numbers[0]),
-        _ => format!("instances {}", numbers.join(" and ")),
-    }
 }
 
 /// An instance's files, held and open, before its redo has been read.

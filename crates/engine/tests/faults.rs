@@ -341,6 +341,7 @@ fn work_until_it_panics(thread: &str) {
         members: vec![storage.clone()],
         storage,
         fatal: Arc::new(|why| panic!("ended in another way: {why}")),
+        cluster: None,
     };
     let engine = Engine::open_on(config(), host, &Quiet).unwrap();
     let mut s = engine.session().unwrap();

@@ -8,7 +8,6 @@ use engine::*;
 use std::sync::Arc;
 use storage::{ControlFile, Faults, SimStorage, ThreadState};
 
-/// The configuration of an instance, opened beside others as if their caches were coherent: these take turns, and each writes everything before the next reads.
 fn instance(k: u16) -> Config {
     Config {
         instance: k,
@@ -118,10 +117,10 @@ fn both_die(seed: u64) -> Dead {
         work(&engine, table, model, &mut rng);
         engine.stop(&Quiet).unwrap();
     }
-    let one = open_with(instance(1), &dead.storage).unwrap();
+    let one = open_meeting(instance(1), &dead.storage).unwrap();
     work(&one, &dead.tables[0], &mut dead.models[0], &mut rng);
     leave_open(&one, &dead.tables[0], &dead.models[0], &mut rng);
-    let two = open_with(instance(2), &dead.storage).unwrap();
+    let two = open_meeting(instance(2), &dead.storage).unwrap();
     work(&two, &dead.tables[1], &mut dead.models[1], &mut rng);
     leave_open(&two, &dead.tables[1], &dead.models[1], &mut rng);
     let storage = dead.storage.after_crash(rng.next());

@@ -53,6 +53,16 @@ impl Secret {
         Ok(Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
+    /// A number that tells this secret from others and gives nothing of it away.
+    pub fn fingerprint(&self, database: u64) -> u64 {
+        let mut text = b"braid cluster secret".to_vec();
+        text.extend(database.to_le_bytes());
+        let tag = hmac::sign(&self.0, &text);
+        let mut first = [0; 8];
+        first.copy_from_slice(&tag.as_ref()[..8]);
+        u64::from_le_bytes(first)
+    }
+
     /// Reads the secret from a file that nobody but its owner may read.
     pub fn read(path: &Path) -> Result<Secret> {
         let shown = path.display().to_string();

@@ -28,7 +28,12 @@ pub fn verify(
     problem: &mut dyn FnMut(String),
     tables: &TableLister<'_>,
 ) -> Result<Verified> {
-    let engine = Engine::open(config.clone(), progress)?;
+    let alone = Config {
+        interconnect: None,
+        join_others: false,
+        ..config.clone()
+    };
+    let engine = Engine::open(alone, progress)?;
     let found = check_all(&engine, progress, problem, tables);
     engine.stop(progress)?;
     found

@@ -85,12 +85,24 @@ fn host(s: &SimStorage) -> (Host, Arc<OnceLock<Weak<Engine>>>) {
                 let _ = e.redo().flush_to(at.end);
             }
         }),
+        cluster: None,
     };
     (host, engine)
 }
 
 pub fn open_with(config: Config, s: &SimStorage) -> Result<Arc<Engine>> {
     let (host, cell) = host(s);
+    let engine = Engine::open_on(config, host, &Quiet)?;
+    let _ = cell.set(Arc::downgrade(&engine));
+    Ok(engine)
+}
+
+/// Beside other instances, which it meets over a real interconnect.
+pub fn open_meeting(config: Config, s: &SimStorage) -> Result<Arc<Engine>> {
+    let (mut host, cell) = host(s);
+    let bound = interconnect::Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let secret = interconnect::Secret::new(b"the secret of all tests").unwrap();
+    host.cluster = Some(engine::cluster::ClusterHost::new(bound, secret));
     let engine = Engine::open_on(config, host, &Quiet)?;
     let _ = cell.set(Arc::downgrade(&engine));
     Ok(engine)

@@ -119,7 +119,10 @@ pub const PARAMS: &[Param] = &[
     start("startup_timeout", SECONDS, "10", "Time a client has to send its startup packet."),
     start("timed_statistics", Kind::Bool, "on", "Whether waits are timed."),
     fact("instance_number", "1", "Number of this instance."),
-    start("port", count(0, 65_535), "5501", "Port this instance listens on."),
+    start("port", count(0, 65_535), "5501", "Port that the first instance listens on; each further one has the next."),
+    start("interconnect_port", count(0, 65_535), "6501", "Port that the first instance has for the others; each further one has the next. 0: any free one, also if port is given and this is not."),
+    start("interconnect_peers", Kind::Text, "", "Where other instances are reached if not where they say, as 2=127.0.0.1:6502,3=127.0.0.1:6503."),
+    start("gcs_server_processes", count(1, 32), "1", "Connections for blocks to each other instance, each with its thread; the same for all instances."),
     start("listen_addresses", Kind::Text, "127.0.0.1", "Loopback address this instance listens on."),
 
     reported(session("application_name", Kind::Text, "", "Name of the client's program, as v$session shows it.")),

@@ -1,0 +1,286 @@
+//! The guard of several instances: starts them, relays what they say, starts them again when one has died, stops them one after the other.
+//!
+//! The first instance is started alone: it creates or recovers what the others find. After a death the others end as well (recovery with survivors is not built); when all have ended they are started together. An instance
+//! that ends cleanly was stopped, and stays down until somebody asks for it with `braid start`, by a file in the database directory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::Failure;
+use crate::cli::UpArgs;
+use crate::control::{GuardFile, take_requests};
+use crate::instance::{OPEN_LINE, leave_terminal};
+
+/// How often requests are looked for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long the others may take to end after a death; then they are killed. They notice within some seconds.
+const END_PATIENCE: Duration = Duration::from_secs(15);
+/// Restarts after which the guard gives up if they come within so long: what kills the instances will do so again.
+const MAX_RESTARTS: usize = 5;
+const RESTART_WINDOW: Duration = Duration::from_secs(120);
+
+enum Event {
+    /// An instance has said a line.
+    Said(u16, String),
+    /// It says nothing any more: its process has ended, or is about to.
+    Silent(u16),
+    /// Ctrl-C and the like.
+    Stop,
+}
+
+struct Guard<'a> {
+    args: &'a UpArgs,
+    children: BTreeMap<u16, Child>,
+    open: BTreeSet<u16>,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
+    restarts: Vec<Instant>,
+}
+
+/// What the guard heard that it has to do something about.
+enum Happened {
+    Open(u16),
+    Ended(u16, ExitStatus),
+    Stop,
+    Nothing,
+}
+
+pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
+    let dir = &args.settings.data.data;
+    let (sender, events) = channel();
+    let to_guard = sender.clone();
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for _ in signals.forever() {
+                // The guard is gone only when the process is.
+                let _ = to_guard.send(Event::Stop);
+            }
+        })?;
+    let mut guard = Guard {
+        args,
+        children: BTreeMap::new(),
+        open: BTreeSet::new(),
+        sender,
+        events,
+        restarts: Vec::new(),
+    };
+    let all: Vec<u16> = (1..=args.instances).collect();
+    let result = guard.guard(&all, dir);
+    // Whatever went wrong, nobody is left behind without a guard.
+    let stopped = guard.stop_all();
+    result.and(stopped)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Guard<'_> {
+    fn guard(&mut self, all: &[u16], dir: &Path) -> Result<(), Failure> {
+        if !self.start_all(all)? {
+            return Ok(());
+        }
+        GuardFile::of_this_process()?.write(dir)?;
+        // Of an earlier guard.
+        take_requests(dir);
+        println!(
+            "braid: {} instances are open; {}",
+            all.len(),
+            match self.args.no_restart {
+                true => "one that dies stays down",
+                false => "one that dies is started again",
+            }
+        );
+        println!("braid: stop all with  braid down --data {}", dir.display());
+        if let Some(log) = &self.args.detach_to {
+            leave_terminal(log)?;
+        }
+        loop {
+            match self.wait()? {
+                Happened::Stop => return Ok(()),
+                Happened::Ended(_, status) if status.success() && self.children.is_empty() => {
+                    println!("braid: all instances have been stopped");
+                    return Ok(());
+                }
+                Happened::Ended(k, status) if !status.success() => {
+                    if !self.after_death(k, status)? {
+                        return Ok(());
+                    }
+                }
+                Happened::Ended(..) | Happened::Open(_) => {}
+                Happened::Nothing => {
+                    for k in take_requests(dir) {
+                        if !self.children.contains_key(&k) {
+                            self.spawn(k)?;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first, then the others; false if the guard was asked to stop meanwhile.
+    fn start_all(&mut self, all: &[u16]) -> Result<bool, Failure> {
+        let (first, others) = all.split_at(1.min(all.len()));
+        for part in [first, others] {
+            for &k in part {
+                self.spawn(k)?;
+            }
+            while part.iter().any(|k| !self.open.contains(k)) {
+                match self.wait()? {
+                    Happened::Stop => return Ok(false),
+                    Happened::Ended(k, status) => {
+                        return Err(Failure(format!(
+                            "instance {k} ended before it was open: {status}"
+                        )));
+                    }
+                    Happened::Open(_) | Happened::Nothing => {}
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// From this thread alone: an instance ends with the thread that started it.
+    fn spawn(&mut self, k: u16) -> Result<(), Failure> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("instance")
+            .args(self.args.settings.as_flags())
+            .args(["--instance", &k.to_string()])
+            .args(["--parent", &std::process::id().to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for the guard, which stops them one after the other.
+            .process_group(0)
+            .spawn()?;
+        self.open.remove(&k);
+        let output = child.stdout.take();
+        let errors = child.stderr.take();
+        self.children.insert(k, child);
+        if let Some(output) = output {
+            self.relay(k, output, true)?;
+        }
+        if let Some(errors) = errors {
+            self.relay(k, errors, false)?;
+        }
+        Ok(())
+    }
+
+    /// The end of the output is that of the process.
+    fn relay(&self, k: u16, from: impl Read + Send + 'static, output: bool) -> Result<(), Failure> {
+        let to_guard = self.sender.clone();
+        std::thread::Builder::new()
+            .name(format!("relay-{k}"))
+            .spawn(move || {
+                for line in BufReader::new(from).lines().map_while(Result::ok) {
+                    match output {
+                        // The guard is gone only when the process is.
+                        true => drop(to_guard.send(Event::Said(k, line))),
+                        false => eprintln!("{line}"),
+                    }
+                }
+                if output {
+                    let _ = to_guard.send(Event::Silent(k));
+                }
+            })?;
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Happened, Failure> {
+        match self.events.recv_timeout(LOOK_INTERVAL) {
+            Ok(Event::Said(k, line)) => {
+                println!("{line}");
+                Ok(match line.contains(OPEN_LINE) && self.open.insert(k) {
+                    true => Happened::Open(k),
+                    false => Happened::Nothing,
+                })
+            }
+            Ok(Event::Silent(k)) => match self.children.remove(&k) {
+                Some(mut child) => {
+                    self.open.remove(&k);
+                    Ok(Happened::Ended(k, child.wait()?))
+                }
+                None => Ok(Happened::Nothing),
+            },
+            Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => Ok(Happened::Stop),
+            Err(RecvTimeoutError::Timeout) => Ok(Happened::Nothing),
+        }
+    }
+
+    /// Waits for the end of the others, which follow the dead one, and starts all again. False if the guard was asked to stop meanwhile, or is not to restart.
+    fn after_death(&mut self, dead: u16, status: ExitStatus) -> Result<bool, Failure> {
+        println!("braid: instance {dead} died ({status}); the others end as well");
+        let mut again: BTreeSet<u16> = self.children.keys().copied().collect();
+        again.insert(dead);
+        let until = Instant::now() + END_PATIENCE;
+        let mut killed = false;
+        while !self.children.is_empty() {
+            match self.wait()? {
+                Happened::Stop => return Ok(false),
+                // It was stopping cleanly when the other died.
+                Happened::Ended(k, status) if status.success() => {
+                    again.remove(&k);
+                }
+                Happened::Ended(..) | Happened::Open(_) | Happened::Nothing => {}
+            }
+            if Instant::now() > until && !killed {
+                killed = true;
+                for (k, child) in &mut self.children {
+                    println!("braid: instance {k} does not end and is killed");
+                    child.kill()?;
+                }
+            }
+        }
+        if self.args.no_restart {
+            return Err(Failure(format!(
+                "instance {dead} died; the next start recovers the database"
+            )));
+        }
+        self.restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
+        self.restarts.push(Instant::now());
+        if self.restarts.len() > MAX_RESTARTS {
+            return Err(Failure(format!(
+                "instances died {} times within {} s: they are not started again",
+                self.restarts.len(),
+                RESTART_WINDOW.as_secs()
+            )));
+        }
+        let again: Vec<u16> = again.into_iter().collect();
+        println!("braid: starting instances {again:?} again");
+        self.start_all(&again)
+    }
+
+    /// One after the other, the first last, so that each can hand over what it has.
+    fn stop_all(&mut self) -> Result<(), Failure> {
+        let mut result = Ok(());
+        while let Some((&k, child)) = self.children.last_key_value() {
+            let pid = rustix::process::Pid::from_raw(child.id() as i32)
+                .ok_or_else(|| Failure(format!("instance {k} has no process")))?;
+            // Not waited for yet, so the number is still its own.
+            let asked = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+            if let Err(e) = asked {
+                result = Err(Failure(format!("cannot stop instance {k}: {e}")));
+            }
+            while self.children.contains_key(&k) {
+                if let Happened::Ended(ended, status) = self.wait()?
+                    && !status.success()
+                {
+                    result = Err(Failure(format!("instance {ended} ended: {status}")));
+                }
+            }
+        }
+        result
+    }
+}
+
+/// Where the guard says what it would have said to the terminal.
+pub fn log_file(dir: &Path) -> PathBuf {
+    dir.join("guard.log")
+}

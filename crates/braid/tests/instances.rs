@@ -1,0 +1,251 @@
+//! Several instances of one database as processes: started, guarded, taken out and brought back.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn braid(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_braid"))
+        .args(args)
+        .output()
+        .expect("braid runs")
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout[..], &output.stderr[..]]
+        .map(|b| String::from_utf8_lossy(b).into_owned())
+        .concat()
+}
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("instances-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("directory");
+        Scratch(dir)
+    }
+    fn data(&self) -> String {
+        self.0.join("data").to_str().expect("UTF-8").to_string()
+    }
+    fn status(&self) -> Vec<serde_json::Value> {
+        let output = braid(&["status", "--data", &self.data(), "--json"]);
+        let all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        all.as_array().expect("a list").clone()
+    }
+    fn states(&self) -> Vec<String> {
+        let state = |s: &serde_json::Value| s["state"].as_str().expect("a state").to_string();
+        self.status().iter().map(state).collect()
+    }
+    /// Waits until it is so.
+    fn until(
+        &self,
+        what: &str,
+        f: impl Fn(&[serde_json::Value]) -> bool,
+    ) -> Vec<serde_json::Value> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let all = self.status();
+            if f(&all) {
+                return all;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{what}: {all:#?}\n{}",
+                self.log()
+            );
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+    }
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.0.join("data/guard.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        braid(&["down", "--data", &self.data()]);
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The first of two ports that follow each other and are free.
+fn two_free_ports() -> u16 {
+    loop {
+        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = first.local_addr().expect("its address").port();
+        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn up(data: &str, port: u16, more: &[&str]) -> Output {
+    let port = port.to_string();
+    let mut args = vec![
+        "up",
+        "--data",
+        data,
+        "--port",
+        &port,
+        "--buffer-cache",
+        "64MB",
+        "--detach",
+        "--instances",
+        "2",
+        "--set",
+        "redo_file_size=16MB",
+    ];
+    args.extend(more);
+    braid(&args)
+}
+
+fn connect(port: u16) -> postgres::Client {
+    let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
+    postgres::Client::connect(&url, postgres::NoTls).expect("connect")
+}
+
+fn kill(pid: u64) {
+    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(killed.expect("kill").success());
+}
+
+fn pids(all: &[serde_json::Value]) -> Vec<u64> {
+    all.iter()
+        .map(|s| s["pid"].as_u64().expect("a pid"))
+        .collect()
+}
+
+fn number(s: &serde_json::Value, field: &str) -> u64 {
+    s[field]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{field} of {s}"))
+}
+
+fn is_open(s: &serde_json::Value) -> bool {
+    s["state"] == "open"
+}
+
+#[test]
+fn two_instances_start_stop_come_back_and_are_guarded() {
+    let scratch = Scratch::new("life");
+    let (data, port) = (scratch.data(), two_free_ports());
+    let output = up(&data, port, &[]);
+    if !engine::SEVERAL_INSTANCES {
+        assert!(!output.status.success() && said(&output).contains("not supported yet"));
+        assert!(
+            !Path::new(&data).exists(),
+            "a refused start creates nothing"
+        );
+        return;
+    }
+    assert!(output.status.success(), "{}", said(&output));
+    for p in [port, port + 1] {
+        let how = format!("psql postgresql://127.0.0.1:{p}/braid");
+        assert!(said(&output).contains(&how), "{}", said(&output));
+    }
+    let all = scratch.status();
+    assert_eq!(scratch.states(), ["open", "open"]);
+    assert_eq!(
+        all[1]["address"].as_str(),
+        Some(format!("127.0.0.1:{}", port + 1).as_str())
+    );
+    let epoch = number(&all[1], "epoch");
+    scratch.until("both know of the second", |s| {
+        s.iter().all(|s| number(s, "epoch") == epoch)
+    });
+
+    let (mut one, mut two) = (connect(port), connect(port + 1));
+    one.batch_execute("create table t (id int primary key, v int)")
+        .expect("create");
+    one.execute("insert into t values (1, 10)", &[])
+        .expect("insert");
+    two.execute("insert into t values (2, 20)", &[])
+        .expect("insert");
+    two.execute("update t set v = v + 1 where id = 1", &[])
+        .expect("update");
+    let sum = |c: &mut postgres::Client| -> i64 {
+        c.query_one("select sum(v) from t", &[])
+            .expect("select")
+            .get(0)
+    };
+    assert_eq!((sum(&mut one), sum(&mut two)), (31, 31));
+    drop(two);
+
+    // One is taken out, the other goes on; it comes back in another life.
+    let output = braid(&["stop", "2", "--data", &data]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(scratch.states(), ["open", "stopped"]);
+    scratch.until("the first knows", |s| number(&s[0], "epoch") > epoch);
+    one.execute("insert into t values (3, 30)", &[])
+        .expect("insert");
+    let before = number(&scratch.status()[1], "incarnation");
+    let output = braid(&["start", "2", "--data", &data]);
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        said(&output),
+        scratch.log()
+    );
+    let all = scratch.status();
+    assert_eq!(number(&all[1], "incarnation"), before + 1);
+    let output = braid(&["start", "2", "--data", &data]);
+    assert!(
+        said(&output).contains("running already"),
+        "{}",
+        said(&output)
+    );
+    let mut two = connect(port + 1);
+    assert_eq!(sum(&mut two), 61);
+    drop((one, two));
+
+    // One is killed: both end, and both are started again.
+    let old = pids(&scratch.status());
+    kill(old[1]);
+    let all = scratch.until("both again", |s| {
+        s.iter().all(is_open) && pids(s).iter().all(|p| !old.contains(p))
+    });
+    assert!(all[0]["recovered"].is_object(), "{all:#?}");
+    let (mut one, mut two) = (connect(port), connect(port + 1));
+    assert_eq!((sum(&mut one), sum(&mut two)), (61, 61));
+    drop((one, two));
+
+    let output = braid(&["down", "--data", &data]);
+    assert!(
+        output.status.success(),
+        "{}\n{}",
+        said(&output),
+        scratch.log()
+    );
+    assert_eq!(scratch.states(), ["stopped", "stopped"]);
+    let output = braid(&["verify", "--data", &data]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn what_died_stays_down_if_asked_for() {
+    if !engine::SEVERAL_INSTANCES {
+        let scratch = Scratch::new("refused");
+        let output = braid(&["start", "2", "--data", &scratch.data()]);
+        assert!(said(&output).contains("no database"), "{}", said(&output));
+        return;
+    }
+    let scratch = Scratch::new("no-restart");
+    let (data, port) = (scratch.data(), two_free_ports());
+    let output = up(&data, port, &["--no-restart"]);
+    assert!(output.status.success(), "{}", said(&output));
+    kill(pids(&scratch.status())[0]);
+    scratch.until("both have ended", |s| {
+        s.iter().all(|s| s["state"] == "crashed")
+    });
+    let output = up(&data, port, &[]);
+    assert!(output.status.success(), "{}", said(&output));
+    let all = scratch.status();
+    assert!(all[0]["recovered"].is_object(), "{all:#?}");
+}

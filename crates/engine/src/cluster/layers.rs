@@ -1,0 +1,140 @@
+//! The layers below as the cluster knows them.
+
+use super::{Kinds, Layer, Members};
+use crate::{Engine, GlobalLocks, LOCK_KINDS, Progress, Result};
+use block::{BlockBuf, InstanceId};
+use cache::Cache;
+use interconnect::{Post, kinds};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use wait::{Event, Waiter};
+
+/// How often a leaver looks whether the others have taken what it had.
+const LEAVE_LOOK: Duration = Duration::from_millis(20);
+
+/// The protocols of an instance's own layers, in the order in which they hear of changes.
+pub(crate) fn of_core(cache: &Arc<Cache>, locks: &Arc<Locks>) -> Vec<(Kinds, Arc<dyn Layer>)> {
+    vec![
+        (kinds::CACHE, Arc::new(Blocks(cache.clone()))),
+        (LOCK_KINDS, locks.clone()),
+    ]
+}
+
+/// Strong locks and the dictionary. They need the engine, which is there only after this instance has joined: what is asked before is not heard, and asked again.
+#[derive(Default)]
+pub(crate) struct Locks {
+    global: OnceLock<Arc<GlobalLocks>>,
+    /// As last told; empty as long as this instance has always been alone.
+    members: Mutex<Vec<InstanceId>>,
+}
+
+impl Locks {
+    pub fn attach(&self, post: Arc<dyn Post>, engine: &Arc<Engine>) {
+        let members = self.members.lock();
+        let global = Arc::new(GlobalLocks::new(post, engine));
+        if !members.is_empty() {
+            global.set_members(&members);
+        }
+        assert!(
+            self.global.set(global.clone()).is_ok(),
+            "invariant: an engine is attached once"
+        );
+        engine.share_locks(global);
+    }
+}
+
+impl Layer for Locks {
+    fn message(
+        &self,
+        from: InstanceId,
+        _: u64,
+        kind: u16,
+        body: &[u8],
+        _: Option<&BlockBuf>,
+    ) -> std::result::Result<(), String> {
+        match self.global.get() {
+            Some(global) => global.message(from, kind, body).map_err(|e| e.to_string()),
+            None => Ok(()),
+        }
+    }
+    fn reconnected(&self, peer: InstanceId) {
+        if let Some(global) = self.global.get() {
+            global.reconnected(peer);
+        }
+    }
+    fn tick(&self) {
+        let members = self.members.lock().clone();
+        let Some(global) = self.global.get() else {
+            return;
+        };
+        let others = members.into_iter().filter(|m| *m != global.me());
+        others.for_each(|m| global.reconnected(m));
+    }
+    fn is_ready(&self, members: &Members) -> bool {
+        let up: Vec<_> = members.up.iter().map(|m| m.instance).collect();
+        self.global.get().is_none_or(|g| g.is_ready_for(&up))
+    }
+    fn members_changed(&self, members: &Members) {
+        let mut known = self.members.lock();
+        *known = members.up.iter().map(|m| m.instance).collect();
+        if let Some(global) = self.global.get() {
+            global.set_members(&known);
+        }
+    }
+}
+
+/// The buffer cache.
+struct Blocks(Arc<Cache>);
+
+impl Layer for Blocks {
+    fn join(&self, post: Arc<dyn Post>) -> Result<()> {
+        Ok(self.0.join_cluster(post)?)
+    }
+    fn message(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        kind: u16,
+        body: &[u8],
+        block: Option<&BlockBuf>,
+    ) -> std::result::Result<(), String> {
+        self.0
+            .message(from, epoch, kind, body, block)
+            .map_err(|e| e.to_string())
+    }
+    fn reconnected(&self, peer: InstanceId) {
+        self.0.reconnected(peer);
+    }
+    fn tick(&self) {
+        self.0.tick();
+    }
+    fn members_changed(&self, members: &Members) {
+        let up: Vec<_> = members
+            .up
+            .iter()
+            .map(|m| (m.instance, m.incarnation))
+            .collect();
+        self.0.reconfigure(members.epoch, &up);
+    }
+
+    /// Everything is written, and let go of; blocks that others have changed since they got them from here must have been written by them, or their redo would need this thread's.
+    fn leaving(&self, progress: &dyn Progress) -> Result<()> {
+        loop {
+            self.0.checkpoint()?;
+            let left = self.0.release_everything() + self.0.past_images();
+            if left == 0 {
+                return Ok(());
+            }
+            progress.step("leaving: blocks to be let go", 0, left as u64);
+            Waiter::new().wait(
+                Event::RdbmsIpcMessage,
+                [0; 3],
+                Some(Instant::now() + LEAVE_LOOK),
+            );
+        }
+    }
+    fn stopped(&self) {
+        self.0.leave_cluster();
+    }
+}

@@ -1,0 +1,116 @@
+//! The members of an epoch, and the layers that hear of them.
+
+use super::{Cluster, Kinds};
+use crate::{Progress, Result};
+use block::{BlockBuf, InstanceId};
+use interconnect::{Member, Post};
+use std::sync::Arc;
+
+/// Who is up in an epoch, this instance included, in the order of numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Members {
+    /// Zero before this instance has entered its first.
+    pub epoch: u64,
+    pub up: Vec<Member>,
+}
+
+impl Members {
+    pub fn others(&self, me: Member) -> impl Iterator<Item = Member> + '_ {
+        self.up.iter().copied().filter(move |m| *m != me)
+    }
+
+    pub fn is_alone(&self) -> bool {
+        self.up.len() == 1
+    }
+}
+
+/// "instance 1", "instances 1 and 3".
+pub(crate) fn list(instances: &[InstanceId]) -> String {
+    let numbers: Vec<_> = instances.iter().map(|k| k.0.to_string()).collect();
+    match numbers.len() {
+        1 => format!("instance {}", numbers[0]),
+        _ => format!("instances {}", numbers.join(" and ")),
+    }
+}
+
+/// A protocol between instances. Each hears the messages of its kinds ([`interconnect::kinds`]).
+pub trait Layer: Send + Sync {
+    /// How others are reached. Called once, before anything else.
+    fn join(&self, _post: Arc<dyn Post>) -> Result<()> {
+        Ok(())
+    }
+
+    /// A message of a member. Runs on the thread that received it and waits for nothing but latches (R8). An error: these are no bytes of this protocol; the connection is closed.
+    fn message(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        kind: u16,
+        body: &[u8],
+        block: Option<&BlockBuf>,
+    ) -> std::result::Result<(), String>;
+
+    /// All lanes to a peer are connected; what was sent before, both ways, may have been lost. Perhaps more often than necessary.
+    fn reconnected(&self, peer: InstanceId);
+
+    /// About once a second.
+    fn tick(&self);
+
+    /// Whether this instance can enter an epoch with these members without waiting for anybody; asked until it is so. Runs on `rcfg`.
+    fn is_ready(&self, _members: &Members) -> bool {
+        true
+    }
+
+    /// This instance enters an epoch; all members enter it with the same members. Those that are gone have left cleanly. May wait, for nothing that other instances do: it runs on `rcfg`. Not called
+    /// as long as this instance has always been alone.
+    fn members_changed(&self, members: &Members);
+
+    /// All members have entered the epoch.
+    fn settled(&self, _epoch: u64) {}
+
+    /// This instance is about to leave: what others may need is handed over or written. All sessions have ended; the others still answer.
+    fn leaving(&self, _progress: &dyn Progress) -> Result<()> {
+        Ok(())
+    }
+
+    /// The interconnect has ended.
+    fn stopped(&self) {}
+}
+
+/// The layers by kind of message, in the order in which they hear of changes.
+pub(super) struct Layers(Vec<(Kinds, Arc<dyn Layer>)>);
+
+impl Layers {
+    pub fn new(layers: Vec<(Kinds, Arc<dyn Layer>)>) -> Layers {
+        Layers(layers)
+    }
+
+    pub fn of_kind(&self, kind: u16) -> Option<&dyn Layer> {
+        let found = self.0.iter().find(|(kinds, _)| kinds.contains(&kind));
+        found.map(|(_, layer)| &**layer)
+    }
+
+    pub fn join(&self, cluster: &Arc<Cluster>) -> Result<()> {
+        self.0
+            .iter()
+            .try_for_each(|(_, layer)| layer.join(cluster.post()))
+    }
+
+    pub fn are_ready(&self, members: &Members) -> bool {
+        self.0.iter().all(|(_, layer)| layer.is_ready(members))
+    }
+
+    pub fn each(&self, f: impl Fn(&dyn Layer)) {
+        self.0.iter().for_each(|(_, layer)| f(&**layer));
+    }
+
+    pub fn leaving(&self, progress: &dyn Progress) -> Result<()> {
+        self.0
+            .iter()
+            .try_for_each(|(_, layer)| layer.leaving(progress))
+    }
+
+    pub fn stopped(&self) {
+        self.each(|l| l.stopped());
+    }
+}

@@ -1,0 +1,395 @@
+//! This instance among the others: its interconnect, who is a member in which epoch, and the messages of the layers below.
+//!
+//! ```text
+//! layer ── Post::send ──► evidence in front ──► interconnect ~~~► evidence taken in ──► Layer::message, by kind
+//! rcfg ── looks at the control file, tries the locks of the silent ──► Layer::members_changed, Layer::settled
+//! ```
+//!
+//! **Invariants.**
+//! - Who is a member is what the control file says; nobody is told by a message, only that it is time to look. The thread `rcfg` alone moves this instance from epoch to epoch.
+//! - A joiner works only once every member has said that it is in the joiner's epoch or a later one. A leaver is a member until all that it has is written and its thread is closed.
+//! - An instance is dead when all its locks were got, under the control file's exclusive lock; silence and broken connections are only reasons to try. Locks that cannot be got are waited for, and that is said.
+//! - A lone instance hears nothing of its layers' part in this: [`Layer::members_changed`] is called for the first time when somebody else comes.
+//! - Receiving threads and `lmon` never wait here but for latches (R8), with one exception: a clock that is told of an SCN above its ceiling reads the control file, in which a joiner has raised it.
+
+mod layers;
+mod members;
+mod post;
+mod rcfg;
+mod service;
+mod setup;
+
+pub(crate) use layers::{Locks, of_core};
+pub(crate) use members::list;
+pub use members::{Layer, Members};
+pub(crate) use setup::Contact;
+pub use setup::{ClusterHost, Evidence, Kinds, NoEvidence};
+
+use crate::files::Places;
+use crate::{Error, Progress, Result};
+use block::{InstanceId, Scn};
+use interconnect::{Interconnect, Member, Post};
+use members::Layers;
+use parking_lot::{Condvar, Mutex, RwLock};
+use redo::Clock;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use storage::lease::{ClusterFile, MemberState};
+use storage::{ControlFile, DataFiles, Fatal};
+use wait::Event;
+
+/// How often `rcfg` looks at the control file when nobody tells it to.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Looks of `lmon` in a row that hear nothing of a peer, or find it not connected, before its locks are tried. At the usual heartbeat two seconds.
+const SUSPICIOUS_LOOKS: u32 = 20;
+
+/// How long a joiner waits for the others: longer than they take to notice that one of them is dead.
+const JOIN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// The message that says which epoch its sender is in; sent to everybody on entering one, and again while somebody has not said the same.
+pub(crate) const EPOCH: u16 = *interconnect::kinds::ENGINE.start();
+
+/// What a cluster is made of.
+pub(crate) struct Parts {
+    pub me: Member,
+    pub host: ClusterHost,
+    pub layers: Vec<(Kinds, Arc<dyn Layer>)>,
+    pub locks: Arc<Locks>,
+    pub evidence: Arc<dyn Evidence>,
+    pub file: Arc<ClusterFile>,
+    pub control: Arc<ControlFile>,
+    pub places: Places,
+    pub data_files: Arc<DataFiles>,
+    pub clock: Arc<Clock>,
+    pub fatal: Fatal,
+}
+
+/// The membership of a running instance. See the module.
+pub struct Cluster {
+    me: Member,
+    layers: Layers,
+    /// One of the layers.
+    locks: Arc<Locks>,
+    evidence: Arc<dyn Evidence>,
+    file: Arc<ClusterFile>,
+    control: Arc<ControlFile>,
+    places: Places,
+    data_files: Arc<DataFiles>,
+    clock: Arc<Clock>,
+    fatal: Fatal,
+    /// Addresses that are believed rather than those in the control file.
+    peers: BTreeMap<u16, std::net::SocketAddr>,
+    interconnect: OnceLock<Interconnect>,
+    members: RwLock<Arc<Members>>,
+    state: Mutex<State>,
+    /// Of `state`: there is something for `rcfg` to do, or somebody waits for what it did.
+    changed: Condvar,
+    rcfg: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The epoch that each life of an instance has said it is in.
+    reached: BTreeMap<(u16, u32), u64>,
+    /// The newest epoch in which everybody was.
+    settled: u64,
+    /// Look now.
+    rung: bool,
+    stopping: bool,
+    leaving: bool,
+    /// How often in a row a peer was found silent, or not connected.
+    suspicion: BTreeMap<u16, u32>,
+    /// What was last said about peers that do not answer and cannot be proved dead.
+    told: BTreeMap<u16, Instant>,
+    /// The end of this instance has been asked for.
+    ended: bool,
+}
+
+impl Cluster {
+    /// Starts the interconnect and the thread `rcfg`. The member record is in the control file.
+    pub(crate) fn start(parts: Parts) -> Result<Arc<Cluster>> {
+        let host = parts.host;
+        let database = parts.control.get();
+        let mut config = interconnect::Config::new(
+            interconnect::Cluster {
+                database: database.database_id,
+                incarnation: database.incarnation,
+            },
+            parts.me,
+            host.secret,
+        );
+        config.lms = host.lms;
+        config.heartbeat = host.heartbeat;
+        config.priority = host.priority;
+        config.cpus = host.cpus;
+        config.tls = host.tls;
+        let fatal = parts.fatal.clone();
+        config.fatal = Arc::new(move |why| fatal(why));
+        let cluster = Arc::new(Cluster {
+            me: parts.me,
+            layers: Layers::new(parts.layers.into_iter().chain(host.layers).collect()),
+            locks: parts.locks,
+            evidence: parts.evidence,
+            file: parts.file,
+            control: parts.control,
+            places: parts.places,
+            data_files: parts.data_files,
+            clock: parts.clock,
+            fatal: parts.fatal,
+            peers: host
+                .peers
+                .iter()
+                .map(|p| (p.instance.0, p.address))
+                .collect(),
+            interconnect: OnceLock::new(),
+            members: RwLock::new(Arc::new(Members {
+                epoch: 0,
+                up: vec![parts.me],
+            })),
+            state: Mutex::new(State {
+                rung: true,
+                ..State::default()
+            }),
+            changed: Condvar::new(),
+            rcfg: Mutex::new(None),
+        });
+        let service = Arc::new(service::Receiver::new(&cluster));
+        let clock = Arc::new(service::LiftedClock::new(&cluster));
+        cluster.layers.join(&cluster)?;
+        let interconnect = Interconnect::start(config, host.bound, service, clock)
+            .map_err(|e| Error::Cluster(e.to_string()))?;
+        assert!(
+            cluster.interconnect.set(interconnect).is_ok(),
+            "invariant: a cluster is started once"
+        );
+        let of_thread = cluster.clone();
+        let started = wait::thread::spawn_named("rcfg", move || of_thread.reconfigurations());
+        match started {
+            Ok(thread) => *cluster.rcfg.lock() = Some(thread),
+            Err(source) => {
+                cluster.stop();
+                return Err(Error::Thread {
+                    name: "rcfg",
+                    source,
+                });
+            }
+        }
+        Ok(cluster)
+    }
+
+    /// Waits until every member is in this instance's epoch, or a later one.
+    pub(crate) fn wait_settled(&self, epoch: u64, progress: &dyn Progress) -> Result<()> {
+        let give_up = Instant::now() + JOIN_PATIENCE;
+        let mut state = self.state.lock();
+        while state.settled < epoch {
+            if state.ended || state.stopping {
+                return Err(Error::Cluster(
+                    "another member died while this instance was joining".into(),
+                ));
+            }
+            let until = Instant::now() + LOOK_INTERVAL;
+            let timed_out = wait::during(Event::RdbmsIpcMessage, [0; 3], || {
+                self.changed.wait_until(&mut state, until).timed_out()
+            });
+            if timed_out {
+                let missing = self.missing(&state);
+                if Instant::now() > give_up {
+                    return Err(Error::Cluster(format!(
+                        "this instance cannot join: it has waited for {missing} for {} s{}",
+                        JOIN_PATIENCE.as_secs(),
+                        self.trouble()
+                    )));
+                }
+                parking_lot::MutexGuard::unlocked(&mut state, || {
+                    progress.step(&format!("joining: waiting for {missing}"), 0, 0);
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Members that have not said that they are in the present epoch.
+    fn missing(&self, state: &State) -> String {
+        let members = self.members();
+        let late: Vec<_> = members
+            .others(self.me)
+            .filter(|m| !state.is_in(*m, members.epoch))
+            .map(|m| m.instance)
+            .collect();
+        match late.is_empty() {
+            true => "the control file".to_string(),
+            false => members::list(&late),
+        }
+    }
+
+    /// Why connections cannot be made.
+    fn trouble(&self) -> String {
+        let links = self.links();
+        let why = links.iter().find_map(|l| l.trouble.clone());
+        why.map_or(String::new(), |why| format!(": {why}"))
+    }
+
+    /// The members of the epoch that this instance is in.
+    pub fn members(&self) -> Arc<Members> {
+        self.members.read().clone()
+    }
+
+    pub fn me(&self) -> Member {
+        self.me
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self.state.lock().settled >= self.members().epoch
+    }
+
+    /// Connections to the others, for the views.
+    pub fn links(&self) -> Vec<interconnect::LinkReport> {
+        self.interconnect
+            .get()
+            .map(Interconnect::links)
+            .unwrap_or_default()
+    }
+
+    /// The interconnect itself, for tests that disturb it.
+    pub fn interconnect(&self) -> Option<&Interconnect> {
+        self.interconnect.get()
+    }
+
+    /// The engine is there: from now on this instance answers for strong locks and the dictionary.
+    pub(crate) fn attach(self: &Arc<Self>, engine: &Arc<crate::Engine>) {
+        self.locks.attach(self.post(), engine);
+    }
+
+    /// How the engine's own parts, and tests, send.
+    pub fn post(self: &Arc<Self>) -> Arc<dyn Post> {
+        Arc::new(post::Sender::new(self))
+    }
+
+    /// Every member as the control file has it, with its address.
+    pub fn records(&self) -> Result<storage::lease::Cluster> {
+        Ok(self.file.read()?)
+    }
+
+    /// Gives back what this instance has of the others' blocks: the first step of leaving, while the others still answer. All sessions have ended.
+    pub(crate) fn hand_over(&self, progress: &dyn Progress) -> Result<()> {
+        match self.members().is_alone() {
+            true => Ok(()),
+            false => self.layers.leaving(progress),
+        }
+    }
+
+    /// From now on it is no surprise if the control file does not have this instance as a member.
+    pub(crate) fn about_to_leave(&self) {
+        self.state.lock().leaving = true;
+    }
+
+    /// The membership has ended in the control file: the others are told to look, and the connections end.
+    pub(crate) fn left(&self, epoch: u64) {
+        let members = self.members();
+        for peer in members.others(self.me) {
+            self.say_epoch(peer, epoch);
+        }
+        self.stop();
+    }
+
+    /// Ends threads and connections, whatever the others think of it.
+    pub(crate) fn stop(&self) {
+        if std::mem::replace(&mut self.state.lock().stopping, true) {
+            return;
+        }
+        self.changed.notify_all();
+        if let Some(thread) = self.rcfg.lock().take()
+            && thread.join().is_err()
+        {
+            (self.fatal)("thread rcfg broke an invariant");
+        }
+        if let Some(interconnect) = self.interconnect.get() {
+            interconnect.stop();
+        }
+        self.layers.stopped();
+    }
+
+    /// Ends this instance. A real one does not come back from it.
+    fn end(&self, why: &str) {
+        {
+            let mut state = self.state.lock();
+            if std::mem::replace(&mut state.ended, true) {
+                return;
+            }
+        }
+        self.changed.notify_all();
+        (self.fatal)(why);
+    }
+
+    /// The life of an instance that is a member now.
+    fn life_of(&self, instance: InstanceId) -> Option<Member> {
+        let members = self.members.read();
+        members.up.iter().copied().find(|m| m.instance == instance)
+    }
+
+    fn say_epoch(&self, to: Member, epoch: u64) {
+        self.send_to(
+            to,
+            interconnect::Parcel {
+                route: interconnect::Route::Control,
+                kind: EPOCH,
+                epoch,
+                body: &[],
+                block: None,
+            },
+        );
+    }
+
+    /// A peer has said which epoch it is in.
+    fn heard_epoch(&self, from: Member, epoch: u64) {
+        let mine = self.members().epoch;
+        {
+            let mut state = self.state.lock();
+            let reached = state
+                .reached
+                .entry((from.instance.0, from.incarnation))
+                .or_default();
+            // Only news rings: otherwise two would keep each other awake.
+            if *reached < epoch {
+                *reached = epoch;
+                state.rung = true;
+            }
+        }
+        self.changed.notify_all();
+        if epoch < mine {
+            self.say_epoch(from, mine);
+        }
+    }
+
+    /// The clock is told of an SCN from outside. A joiner's clock starts at the ceiling of all, which it has raised in the control file.
+    fn lift(&self, to: Scn) -> std::result::Result<(), String> {
+        match self.clock.lift(to) {
+            Err(redo::Error::AboveCeiling { .. }) => {
+                self.take_ceiling().map_err(|e| e.to_string())?;
+                self.clock.lift(to).map_err(|e| e.to_string())
+            }
+            other => other.map_err(|e| e.to_string()),
+        }
+    }
+
+    /// Takes over the ceiling that is durable in the control file, whoever has put it there.
+    fn take_ceiling(&self) -> Result<()> {
+        let ceiling = self.control.refresh()?.scn_ceiling;
+        self.clock.raise_ceiling(Scn(ceiling));
+        Ok(())
+    }
+}
+
+impl State {
+    fn is_in(&self, member: Member, epoch: u64) -> bool {
+        let key = (member.instance.0, member.incarnation);
+        self.reached.get(&key).is_some_and(|&e| e >= epoch)
+    }
+}
+
+/// Whether an instance with this record takes part.
+fn is_up(state: MemberState) -> bool {
+    state == MemberState::Up
+}

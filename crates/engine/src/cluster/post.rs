@@ -1,0 +1,68 @@
+//! Sending: by number of the instance, to the life of it that is a member.
+
+use super::Cluster;
+use block::InstanceId;
+use interconnect::{Body, Lane, Member, Message, Parcel, Post, Route};
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+thread_local! {
+    /// Evidence and body of the message that this thread sends, kept to be filled again.
+    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What the layers send through. The cluster holds them, so they do not hold the cluster.
+pub(super) struct Sender {
+    me: InstanceId,
+    cluster: Weak<Cluster>,
+}
+
+impl Sender {
+    pub fn new(cluster: &Arc<Cluster>) -> Sender {
+        Sender {
+            me: cluster.me.instance,
+            cluster: Arc::downgrade(cluster),
+        }
+    }
+}
+
+impl Post for Sender {
+    fn me(&self) -> InstanceId {
+        self.me
+    }
+
+    fn send(&self, to: InstanceId, parcel: Parcel<'_>) {
+        let Some(cluster) = self.cluster.upgrade() else {
+            return;
+        };
+        // Who is no member does not get anything; what was meant for it has lost its purpose.
+        if let Some(member) = cluster.life_of(to) {
+            cluster.send_to(member, parcel);
+        }
+    }
+}
+
+impl Cluster {
+    pub(super) fn send_to(&self, to: Member, parcel: Parcel<'_>) {
+        let Some(interconnect) = self.interconnect.get() else {
+            return;
+        };
+        let lane = match parcel.route {
+            Route::Control => Lane::CONTROL,
+            Route::Hash(hash) => interconnect.lane_of(hash),
+        };
+        // Taking the evidence may send a message of its own: the buffer is not borrowed meanwhile.
+        let mut bytes = BYTES.with(RefCell::take);
+        bytes.clear();
+        self.evidence.header_into(&mut bytes);
+        bytes.extend_from_slice(parcel.body);
+        let body = Body {
+            message: &bytes,
+            block: parcel.block.map_or(&[], |b| &b.0[..]),
+        };
+        let message = Message::one_way(parcel.kind, parcel.epoch, 0);
+        // Not connected, or the connection has just broken: the same as lost on the way, which the layers make good when they are told of the reconnection, and on their timers.
+        let _ = interconnect.send(to, lane, &message, body);
+        BYTES.with(|b| b.replace(bytes));
+    }
+}

@@ -1,0 +1,220 @@
+//! The thread `rcfg`: moves this instance from epoch to epoch, and finds out whether those who do not answer are dead.
+
+use super::{Cluster, Contact, LOOK_INTERVAL, Members, SUSPICIOUS_LOOKS, is_up, members};
+use crate::{Result, files};
+use block::InstanceId;
+use interconnect::{Member, PeerAddress};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use storage::lease::{self, Attempt, MemberState, Takeover};
+use storage::{ReadOnly, Storage};
+use wait::Event;
+
+/// How often a peer that does not answer and cannot be proved dead is mentioned.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
+/// How long the control file's lock is waited for to try a peer's locks; it is tried again at the next look.
+const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+
+impl Cluster {
+    pub(super) fn reconfigurations(&self) {
+        let mut trouble = String::new();
+        while self.wait_for_work() {
+            // What cannot be read now is looked at again; who cannot reach the storage at all is ended by its own writes.
+            let now = self.look().err().map(|e| e.to_string()).unwrap_or_default();
+            if now != trouble && !now.is_empty() {
+                eprintln!("braid: rcfg: {now}");
+            }
+            trouble = now;
+        }
+    }
+
+    /// False when it is time to end.
+    fn wait_for_work(&self) -> bool {
+        let mut state = self.state.lock();
+        let until = Instant::now() + LOOK_INTERVAL;
+        wait::during(
+            Event::RdbmsIpcMessage,
+            [LOOK_INTERVAL.as_millis() as u64, 0, 0],
+            || {
+                while !state.rung && !state.stopping {
+                    if self.changed.wait_until(&mut state, until).timed_out() {
+                        break;
+                    }
+                }
+            },
+        );
+        state.rung = false;
+        !state.stopping
+    }
+
+    fn look(&self) -> Result<()> {
+        let found = self.file.read()?;
+        if found.epoch > self.members().epoch {
+            self.enter(&found)?;
+        }
+        self.settle();
+        self.try_the_silent()
+    }
+
+    /// Enters the epoch that the control file has.
+    fn enter(&self, found: &lease::Cluster) -> Result<()> {
+        let mine = found.member(self.me.instance);
+        if mine.is_none_or(|m| !is_up(m.state) || m.incarnation != self.me.incarnation) {
+            if !self.state.lock().leaving {
+                self.end(&format!(
+                    "the control file says that {} is not up: {mine:?}",
+                    self.me
+                ));
+            }
+            return Ok(());
+        }
+        if let Some(dead) = found.members.iter().find(|m| m.state == MemberState::Dead) {
+            self.end(&death(dead.instance));
+            return Ok(());
+        }
+        let new = Members {
+            epoch: found.epoch,
+            up: found
+                .members
+                .iter()
+                .filter(|m| is_up(m.state))
+                .map(|m| Member {
+                    instance: m.instance,
+                    incarnation: m.incarnation,
+                })
+                .collect(),
+        };
+        if !self.layers.are_ready(&new) {
+            return Ok(());
+        }
+        let old = self.members();
+        for gone in old.others(self.me).filter(|m| !new.up.contains(m)) {
+            self.forget(gone);
+        }
+        self.take_ceiling()?;
+        self.open_new_files()?;
+        for come in new.others(self.me).filter(|m| !old.up.contains(m)) {
+            self.meet(come, found)?;
+        }
+        let was_alone = old.is_alone();
+        *self.members.write() = Arc::new(new.clone());
+        if !(was_alone && new.is_alone()) {
+            self.layers.each(|l| l.members_changed(&new));
+        }
+        for peer in new.others(self.me) {
+            self.say_epoch(peer, new.epoch);
+        }
+        Ok(())
+    }
+
+    fn forget(&self, gone: Member) {
+        if let Some(interconnect) = self.interconnect.get() {
+            // It may not have been met yet.
+            let _ = interconnect.remove_peer(gone.instance);
+        }
+        let mut state = self.state.lock();
+        state.reached.remove(&(gone.instance.0, gone.incarnation));
+        state.suspicion.remove(&gone.instance.0);
+        state.told.remove(&gone.instance.0);
+    }
+
+    fn meet(&self, come: Member, found: &lease::Cluster) -> Result<()> {
+        let Some(interconnect) = self.interconnect.get() else {
+            return Ok(());
+        };
+        let recorded = found
+            .member(come.instance)
+            .map_or("", |m| m.address.as_str());
+        let address = match self.peers.get(&come.instance.0) {
+            Some(address) => *address,
+            None => Contact::parse(recorded)?.address,
+        };
+        interconnect
+            .add_peer(PeerAddress {
+                instance: come.instance,
+                address,
+            })
+            .map_err(|e| crate::Error::Cluster(e.to_string()))
+    }
+
+    /// The data files of instances that have come since.
+    fn open_new_files(&self) -> Result<()> {
+        let plain: Arc<dyn Storage> = Arc::new(ReadOnly(self.places.storage.clone()));
+        files::open_data_files(&self.control.get(), &|_| plain.clone(), &self.data_files)
+    }
+
+    /// Whether everybody has entered; if not, they are told again.
+    fn settle(&self) {
+        let members = self.members();
+        let late: Vec<Member> = {
+            let state = self.state.lock();
+            let late = |m: &Member| !state.is_in(*m, members.epoch);
+            members.others(self.me).filter(late).collect()
+        };
+        for peer in &late {
+            self.say_epoch(*peer, members.epoch);
+        }
+        if !late.is_empty() || self.state.lock().settled >= members.epoch {
+            return;
+        }
+        if !members.is_alone() {
+            self.layers.each(|l| l.settled(members.epoch));
+        }
+        self.state.lock().settled = members.epoch;
+        self.changed.notify_all();
+    }
+
+    /// Tries the locks of members that have been silent, or not connected, for a while.
+    fn try_the_silent(&self) -> Result<()> {
+        let members = self.members();
+        let silent: Vec<Member> = {
+            let state = self.state.lock();
+            let looks = |m: &Member| state.suspicion.get(&m.instance.0).copied();
+            members
+                .others(self.me)
+                .filter(|m| looks(m).is_some_and(|n| n >= SUSPICIOUS_LOOKS))
+                .collect()
+        };
+        silent.into_iter().try_for_each(|m| self.examine(m))
+    }
+
+    /// Under the control file's lock, so that nobody who is starting finds locks taken for a moment only.
+    fn examine(&self, silent: Member) -> Result<()> {
+        let Some(turn) = self.file.lock(Some(Instant::now() + LOCK_PATIENCE))? else {
+            return Ok(());
+        };
+        if turn.read()?.epoch != self.members().epoch {
+            return Ok(turn.release()?);
+        }
+        let claims = self.places.claims(&self.control.get(), silent.instance);
+        let attempt = Takeover::attempt(silent.instance, self.fatal.clone(), &claims)?;
+        match attempt {
+            // The proof is let go: whoever starts next finds the same.
+            Attempt::Dead(_) => self.end(&death(silent.instance)),
+            Attempt::Held(path) => self.tell(silent, &path),
+        }
+        Ok(turn.release()?)
+    }
+
+    fn tell(&self, silent: Member, path: &str) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let told = state.told.get(&silent.instance.0);
+        if told.is_some_and(|t| now - *t < TELL_INTERVAL) {
+            return;
+        }
+        state.told.insert(silent.instance.0, now);
+        drop(state);
+        eprintln!(
+            "braid: {} does not answer, but it lives: it has locked {path}. What needs it waits",
+            members::list(&[silent.instance])
+        );
+    }
+}
+
+fn death(of: InstanceId) -> String {
+    format!(
+        "{} died; recovery with survivors is not supported yet: this instance ends as well, and the next start recovers everything",
+        members::list(&[of])
+    )
+}

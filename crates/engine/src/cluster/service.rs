@@ -1,0 +1,178 @@
+//! Receiving: what the interconnect's threads hand to the layers.
+
+use super::{Cluster, EPOCH};
+use block::{BLOCK_SIZE, BlockBuf, InstanceId, Scn};
+use interconnect::{
+    Arrival, Block, Evidence, Header, Interconnect, Landing, LinkChange, Member, Service,
+};
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// Memory that the next block of this thread's connection lands in.
+    static SPARE: RefCell<Option<Box<BlockBuf>>> = const { RefCell::new(None) };
+}
+
+/// The interconnect holds this, and the cluster holds the interconnect.
+pub(super) struct Receiver {
+    cluster: Weak<Cluster>,
+    ticked: Mutex<Instant>,
+}
+
+impl Receiver {
+    pub fn new(cluster: &Arc<Cluster>) -> Receiver {
+        Receiver {
+            cluster: Arc::downgrade(cluster),
+            ticked: Mutex::new(Instant::now()),
+        }
+    }
+}
+
+impl Service for Receiver {
+    fn handle(&self, interconnect: &Interconnect, arrival: &Arrival<'_>, block: Block<'_>) {
+        let Some(cluster) = self.cluster.upgrade() else {
+            return;
+        };
+        let (landed, whole) = landed(block);
+        let result = match whole {
+            true => cluster.arrived(arrival, landed.as_deref()),
+            false => Err("a block that is not one".to_string()),
+        };
+        if let Some(block) = landed {
+            SPARE.with(|spare| spare.replace(Some(block)));
+        }
+        if let Err(why) = result {
+            eprintln!(
+                "braid: a message of kind {} from {} cannot be understood: {why}; its connections are closed",
+                arrival.header.kind, arrival.from
+            );
+            // Gone already if it is no peer any more.
+            let _ = interconnect.drop_connections(arrival.from.instance);
+        }
+    }
+
+    fn landing(&self, _: Member, header: &Header) -> Option<Box<dyn Landing>> {
+        if header.block_bytes as usize != BLOCK_SIZE {
+            return None;
+        }
+        let spare = SPARE.with(RefCell::take).unwrap_or_else(BlockBuf::zeroed);
+        Some(Box::new(spare))
+    }
+
+    fn link_changed(&self, interconnect: &Interconnect, change: LinkChange) {
+        let (Some(cluster), LinkChange::Up(member, _)) = (self.cluster.upgrade(), change) else {
+            return;
+        };
+        if interconnect.connected(member.instance) == Some(member) {
+            cluster.say_epoch(member, cluster.members().epoch);
+            cluster.layers.each(|l| l.reconnected(member.instance));
+        }
+    }
+
+    fn tick(&self, _: &Interconnect, evidence: &[Evidence]) {
+        let Some(cluster) = self.cluster.upgrade() else {
+            return;
+        };
+        cluster.take_evidence(evidence);
+        let due = {
+            let mut ticked = self.ticked.lock();
+            let due = ticked.elapsed() >= TICK_INTERVAL;
+            if due {
+                *ticked = Instant::now();
+            }
+            due
+        };
+        if due && !cluster.members().is_alone() {
+            cluster.layers.each(|l| l.tick());
+        }
+    }
+}
+
+/// The block of a message, in memory of our own; false if there is one of another size.
+fn landed(block: Block<'_>) -> (Option<Box<BlockBuf>>, bool) {
+    match block {
+        Block::None => (None, true),
+        Block::Landed(landing) => match landing.into_any().downcast::<Box<BlockBuf>>() {
+            Ok(block) => (Some(*block), true),
+            Err(_) => (None, false),
+        },
+        Block::Here(_) | Block::Owned(_) => (None, false),
+    }
+}
+
+impl Cluster {
+    fn arrived(&self, arrival: &Arrival<'_>, block: Option<&BlockBuf>) -> Result<(), String> {
+        let (from, kind) = (arrival.from, arrival.header.kind);
+        let used = self
+            .evidence
+            .header_arrived(from.instance, arrival.message)?;
+        let body = arrival
+            .message
+            .get(used..)
+            .ok_or_else(|| format!("its header takes {used} bytes, more than there are"))?;
+        if kind == EPOCH {
+            self.heard_epoch(from, arrival.header.epoch);
+            return Ok(());
+        }
+        match self.layers.of_kind(kind) {
+            Some(layer) => layer.message(from.instance, arrival.header.epoch, kind, body, block),
+            None => Err("nobody has messages of this kind".to_string()),
+        }
+    }
+}
+
+/// The clock as the interconnect knows it: told of SCNs before anything that came with them.
+pub(super) struct LiftedClock {
+    cluster: Weak<Cluster>,
+    clock: Arc<redo::Clock>,
+}
+
+impl LiftedClock {
+    pub fn new(cluster: &Arc<Cluster>) -> LiftedClock {
+        LiftedClock {
+            cluster: Arc::downgrade(cluster),
+            clock: cluster.clock.clone(),
+        }
+    }
+}
+
+impl interconnect::Clock for LiftedClock {
+    fn now(&self) -> Scn {
+        self.clock.now()
+    }
+    fn lift(&self, to: Scn) -> Result<(), String> {
+        match self.cluster.upgrade() {
+            Some(cluster) => cluster.lift(to),
+            None => Err("this instance has stopped".to_string()),
+        }
+    }
+}
+
+impl Cluster {
+    /// Counts how often each peer was found silent or not connected; `rcfg` looks into it when that has gone on for a while.
+    fn take_evidence(&self, evidence: &[Evidence]) {
+        let mut state = self.state.lock();
+        let mut worth_a_look = false;
+        let mut suspicion = std::mem::take(&mut state.suspicion);
+        suspicion.retain(|k, _| evidence.iter().any(|e| e.instance == InstanceId(*k)));
+        for e in evidence {
+            let is_odd = e.silent_looks > 0 || e.lanes_connected < e.lanes;
+            let looks = suspicion.entry(e.instance.0).or_default();
+            *looks = match is_odd {
+                true => looks.saturating_add(1),
+                false => 0,
+            };
+            worth_a_look |= *looks >= super::SUSPICIOUS_LOOKS;
+        }
+        state.suspicion = suspicion;
+        if worth_a_look && !state.rung {
+            state.rung = true;
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What an instance needs to be one of several.
+
+use super::Layer;
+use crate::{Error, Result};
+use block::InstanceId;
+use interconnect::certs::TlsFiles;
+use interconnect::{Bound, PeerAddress, Secret};
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+use wait::priority::Priority;
+
+/// Kinds of messages.
+pub type Kinds = RangeInclusive<u16>;
+
+/// Where and how an instance meets the others.
+pub struct ClusterHost {
+    /// Where it listens for them; its address goes into the control file.
+    pub bound: Bound,
+    pub secret: Secret,
+    /// Addresses to use rather than those in the control file.
+    pub peers: Vec<PeerAddress>,
+    /// Lanes for blocks to each peer; the same everywhere.
+    pub lms: u8,
+    pub heartbeat: Duration,
+    pub priority: Priority,
+    pub cpus: Vec<usize>,
+    /// Needed unless all instances are on this machine.
+    pub tls: Option<TlsFiles>,
+    /// Further protocols beside the engine's own.
+    pub layers: Vec<(Kinds, Arc<dyn Layer>)>,
+}
+
+impl ClusterHost {
+    pub fn new(bound: Bound, secret: Secret) -> ClusterHost {
+        ClusterHost {
+            bound,
+            secret,
+            peers: Vec::new(),
+            lms: 1,
+            heartbeat: Duration::from_millis(100),
+            priority: Priority::default(),
+            cpus: Vec::new(),
+            tls: None,
+            layers: Vec::new(),
+        }
+    }
+}
+
+/// What the control file says of how a member is met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Contact {
+    pub address: SocketAddr,
+    /// Tells the cluster's secret from another without giving it away: who has another must not become a member, for nobody could be connected to it.
+    pub key: u64,
+}
+
+impl Contact {
+    pub fn of(host: &ClusterHost, database: u64) -> Contact {
+        Contact {
+            address: host.bound.address(),
+            key: host.secret.fingerprint(database),
+        }
+    }
+
+    pub fn to_text(self) -> String {
+        format!("{} key {:016x}", self.address, self.key)
+    }
+
+    pub fn parse(text: &str) -> Result<Contact> {
+        let parsed = text.split_once(" key ").and_then(|(address, key)| {
+            Some(Contact {
+                address: address.parse().ok()?,
+                key: u64::from_str_radix(key, 16).ok()?,
+            })
+        });
+        parsed.ok_or_else(|| {
+            Error::Corrupt(format!(
+                "the control file has no address of a member in \"{text}\""
+            ))
+        })
+    }
+}
+
+/// What stands in front of every message: the evidence about group commits that its content may rest on.
+pub trait Evidence: Send + Sync {
+    fn header_into(&self, out: &mut Vec<u8>);
+    /// Takes in the header at the front of `bytes`, before anything else of the message is looked at; returns its length. An error: these are no bytes of ours; the connection is closed.
+    fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> std::result::Result<usize, String>;
+}
+
+/// Where no message rests on a commit.
+pub struct NoEvidence;
+
+impl Evidence for NoEvidence {
+    fn header_into(&self, _: &mut Vec<u8>) {}
+    fn header_arrived(&self, _: InstanceId, _: &[u8]) -> std::result::Result<usize, String> {
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contacts_are_read_back_and_nothing_else_is() {
+        let bound = Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = bound.address();
+        let secret = Secret::new(b"a secret of this test").unwrap();
+        let host = ClusterHost::new(bound, secret.clone());
+        let contact = Contact::of(&host, 7);
+        assert_eq!(Contact::parse(&contact.to_text()).unwrap(), contact);
+        assert_eq!(contact.address, address);
+        let others = [
+            secret.fingerprint(8),
+            Secret::new(b"another one, as long").unwrap().fingerprint(7),
+        ];
+        assert!(!others.contains(&contact.key));
+        for text in [
+            "",
+            "127.0.0.1:1",
+            "127.0.0.1:1 key ",
+            "x key 1",
+            "127.0.0.1:1 key g",
+        ] {
+            assert!(Contact::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Instances in one process that meet over a real interconnect on loopback and one simulated storage: joining, messages, leaving, coming back, dying and hanging.
+
+mod common;
+
+use block::{BlockBuf, InstanceId};
+use common::*;
+use engine::cluster::{ClusterHost, Layer, Members};
+use engine::*;
+use interconnect::{Bound, Fault, Parcel, Route, Secret};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use storage::{SimStorage, Storage};
+
+/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+const HEARTBEAT: Duration = Duration::from_millis(20);
+/// A kind of messages that only this test has.
+const NOTE: u16 = 290;
+
+/// What an instance's protocol was told.
+#[derive(Default)]
+struct Book {
+    notes: Vec<(InstanceId, u64, Vec<u8>, Option<u8>)>,
+    members: Vec<Members>,
+    settled: Vec<u64>,
+    left: bool,
+    ended: Vec<String>,
+}
+
+#[derive(Default)]
+struct Recorder {
+    book: Mutex<Book>,
+    changed: Condvar,
+}
+
+impl Recorder {
+    fn write(&self, f: impl FnOnce(&mut Book)) {
+        f(&mut self.book.lock());
+        self.changed.notify_all();
+    }
+    /// Waits until it is so.
+    fn until(&self, what: &str, f: impl Fn(&Book) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        let mut book = self.book.lock();
+        while !f(&book) {
+            assert!(
+                !self.changed.wait_until(&mut book, deadline).timed_out(),
+                "waited in vain: {what}"
+            );
+        }
+    }
+}
+
+impl Layer for Recorder {
+    fn message(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        kind: u16,
+        body: &[u8],
+        block: Option<&BlockBuf>,
+    ) -> std::result::Result<(), String> {
+        assert_eq!(kind, NOTE);
+        if body == b"nonsense" {
+            return Err("that is nonsense".to_string());
+        }
+        let first = block.map(|b| b.0[0]);
+        self.write(|b| b.notes.push((from, epoch, body.to_vec(), first)));
+        Ok(())
+    }
+    fn reconnected(&self, _: InstanceId) {
+        self.changed.notify_all();
+    }
+    fn tick(&self) {}
+    fn members_changed(&self, members: &Members) {
+        self.write(|b| b.members.push(members.clone()));
+    }
+    fn settled(&self, epoch: u64) {
+        self.write(|b| b.settled.push(epoch));
+    }
+    fn leaving(&self, _: &dyn Progress) -> Result<()> {
+        self.write(|b| b.left = true);
+        Ok(())
+    }
+}
+
+fn secret(text: &str) -> Secret {
+    Secret::new(format!("the secret of this test: {text}").as_bytes()).unwrap()
+}
+
+struct Node {
+    engine: Arc<Engine>,
+    book: Arc<Recorder>,
+}
+
+impl Node {
+    fn note(&self, to: u16, body: &[u8], block: Option<&BlockBuf>) {
+        let cluster = self.engine.cluster().unwrap();
+        let parcel = Parcel {
+            route: Route::Hash(7),
+            kind: NOTE,
+            epoch: cluster.members().epoch,
+            body,
+            block,
+        };
+        cluster.post().send(InstanceId(to), parcel);
+    }
+    fn up(&self) -> Vec<(u16, u32)> {
+        let members = self.engine.cluster().unwrap().members();
+        let number = |m: &interconnect::Member| (m.instance.0, m.incarnation);
+        members.up.iter().map(number).collect()
+    }
+    fn stop(&self) {
+        self.engine.stop(&Quiet).unwrap();
+    }
+}
+
+fn start(s: &SimStorage, k: u16, client: u32, secret_text: &str) -> Result<Node> {
+    let book: Arc<Recorder> = Arc::default();
+    let storage: Arc<dyn Storage> = Arc::new(s.as_client(client));
+    let bound = Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let ended = book.clone();
+    let host = Host {
+        members: vec![storage.clone()],
+        storage,
+        fatal: Arc::new(move |why| ended.write(|b| b.ended.push(why.to_string()))),
+        cluster: Some(ClusterHost {
+            heartbeat: HEARTBEAT,
+            layers: vec![(NOTE..=NOTE, book.clone())],
+            ..ClusterHost::new(bound, secret(secret_text))
+        }),
+    };
+    let config = Config {
+        instance: k,
+        join_others: true,
+        ..config()
+    };
+    let engine = Engine::open_on(config, host, &Quiet)?;
+    Ok(Node { engine, book })
+}
+
+#[test]
+fn members_join_talk_leave_and_come_back() {
+    let (s, _) = create();
+    let one = start(&s, 1, 1, "a").unwrap();
+    assert!(one.up() == [(1, 3)] && one.book.book.lock().members.is_empty());
+    let two = start(&s, 2, 2, "a").unwrap();
+    // Who has joined is known to everybody when the joiner is open.
+    assert_eq!(one.up(), [(1, 3), (2, 1)]);
+    assert_eq!(two.up(), one.up());
+    let epoch = two.engine.cluster().unwrap().members().epoch;
+    one.book
+        .until("the epoch is settled", |b| b.settled == [epoch]);
+    one.note(2, b"hello", None);
+    let mut block = BlockBuf::zeroed();
+    block.0.fill(9);
+    two.note(1, b"a block", Some(&block));
+    two.book.until("a note", |b| {
+        b.notes == [(InstanceId(1), epoch, b"hello".to_vec(), None)]
+    });
+    one.book.until("a block", |b| {
+        b.notes == [(InstanceId(2), epoch, b"a block".to_vec(), Some(9))]
+    });
+    // Bytes that nobody understands cost the connection, which is made again.
+    one.note(2, b"nonsense", None);
+    let again = Instant::now() + PATIENCE;
+    while two.book.book.lock().notes.len() < 2 {
+        assert!(Instant::now() < again, "the connection does not come back");
+        one.note(2, b"again", None);
+        std::thread::yield_now();
+    }
+    two.stop();
+    assert!(two.book.book.lock().left);
+    one.book.until("instance 2 has left", |b| {
+        b.members.last().is_some_and(Members::is_alone)
+    });
+    let third = start(&s, 3, 3, "a").unwrap();
+    let two = start(&s, 2, 22, "a").unwrap();
+    for node in [&one, &two, &third] {
+        assert_eq!(node.up(), [(1, 3), (2, 2), (3, 1)]);
+        let settled = node.engine.cluster().unwrap().members().epoch;
+        node.book
+            .until("all three", |b| b.settled.last() == Some(&settled));
+    }
+    third.note(1, b"from three", None);
+    two.note(3, b"from two", None);
+    one.book.until("three's note", |b| {
+        b.notes.iter().any(|n| n.0 == InstanceId(3))
+    });
+    third.book.until("two's note", |b| {
+        b.notes.iter().any(|n| n.0 == InstanceId(2))
+    });
+    one.stop();
+    two.book.until("instance 1 has left", |b| {
+        b.members.last().is_some_and(|m| m.up.len() == 2)
+    });
+    two.stop();
+    third.stop();
+    for node in [&one, &two, &third] {
+        assert!(node.book.book.lock().ended.is_empty());
+    }
+}
+
+#[test]
+fn who_has_another_secret_is_refused_before_it_is_a_member() {
+    let (s, _) = create();
+    let one = start(&s, 1, 1, "a").unwrap();
+    let refused = start(&s, 2, 2, "b").err().unwrap();
+    assert!(
+        refused.to_string().contains("another cluster secret"),
+        "{refused}"
+    );
+    assert_eq!(one.up(), [(1, 3)]);
+    let two = start(&s, 2, 3, "a").unwrap();
+    let same = start(&s, 2, 4, "a").err().unwrap();
+    assert!(
+        matches!(&same, Error::Storage(storage::Error::InUse { .. })),
+        "{same}"
+    );
+    let version = Config {
+        instance: 3,
+        join_others: false,
+        ..config()
+    };
+    let alone = open_with(version, &s).err().unwrap();
+    assert_eq!(alone.sqlstate(), "0A000", "{alone}");
+    two.stop();
+    one.stop();
+}
+
+/// A member that is silent but has its locks is waited for; once they are free it is dead, and this instance ends.
+#[test]
+fn silence_is_no_death_and_free_locks_are() {
+    let (s, _) = create();
+    let one = start(&s, 1, 1, "a").unwrap();
+    let two = start(&s, 2, 2, "a").unwrap();
+    let cut = Fault {
+        cut: true,
+        ..Fault::default()
+    };
+    let interconnect = one.engine.cluster().unwrap().interconnect().unwrap();
+    interconnect.set_fault(InstanceId(2), cut).unwrap();
+    one.engine
+        .cluster()
+        .unwrap()
+        .interconnect()
+        .unwrap()
+        .drop_connections(InstanceId(2))
+        .unwrap();
+    // Several times as long as it takes to become suspicious.
+    std::thread::park_timeout(HEARTBEAT * 100);
+    assert!(one.book.book.lock().ended.is_empty() && two.book.book.lock().ended.is_empty());
+    interconnect
+        .set_fault(InstanceId(2), Fault::default())
+        .unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while two.book.book.lock().notes.is_empty() {
+        assert!(
+            Instant::now() < deadline,
+            "the connection does not come back"
+        );
+        one.note(2, b"there?", None);
+        std::thread::yield_now();
+    }
+    // Its process is killed: the locks go, and nobody answers.
+    s.kill_client(2);
+    two.engine.cluster().unwrap().interconnect().unwrap().stop();
+    one.book.until("instance 1 ends", |b| {
+        b.ended.iter().any(|why| why.contains("instance 2 died"))
+    });
+    // Whoever starts while 1 still has its locks waits for its end, then recovers both.
+    s.kill_client(1);
+    let again = start(&s, 2, 22, "a").unwrap();
+    let recovery = again.engine.recovery().expect("two threads were open");
+    assert_eq!((recovery.threads, again.up()), (2, vec![(2, 2)]));
+    again.stop();
+}
+
+/// A start that finds one member dead and another alive does nothing until the latter has ended.
+#[test]
+fn a_start_waits_for_the_end_of_those_who_must_end() {
+    let (s, _) = create();
+    let one = start(&s, 1, 1, "a").unwrap();
+    let _two = start(&s, 2, 2, "a").unwrap();
+    s.kill_client(2);
+    let storage = s.clone();
+    std::thread::scope(|scope| {
+        let starter = scope.spawn(move || start(&storage, 3, 3, "a"));
+        std::thread::park_timeout(Duration::from_millis(600));
+        assert!(!starter.is_finished(), "instance 1 lives");
+        s.kill_client(1);
+        let three = starter.join().unwrap().unwrap();
+        assert_eq!(three.engine.recovery().map(|r| r.threads), Some(2));
+        three.stop();
+    });
+    drop(one);
+}
