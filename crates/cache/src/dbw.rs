@@ -270,7 +270,8 @@ impl Work {
             }
             let failure = result.err();
             if let Some(e) = &failure {
-                if !e.is_full() {
+                // The control file is read before it is written.
+                if !e.can_be_tried_again() {
                     (self.config.fatal)(&format!("dbw0: {e}"));
                     self.finish(asked.checkpoint, failure.as_ref());
                     break;

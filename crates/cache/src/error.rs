@@ -36,4 +36,9 @@ impl Error {
             _ => false,
         }
     }
+
+    /// Whether nothing has been written in vain: what failed can be done again later. (A failed write or sync is the end of the instance.)
+    pub(crate) fn can_be_tried_again(&self) -> bool {
+        self.is_full() || matches!(self, Error::Storage(e) if e.is_read_failure())
+    }
 }

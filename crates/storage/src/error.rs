@@ -94,6 +94,10 @@ impl Error {
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Full { .. })
     }
+    /// The disk did not give what is on it; nothing was changed.
+    pub fn is_read_failure(&self) -> bool {
+        matches!(self, Error::Io { what: "read", .. })
+    }
     pub fn is_not_found(&self) -> bool {
         matches!(self, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
     }
