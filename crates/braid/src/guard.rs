@@ -46,7 +46,6 @@ struct Guard<'a> {
 
 /// What the guard heard that it has to do something about.
 enum Happened {
-    Open(u16),
     Ended(u16, ExitStatus),
     Stop,
     Nothing,
@@ -113,7 +112,7 @@ impl Guard<'_> {
                         return Ok(());
                     }
                 }
-                Happened::Ended(..) | Happened::Open(_) => {}
+                Happened::Ended(..) => {}
                 Happened::Nothing => {
                     for k in take_requests(dir) {
                         if !self.children.contains_key(&k) {
@@ -140,7 +139,7 @@ impl Guard<'_> {
                             "instance {k} ended before it was open: {status}"
                         )));
                     }
-                    Happened::Open(_) | Happened::Nothing => {}
+                    Happened::Nothing => {}
                 }
             }
         }
@@ -197,10 +196,10 @@ impl Guard<'_> {
         match self.events.recv_timeout(LOOK_INTERVAL) {
             Ok(Event::Said(k, line)) => {
                 println!("{line}");
-                Ok(match line.contains(OPEN_LINE) && self.open.insert(k) {
-                    true => Happened::Open(k),
-                    false => Happened::Nothing,
-                })
+                if line.contains(OPEN_LINE) {
+                    self.open.insert(k);
+                }
+                Ok(Happened::Nothing)
             }
             Ok(Event::Silent(k)) => match self.children.remove(&k) {
                 Some(mut child) => {
@@ -228,7 +227,7 @@ impl Guard<'_> {
                 Happened::Ended(k, status) if status.success() => {
                     again.remove(&k);
                 }
-                Happened::Ended(..) | Happened::Open(_) | Happened::Nothing => {}
+                Happened::Ended(..) | Happened::Nothing => {}
             }
             if Instant::now() > until && !killed {
                 killed = true;
