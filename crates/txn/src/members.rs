@@ -9,10 +9,16 @@ use interconnect::Post;
 use std::sync::Arc;
 
 impl TxnManager {
-    /// Makes this instance one among others that it reaches through `post`. Once, before the first [`TxnManager::members_changed`]; until that names others, the instance
-    /// counts as alone.
-    pub fn join_cluster(&self, post: Arc<dyn Post>) {
+    /// Makes this instance one among others that it reaches through `post`. Once, right after [`TxnManager::open`] if others are up, and before the first
+    /// [`TxnManager::members_changed`]; until that says who is up, the instance counts as alone and the horizon stands still.
+    pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>) {
         self.cluster.join(post);
+        let manager = Arc::downgrade(self);
+        self.enqueues.on_suspicion(Box::new(move |locker| {
+            if let Some(manager) = manager.upgrade().filter(|m| m.cluster.is_active()) {
+                manager.suspect(locker);
+            }
+        }));
     }
 
     /// Enters an epoch with these members. `heirs`: who took over the threads of those that died; whoever is gone and has no heir left cleanly, after
@@ -84,6 +90,9 @@ impl TxnManager {
                 Ok(())
             }
             kind::HEARTBEAT => r.end(),
+            kind::WALK => self.walk_arrived(r),
+            kind::CHECK => self.check_arrived(r),
+            kind::VICTIM => self.victim_arrived(r),
             _ => Err(r.bad("it is of no kind that there is")),
         }
     }

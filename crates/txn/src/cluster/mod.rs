@@ -16,6 +16,7 @@
 //! - What comes from an instance that is not a member is dropped, unless its epoch is one that this instance has yet to enter.
 
 mod commit_cache;
+mod deadlock;
 mod status;
 mod waits;
 pub(crate) mod wire;
@@ -23,6 +24,7 @@ pub(crate) mod wire;
 use crate::Result;
 use block::{InstanceId, Scn};
 use commit_cache::CommitCache;
+use deadlock::Walks;
 use fusion::GroupNo;
 use fusion::visibility::{Effect, Message, ReplyId, Shown, Status, Visibility};
 use interconnect::{Parcel, Post, Route};
@@ -96,6 +98,7 @@ pub(crate) struct Cluster {
     pub(crate) down: Down,
     pub(crate) questions: Questions,
     pub(crate) to_tell: ToTell,
+    pub(crate) walks: Walks,
 }
 
 impl Cluster {
@@ -126,6 +129,7 @@ impl Cluster {
             down: Down::default(),
             questions: Questions::default(),
             to_tell: ToTell::default(),
+            walks: Walks::default(),
         })
     }
 
@@ -150,7 +154,9 @@ impl Cluster {
 
     // ---- members ----
 
+    /// Until it is known who is up, the horizon stands still.
     pub(crate) fn join(&self, post: Arc<dyn Post>) {
+        self.others_horizon.store(0, Ordering::SeqCst);
         assert!(
             self.post.set(post).is_ok(),
             "invariant: an instance joins once"
@@ -336,6 +342,7 @@ impl Cluster {
 
     /// Says everything again that somebody may have missed, and the horizon.
     pub(crate) fn tick(&self) {
+        self.walks.forget();
         for peer in self.others() {
             self.reconnected(peer);
             self.send(Letter::new(peer, kind::HEARTBEAT, |_| ()));

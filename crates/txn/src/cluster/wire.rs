@@ -20,6 +20,10 @@ pub(crate) mod kind {
     pub const TXN_ENDED: u16 = 107;
     /// Nothing but its header.
     pub const HEARTBEAT: u16 = 108;
+    /// A walk that looks for a deadlock, its second round, and what comes of it.
+    pub const WALK: u16 = 109;
+    pub const CHECK: u16 = 110;
+    pub const VICTIM: u16 = 111;
 }
 
 /// What an instance says of a transaction of its own.
@@ -81,6 +85,9 @@ impl<'a> Reader<'a> {
     }
     pub(crate) fn u16(&mut self) -> Result<u16> {
         Ok(u16::from_le_bytes(self.take()?))
+    }
+    pub(crate) fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.take()?))
     }
     pub(crate) fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.take()?))

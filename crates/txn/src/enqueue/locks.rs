@@ -225,6 +225,13 @@ impl LockTable {
         }
     }
 
+    /// What a session waits for, and the serial of its wait.
+    pub(crate) fn wait_of(&self, locker: LockerId) -> Option<(Resource, u64)> {
+        let r = *self.waiting.get(&locker)?;
+        let mut queue = self.locks[&r].queue.iter();
+        queue.find(|q| q.locker == locker).map(|q| (r, q.serial))
+    }
+
     pub(crate) fn is_waiting(&self, locker: LockerId) -> bool {
         self.waiting.contains_key(&locker)
     }

@@ -12,11 +12,13 @@
 //! under the latch only; a wake-up is a hint to look.
 
 mod deadlock;
+mod elsewhere;
 mod locks;
 mod mode;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use elsewhere::{Hop, Suspicion};
 pub(crate) use locks::LockerId;
 pub use locks::{Level, NameClass, Resource};
 pub use mode::LockMode;
@@ -26,8 +28,8 @@ use block::{InstanceId, ObjectId, TxnId};
 use deadlock::Edge;
 use locks::{Asked, LockTable};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use wait::{Event, Latch, LatchClass, LatchGuard, Stat, WaitResult, Waiter};
 
@@ -105,6 +107,8 @@ fn pack(object: ObjectId, mode: LockMode) -> u64 {
 struct Tables {
     locks: LockTable,
     lockers: BTreeMap<u32, Arc<Locker>>,
+    /// Victims of circles that lead over other instances, with the serial of the wait they are to give up.
+    doomed: BTreeMap<u32, (u64, String)>,
 }
 
 /// All enqueues of an instance.
@@ -113,6 +117,8 @@ pub(crate) struct Enqueues {
     strong: Box<[AtomicU32]>,
     /// Sessions that wait for a transaction's end, so that an end that nobody waits for takes no latch.
     txn_waiters: AtomicUsize,
+    /// Looks for circles over other instances; set when there may be some.
+    suspicion: OnceLock<Suspicion>,
 }
 
 impl Enqueues {
@@ -123,10 +129,12 @@ impl Enqueues {
                 Tables {
                     locks: LockTable::default(),
                     lockers: BTreeMap::new(),
+                    doomed: BTreeMap::new(),
                 },
             ),
             strong: (0..STRONG).map(|_| AtomicU32::new(0)).collect(),
             txn_waiters: AtomicUsize::new(0),
+            suspicion: OnceLock::new(),
         }
     }
 
@@ -346,13 +354,16 @@ impl Enqueues {
             let deadline = user_deadline.map_or(check_at, |d| d.min(check_at));
             let woken = locker.waiter.wait(event, p, Some(deadline));
             let mut t = self.tables.lock();
+            let doomed = t.take_doom(locker.id);
             if !t.locks.is_waiting(locker.id) {
                 locker.waiter.clear();
                 return Ok(());
             }
             let now = Instant::now();
+            let mut look_elsewhere = false;
             let failed = match woken {
                 WaitResult::Cancelled => Some(Error::Cancelled(wait::Cancelled)),
+                _ if doomed.is_some() => doomed.map(Error::Deadlock),
                 _ if user_deadline.is_some_and(|d| now >= d) => Some(Error::LockTimeout),
                 _ if now < check_at => None,
                 _ => match (deadlock::circle(&t.locks, locker.id), suspected.take()) {
@@ -366,6 +377,7 @@ impl Enqueues {
                         None
                     }
                     (None, _) => {
+                        look_elsewhere = true;
                         check_at = now + deadlock::LATER_CHECKS;
                         None
                     }
@@ -376,6 +388,10 @@ impl Enqueues {
                 t.locks.give_up(locker.id, &mut wake);
                 wake_after(t, wake);
                 return Err(error);
+            }
+            drop(t);
+            if look_elsewhere && let Some(suspicion) = self.suspicion.get() {
+                suspicion(locker.id);
             }
         }
     }

@@ -1,0 +1,217 @@
+//! Deadlocks that lead over several instances.
+//!
+//! A session that has waited for a while and finds no circle among the waits of its own instance sends a *walk* along every wait for another instance's transaction that it
+//! reaches. Each instance carries a walk on from the transaction's session over the waits there. Back at the session where it began, the path is a circle that may never
+//! have existed at one time: a *check* goes round once more and finds every wait under the number that it had, leading to the same next one. As a wait keeps its number for as
+//! long as it lasts, all of them existed at once when the first round was over (CORRECTNESS 26). Then the wait with the highest number is the victim, whoever walked: two
+//! who walk the same circle choose the same.
+//!
+//! **Limits.** A walk visits a session once. Lost messages cost time only: whoever still waits walks again.
+
+use super::Letter;
+use super::wire::{self, Reader, kind};
+use crate::Result;
+use crate::enqueue::{Hop, LockerId};
+use crate::manager::TxnManager;
+use block::InstanceId;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Waits on a path; an instance has no more sessions.
+const MAX_PATH: usize = 10_000;
+
+/// A session that waits, in its wait of this number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Step {
+    serial: u64,
+    instance: InstanceId,
+    locker: LockerId,
+}
+
+type Visits = HashMap<(InstanceId, LockerId), (u64, HashSet<LockerId>)>;
+
+/// What an instance remembers of walks.
+#[derive(Default)]
+pub(crate) struct Walks {
+    last: AtomicU64,
+    /// By where the walk began: the newest walk from there, and whom it visited here. Forgotten with every tick.
+    visited: Mutex<Visits>,
+}
+
+impl Walks {
+    pub(crate) fn forget(&self) {
+        self.visited.lock().clear();
+    }
+}
+
+struct Walk {
+    number: u64,
+    path: Vec<Step>,
+}
+
+fn put_path(path: &[Step], out: &mut Vec<u8>) {
+    let n = u16::try_from(path.len()).expect("invariant: a path has at most MAX_PATH waits");
+    out.extend_from_slice(&n.to_le_bytes());
+    for step in path {
+        out.extend_from_slice(&step.instance.0.to_le_bytes());
+        out.extend_from_slice(&step.locker.0.to_le_bytes());
+        wire::put(out, &[step.serial]);
+    }
+}
+
+fn path(r: &mut Reader<'_>) -> Result<Vec<Step>> {
+    let n = r.u16()?;
+    let step = |r: &mut Reader<'_>| {
+        let (instance, locker) = (r.instance()?, LockerId(r.u32()?));
+        Ok(Step {
+            instance,
+            locker,
+            serial: r.u64()?,
+        })
+    };
+    match n {
+        0 => Err(r.bad("a walk comes from nowhere")),
+        n => (0..n).map(|_| step(r)).collect(),
+    }
+}
+
+impl TxnManager {
+    /// A session here has waited for a while, and there is no circle among the waits of this instance.
+    pub(crate) fn suspect(&self, locker: LockerId) {
+        let walks = &self.cluster.walks;
+        let walk = Walk {
+            number: walks.last.fetch_add(1, Ordering::Relaxed) + 1,
+            path: Vec::new(),
+        };
+        self.walk_on(walk, locker, locker);
+    }
+
+    /// A walk comes along a wait for a transaction of this instance.
+    pub(crate) fn walk_arrived(&self, mut r: Reader<'_>) -> Result<()> {
+        let (number, txn) = (r.u64()?, r.txn()?);
+        let path = path(&mut r)?;
+        r.end()?;
+        let origin = path[0];
+        let Some(owner) = self.active.owner(txn) else {
+            return Ok(()); // it has ended
+        };
+        if (origin.instance, origin.locker) == (self.config.instance, owner) {
+            self.check(path, 0);
+        } else {
+            self.walk_on(Walk { number, path }, owner, origin.locker);
+        }
+        Ok(())
+    }
+
+    /// Carries a walk on from a session of this instance.
+    fn walk_on(&self, walk: Walk, from: LockerId, origin: LockerId) {
+        let me = self.config.instance;
+        let of = walk.path.first().map_or(me, |o| o.instance);
+        let reach = {
+            let mut visited = self.cluster.walks.visited.lock();
+            let visits = visited.entry((of, origin)).or_default();
+            if visits.0 != walk.number {
+                *visits = (walk.number, HashSet::new());
+            }
+            let target = (of == me && !walk.path.is_empty()).then_some(origin);
+            self.enqueues.reach(from, target, me, &mut visits.1)
+        };
+        let longer = |hops: &[Hop]| {
+            let step = |h: &Hop| Step {
+                serial: h.serial,
+                instance: me,
+                locker: h.locker,
+            };
+            let mut path = walk.path.clone();
+            path.extend(hops.iter().map(step));
+            path
+        };
+        if let Some(hops) = reach.back {
+            return self.check(longer(&hops), 0);
+        }
+        for (hops, txn) in reach.exits {
+            let path = longer(&hops);
+            if path.len() <= MAX_PATH {
+                let to = txn.instance();
+                self.cluster.send(Letter::new(to, kind::WALK, |out| {
+                    wire::put(out, &[walk.number, txn.0]);
+                    put_path(&path, out);
+                }));
+            }
+        }
+    }
+
+    pub(crate) fn check_arrived(&self, mut r: Reader<'_>) -> Result<()> {
+        let (at, via) = (usize::from(r.u16()?), r.txn()?);
+        let path = path(&mut r)?;
+        let next = path.get(at).or((at == path.len()).then_some(&path[0]));
+        let Some(next) = next.filter(|n| n.instance == self.config.instance) else {
+            return Err(r.bad("a check has lost its way"));
+        };
+        r.end()?;
+        if self.active.owner(via) == Some(next.locker) {
+            self.check(path, at);
+        }
+        Ok(())
+    }
+
+    /// The second round: from `at` on as far as the path stays on this instance. Nothing follows if any wait has changed.
+    fn check(&self, path: Vec<Step>, mut at: usize) {
+        let me = self.config.instance;
+        while let Some(step) = path.get(at).filter(|s| s.instance == me) {
+            let next = path.get(at + 1).unwrap_or(&path[0]);
+            let hop = Hop {
+                locker: step.locker,
+                serial: step.serial,
+            };
+            at += 1;
+            let here = (next.instance == me).then_some(next.locker);
+            match self.enqueues.still_waits(hop, here) {
+                // The last step may lead to another instance's transaction and so back here.
+                Some(Some(txn)) if txn.instance() != me => {
+                    if txn.instance() == next.instance {
+                        self.cluster
+                            .send(Letter::new(txn.instance(), kind::CHECK, |out| {
+                                out.extend_from_slice(&(at as u16).to_le_bytes());
+                                wire::put(out, &[txn.0]);
+                                put_path(&path, out);
+                            }));
+                    }
+                    return;
+                }
+                Some(_) if here.is_some() => {}
+                _ => return,
+            }
+        }
+        if at == path.len() {
+            self.found(&path);
+        }
+    }
+
+    /// The circle was walked twice.
+    fn found(&self, path: &[Step]) {
+        let victim = path.iter().max().expect("a circle has waits");
+        if victim.instance == self.config.instance {
+            self.doom(victim.locker, victim.serial, path.len() as u64);
+        } else {
+            self.cluster
+                .send(Letter::new(victim.instance, kind::VICTIM, |out| {
+                    out.extend_from_slice(&victim.locker.0.to_le_bytes());
+                    wire::put(out, &[victim.serial, path.len() as u64]);
+                }));
+        }
+    }
+
+    pub(crate) fn victim_arrived(&self, mut r: Reader<'_>) -> Result<()> {
+        let (locker, serial, waits) = (LockerId(r.u32()?), r.u64()?, r.u64()?);
+        r.end()?;
+        self.doom(locker, serial, waits);
+        Ok(())
+    }
+
+    fn doom(&self, locker: LockerId, serial: u64, waits: u64) {
+        let why = format!("{waits} sessions of several instances wait for each other in a circle");
+        self.enqueues.doom(Hop { locker, serial }, why);
+    }
+}
