@@ -74,6 +74,8 @@ pub struct Session {
     used: bool,
     /// The statement's snapshot.
     pub(crate) statement: Option<Snapshot>,
+    /// The statement has looked at rows as they are now: what it tells may be newer than its snapshot.
+    pub(crate) saw_newest: bool,
     /// Segments to give back once the transaction is committed.
     pub(crate) drops: Vec<ObjectId>,
     /// Draws of sequences that must be durable before the transaction's end is reported.
@@ -93,6 +95,7 @@ impl Engine {
             active: false,
             used: false,
             statement: None,
+            saw_newest: false,
             drops: Vec::new(),
             durable: LogPos(0),
             scratch: Vec::new(),
@@ -233,10 +236,17 @@ impl Session {
         Ok(snapshot)
     }
 
-    /// The statement is over. May be called again.
+    /// The statement is over, and its reply may leave: returns once every instance has heard of the commits that it shows. May be called again.
     pub fn end_statement(&mut self) {
-        self.statement = None;
+        let shown = self.statement.take();
         self.txn.end_statement();
+        let newest = std::mem::take(&mut self.saw_newest) || !self.txn.id().is_none();
+        match shown {
+            // Whoever changes or locks rows goes by their newest versions.
+            Some(_) if newest => self.engine.gate(),
+            Some(snapshot) => self.engine.txns.gate(snapshot.scn),
+            None => {}
+        }
     }
 
     /// Keeps the statement's snapshot registered for a cursor or a worker.

@@ -101,6 +101,7 @@ impl Session {
         key: &[u8],
         rows: impl Iterator<Item = RowId>,
     ) -> Result<Verdict> {
+        self.saw_newest = true;
         for rid in rows {
             let Newest::Row { head, body } = heap.newest(rid)? else {
                 continue;
