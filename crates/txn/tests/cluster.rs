@@ -24,6 +24,7 @@ const ANSWER: u16 = 105;
 const TXN_WAIT: u16 = 106;
 const TXN_ENDED: u16 = 107;
 const WALK: u16 = 109;
+const CHECK: u16 = 110;
 
 fn seed() -> u64 {
     let replay = std::env::var("BRAID_TXN_SEED").ok();
@@ -448,6 +449,29 @@ fn a_circle_over_instances_has_one_victim_within_a_second() {
     db.stop();
 }
 
+/// Both sessions of a circle have found it and are about to make sure: they must choose the same victim.
+#[test]
+fn all_who_walk_a_circle_choose_the_same_victim() {
+    let db = Db::new(2);
+    db.net.run(seed(), || {
+        for _ in 0..3 {
+            let checks = db.net.sent(CHECK);
+            db.net.hold(CHECK);
+            let ended = thread::scope(|s| {
+                let waits = s.spawn(|| circle(&db, &[1, 2]));
+                eventually("two checks", || db.net.sent(CHECK) >= checks + 2);
+                db.net.heal();
+                waits.join().unwrap()
+            });
+            let victims = ended
+                .iter()
+                .filter(|e| matches!(e, Err(Error::Deadlock(_))));
+            assert_eq!(victims.count(), 1, "{ended:?}");
+        }
+    });
+    db.stop();
+}
+
 /// A session stands behind a lock of its own instance in the middle of the circle; and a chain that is none has no victim, however often it is looked at.
 #[test]
 fn walks_follow_local_locks_and_chains_have_no_victim() {
@@ -625,6 +649,24 @@ fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
         assert_eq!(one.state_now(aborted).unwrap(), TxnState::Aborted);
         assert_eq!(db.net.sent(ASK), asked + 2);
         db.nodes.push(two);
+    });
+    db.stop();
+}
+
+/// V2: who is asked lifts its clock to the snapshot first, whatever the header said. Otherwise the transaction could commit below a snapshot that was told "active".
+#[test]
+fn whoever_is_asked_commits_above_the_askers_snapshot() {
+    let db = Db::new(2);
+    db.net.run(seed(), || {
+        let one = db.manager(1);
+        let mut t = db.node(1).session();
+        db.node(1)
+            .add(&mut t, of(1, 0), 1, LockWait::NoWait)
+            .unwrap();
+        let snapshot = Scn(one.clock().now().0 + 1000);
+        let question = [t.id().0.to_le_bytes(), snapshot.0.to_le_bytes()].concat();
+        one.message(InstanceId(2), 1, ASK, &question, None).unwrap();
+        assert!(t.commit().unwrap() > snapshot);
     });
     db.stop();
 }
