@@ -9,8 +9,8 @@ use interconnect::Post;
 use std::sync::Arc;
 
 impl TxnManager {
-    /// Makes this instance one among others that it reaches through `post`. Once, right after [`TxnManager::open`] if others are up, and before the first
-    /// [`TxnManager::members_changed`]; until that says who is up, the instance counts as alone and the horizon stands still.
+    /// Makes this instance one among others that it reaches through `post`. Once, before the first [`TxnManager::members_changed`]; until that says who is up, the instance
+    /// counts as alone.
     pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>) {
         self.cluster.join(post);
         let manager = Arc::downgrade(self);
@@ -26,7 +26,7 @@ impl TxnManager {
     ///
     /// Before a joiner takes its first snapshot or changes anything, all others must have made this call, and the joiner must have heard a header that each of them sent
     /// after it: its clock is then above every commit that was not announced to it and every horizon computed without it. The joiner makes this call before
-    /// [`TxnManager::recover`], lest it compute a horizon of its snapshots alone; and after it has put its clock's ceiling into the control file, from which all take
+    /// [`TxnManager::recover`] and everything that follows, lest it compute a horizon of its snapshots alone; and after it has put its clock's ceiling into the control file, from which all take
     /// over the highest: a joiner starts beyond the ceilings that the others know.
     pub fn members_changed(
         &self,
@@ -116,6 +116,9 @@ impl TxnManager {
 
     /// About once a second: computes and reports the horizon, and drives again what may have been lost.
     pub fn tick(&self) {
+        if !self.cluster.is_active() {
+            return; // a joiner has not entered yet: it must not compute a horizon without the others
+        }
         self.horizon();
         self.cluster.tick();
         self.drive_waits(|_| true);

@@ -154,9 +154,7 @@ impl Cluster {
 
     // ---- members ----
 
-    /// Until it is known who is up, the horizon stands still.
     pub(crate) fn join(&self, post: Arc<dyn Post>) {
-        self.others_horizon.store(0, Ordering::SeqCst);
         assert!(
             self.post.set(post).is_ok(),
             "invariant: an instance joins once"
