@@ -74,7 +74,7 @@ pub struct Session {
     used: bool,
     /// The statement's snapshot.
     pub(crate) statement: Option<Snapshot>,
-    /// The statement has looked at rows as they are now: what it tells may be newer than its snapshot.
+    /// The statement has looked at versions newer than its snapshot: what it tells rests on all that is committed by now.
     pub(crate) saw_newest: bool,
     /// Segments to give back once the transaction is committed.
     pub(crate) drops: Vec<ObjectId>,
@@ -240,10 +240,9 @@ impl Session {
     pub fn end_statement(&mut self) {
         let shown = self.statement.take();
         self.txn.end_statement();
-        let newest = std::mem::take(&mut self.saw_newest) || !self.txn.id().is_none();
+        let newest = std::mem::take(&mut self.saw_newest);
         match shown {
-            // Whoever changes or locks rows goes by their newest versions.
-            Some(_) if newest => self.engine.gate(),
+            _ if newest => self.engine.gate(),
             Some(snapshot) => self.engine.txns.gate(snapshot.scn),
             None => {}
         }

@@ -203,7 +203,8 @@ impl Session {
 
     /// A snapshot that sees everything committed by now, for looking at newest versions only: it is not registered, so no undo may be read
     /// through it.
-    fn newest(&self) -> Snapshot {
+    fn newest(&mut self) -> Snapshot {
+        self.saw_newest = true;
         Snapshot {
             scn: self.engine.scn(),
             own: self.txn.id(),
@@ -245,7 +246,8 @@ impl Session {
     }
 
     /// A row that is not as the transaction's snapshot sees it: an error unless each statement has its own.
-    fn refuse<T>(&self, what: &'static str, outcome: T) -> Result<T> {
+    fn refuse<T>(&mut self, what: &'static str, outcome: T) -> Result<T> {
+        self.saw_newest = true;
         match self.txn.isolation() {
             Isolation::RepeatableRead => Err(Error::Serialization(what)),
             Isolation::ReadCommitted => Ok(outcome),
