@@ -164,7 +164,8 @@ impl Engine {
 
     fn purge_hinted(&self, hint: &txn::PurgeHint) -> Result<()> {
         // Dropped by another instance, perhaps: then what is remembered of the object here is of blocks that others have.
-        if !self.space.owns(hint.object, hint.dba)? {
+        let met_others = self.space.members().changes() > 0;
+        if met_others && !self.space.owns(hint.object, hint.dba)? {
             self.forget(hint.object);
             return Ok(());
         }

@@ -313,19 +313,21 @@ impl Engine {
         Ok(self.space.blocks_of(object)?)
     }
 
-    /// Gives back the space of every object not in `known`: what a crash left behind between a commit and the dropping of its segments. Does nothing while other instances
-    /// are up: what this one does not know may be being created there.
+    /// Gives back the space of every object not in `known`: what a crash left behind between a commit and the dropping of its segments. Does nothing if another instance has been
+    /// up since this one started: what this one does not know may have been created there.
     pub fn drop_orphans(&self, known: &std::collections::BTreeSet<ObjectId>) -> Result<u64> {
-        if !self.space.members().is_alone() {
-            return Ok(0);
-        }
         let own: Vec<ObjectId> = self
             .dictionary
             .get()
             .map(|d| vec![d.object, d.indexes[0].object])
             .unwrap_or_default();
         let mut dropped = 0;
-        for object in self.space.owners()? {
+        let owners = self.space.owners()?;
+        // Only now: who comes after has nothing among these.
+        if self.space.members().changes() > 0 {
+            return Ok(0);
+        }
+        for object in owners {
             if !known.contains(&object) && !own.contains(&object) {
                 self.space.drop_segment(object)?;
                 dropped += 1;

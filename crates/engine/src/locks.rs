@@ -171,6 +171,10 @@ impl GlobalLocks {
 
     /// From now on strong locks are taken on these. Waits until no strong lock is held if there are new ones among them ([`GlobalLocks::is_ready_for`]): not to be called by a receiving thread.
     pub fn set_members(self: &Arc<Self>, members: &[InstanceId]) {
+        if let Some(engine) = self.engine.upgrade() {
+            let others = members.iter().filter(|m| **m != self.post.me());
+            engine.space.members().set_others(others.copied());
+        }
         let mut gate = self.gate.lock();
         if members.iter().any(|m| !gate.members.contains(m)) {
             gate.closed = true;

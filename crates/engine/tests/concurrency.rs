@@ -136,3 +136,23 @@ fn transfers_with_conflicts_keep_every_sum() {
     verify_all(&engine, &t, "after transfers").unwrap();
     engine.stop(&Quiet).unwrap();
 }
+
+/// What a start finds without an owner goes, but not when another instance has been up meanwhile: it may have created it, and the dictionary that was read before did not
+/// know of it.
+#[test]
+fn what_another_instance_may_have_created_is_no_orphan() {
+    let (storage, t) = create();
+    let known = Default::default();
+    for others_were_up in [true, false] {
+        let engine = open_with(big(), &storage).unwrap();
+        if others_were_up {
+            let members = engine.space().members();
+            members.set_others([block::InstanceId(2)]);
+            members.set_others([]);
+        }
+        let gone = engine.drop_orphans(&known).unwrap();
+        assert_eq!(gone, if others_were_up { 0 } else { 3 });
+        assert_eq!(engine.segment_blocks(t.object).unwrap() > 0, others_were_up);
+        engine.stop(&Quiet).unwrap();
+    }
+}
