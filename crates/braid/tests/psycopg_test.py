@@ -38,6 +38,35 @@ def values_come_back(conn):
         assert [c.type_code for c in cursor.description] == [23, 20, 701, 1700, 25, 17, 1082, 1114, 1184, 2950, 16]
 
 
+def lists(conn):
+    """A list is an array of the client's: what = ANY compares with it is found by the index."""
+    conn.execute("create table l (id int primary key, s text, b bigint)")
+    conn.execute("insert into l select g, 'row ' || g, g * 10000000000 from generate_series(1, 1000) g")
+    for binary in (False, True):
+        one = lambda sql, *args: [r[0] for r in conn.execute(sql, args, binary=binary).fetchall()]
+        for n in range(8):  # prepared on the server from the sixth on
+            assert one("select id from l where id = any(%s) order by id", [3, n + 10, 5000]) == [3, n + 10]
+        assert one("select id from l where s = any(%s) order by id", ["row 7", 'a "b" \\c,{}', None]) == [7]
+        assert one("select id from l where b = any(%s)", [20000000000]) == [2]
+        assert one("select id from l where id = any(%s)", []) == []
+        assert one("select count(*) from l where id <> all(%s)", [1, 2]) == [998]
+        assert one("select count(*) from l where id > all(%s)", [990, 995]) == [5]
+        assert one("select count(*) from l a join l c using (id) where id = any(%s)", [1, 2]) == [2]
+    assert conn.execute("update l set s = 'x' where id = any(%s)", ([1, 2, 2000],)).rowcount == 2
+    assert conn.execute("delete from l where id = any(%s::int[])", ("{1,2}",)).rowcount == 2
+    plan = conn.execute("explain select * from l where id = any('{3,4}'::int[])").fetchall()
+    assert "Index" in plan[0][0], plan
+    for sql, args, error in (
+        ("select id from l where id = any(%s)", ("{1,x}",), errors.InvalidTextRepresentation),
+        ("select %s", ([1, 2],), errors.FeatureNotSupported),
+    ):
+        try:
+            conn.execute(sql, args)
+            raise AssertionError(f"{sql} was taken")
+        except error:
+            pass
+
+
 def pipelines(conn):
     conn.execute("create table p (id int primary key)")
     with conn.pipeline():
@@ -113,6 +142,6 @@ def cancels(conn):
 
 
 with psycopg.connect(autocommit=True) as connection:
-    for test in (values_come_back, pipelines, transactions, cursors, copies, cancels):
+    for test in (values_come_back, lists, pipelines, transactions, cursors, copies, cancels):
         test(connection)
         print("ok", test.__name__)

@@ -76,6 +76,36 @@ impl SqlType {
         }
     }
 
+    /// The OID of the type's arrays; zero if it has none.
+    pub fn array_oid(self) -> u32 {
+        match self {
+            SqlType::Bool => 1000,
+            SqlType::Bytea => 1001,
+            SqlType::Name => 1003,
+            SqlType::Int2 => 1005,
+            SqlType::Int4 => 1007,
+            SqlType::Text | SqlType::Unknown => 1009,
+            SqlType::Char => 1014,
+            SqlType::Varchar => 1015,
+            SqlType::Int8 => 1016,
+            SqlType::Float4 => 1021,
+            SqlType::Float8 => 1022,
+            SqlType::Oid => 1028,
+            SqlType::Timestamp => 1115,
+            SqlType::Date => 1182,
+            SqlType::TimestampTz => 1185,
+            SqlType::Numeric => 1231,
+            SqlType::Uuid => 2951,
+            SqlType::Void => 0,
+        }
+    }
+
+    /// The type of the elements of the arrays with that OID.
+    pub fn of_array(oid: u32) -> Option<SqlType> {
+        let mut with_arrays = SqlType::ALL.into_iter().filter(|t| t.array_oid() != 0);
+        with_arrays.find(|t| t.array_oid() == oid)
+    }
+
     pub fn from_oid(oid: u32) -> Option<SqlType> {
         SqlType::ALL.into_iter().find(|t| t.oid() == oid)
     }

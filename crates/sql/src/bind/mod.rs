@@ -143,6 +143,11 @@ impl ParamTypes {
         Ok(ParamTypes(RefCell::new(types)))
     }
 
+    /// As found out before.
+    pub fn of(types: &[SqlType]) -> ParamTypes {
+        ParamTypes(RefCell::new(types.iter().copied().map(Some).collect()))
+    }
+
     /// The type of a parameter (from 0), making room for it.
     fn get(&self, i: usize) -> Result<Option<SqlType>> {
         if i >= MAX_PARAMS {

@@ -42,6 +42,7 @@ pub enum PureFunc {
     Length,
     OctetLength,
     ByteaLength,
+    Md5,
     Substr,
     Trim,
     LTrim,
@@ -330,6 +331,7 @@ pub fn overloads(name: &str) -> Vec<Signature> {
     match name {
         "lower" => vec![pure(Lower, &[Text], Text)],
         "upper" => vec![pure(Upper, &[Text], Text)],
+        "md5" => vec![pure(Md5, &[Text], Text), pure(Md5, &[Bytea], Text)],
         "initcap" => vec![pure(Initcap, &[Text], Text)],
         "length" => vec![
             pure(Length, &[Text], Int4),

@@ -14,6 +14,7 @@ pub mod cast;
 mod eval;
 pub mod func;
 mod like;
+mod md5;
 pub mod number;
 mod text;
 mod transcendental;

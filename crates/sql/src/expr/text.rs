@@ -14,6 +14,12 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
     if let (DatumRef::Bytea(b), PureFunc::ByteaLength) = (first, func) {
         return Ok(Val::int4(b.len() as i32));
     }
+    if func == PureFunc::Md5 {
+        return Ok(Val::text(match first {
+            DatumRef::Bytea(b) => super::md5::hex(b),
+            _ => super::md5::hex(string(values, 0)?.as_bytes()),
+        }));
+    }
     if func == PureFunc::Chr {
         return chr(number(values, 0)?);
     }

@@ -164,6 +164,9 @@ impl Visitor for Gate {
                     Err(e) => ControlFlow::Break(e),
                 }
             }
+            Expr::InSubquery { expr, .. } if matches!(**expr, Expr::Tuple(_)) => {
+                refuse("rows IN (SELECT ..) other than as a condition of its own")
+            }
             Expr::AnyOp {
                 compare_op, right, ..
             } if is_subquery(right) && *compare_op != BinaryOperator::Eq => {

@@ -13,6 +13,7 @@ mod arrow;
 mod bound;
 mod error;
 mod filters;
+mod forms;
 mod functions;
 mod gate;
 mod interrupt;
@@ -26,6 +27,7 @@ mod structure;
 mod tables;
 pub mod target;
 
+use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
 use std::task::{Poll, Wake, Waker};
@@ -97,6 +99,9 @@ pub fn plan(
     params: &ParamTypes,
     refused: Error,
 ) -> Result<(Query, Vec<ColumnDesc>)> {
+    let mut q = q.clone();
+    forms::rewrite(&mut q);
+    let q = &q;
     gate::check(q)?;
     size::check(q)?;
     let context = Arc::new(Context::new(core));
@@ -262,7 +267,7 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
     rewrite::rewrite(&mut rewritten, &parameter, &stable)?;
     let profiled = core.profile.is_some();
     let context = Arc::new(Context::new(core));
-    let large = std::cell::Cell::new(false);
+    let large = Cell::new(false);
     let mut open = |table: &Arc<crate::dict::Table>| {
         core.lock_table(
             table.oid,
@@ -337,10 +342,29 @@ fn measured(plan: &dyn ExecutionPlan) -> Vec<String> {
     lines
 }
 
+thread_local! {
+    /// Whether a panic of this thread is going to be a statement's error.
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keeps such panics out of the log, where they would look like those that end the instance: the client is told.
+static HOOK: LazyLock<()> = LazyLock::new(|| {
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !GUARDED.get() {
+            others(panic);
+        }
+    }));
+});
+
 /// Runs a part of DataFusion. A panic in there breaks none of our invariants, for it is given nothing of ours that it
 /// could leave half done: it is the statement's error.
 fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
-    std::panic::catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+    LazyLock::force(&HOOK);
+    let before = GUARDED.replace(true);
+    let done = std::panic::catch_unwind(AssertUnwindSafe(f));
+    GUARDED.set(before);
+    done.unwrap_or_else(|panic| {
         let what = panic
             .downcast_ref::<String>()
             .map(String::as_str)

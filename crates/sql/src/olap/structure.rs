@@ -166,6 +166,27 @@ fn wrap_single(q: &mut Query) {
     }
 }
 
+/// `SELECT 1` over a query, which gets a name, as its columns do.
+pub fn select_over(query: Query, name: &str, columns: Vec<ast::Ident>) -> Option<Query> {
+    let columns = columns.into_iter().map(|name| ast::TableAliasColumnDef {
+        name,
+        data_type: None,
+    });
+    let relation = TableFactor::Derived {
+        lateral: false,
+        subquery: Box::new(query),
+        alias: Some(ast::TableAlias {
+            explicit: true,
+            name: ast::Ident::with_quote('"', name),
+            columns: columns.collect(),
+            at: None,
+        }),
+        sample: None,
+    };
+    let one = Expr::Value(ast::Value::Number("1".to_string(), false).into());
+    select_from(SelectItem::UnnamedExpr(one), relation)
+}
+
 /// A query of one item over one relation. It is parsed, because a whole SELECT has dozens of parts to be left out.
 fn select_from(item: SelectItem, relation: TableFactor) -> Option<Query> {
     let Ok(crate::parse::Command::Sql(shape)) = crate::parse::statement("select 1 from x") else {

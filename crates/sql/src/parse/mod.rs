@@ -1,9 +1,11 @@
 //! Text to syntax: cutting a message into statements, the SQL grammar (sqlparser's), and the utility statements whose
 //! PostgreSQL forms sqlparser does not read.
 
+pub mod arrays;
 mod copy;
 mod dialect;
 mod maintenance;
+mod rows;
 mod split;
 mod tokens;
 pub mod utility;
@@ -50,7 +52,7 @@ pub fn statement(sql: &str) -> Result<Command> {
     let dialect = Postgres;
     let mut parser = parser(&dialect, sql)?;
     let mut statement = parser.parse_statement().map_err(|e| syntax_error(e, sql))?;
-    regroup(&mut statement);
+    regroup(&mut statement)?;
     while parser.consume_token(&Token::SemiColon) {}
     let rest = parser.peek_token();
     if rest.token != Token::EOF {
@@ -65,17 +67,31 @@ pub fn expression(text: &str) -> Result<ast::Expr> {
     let dialect = Postgres;
     let mut parser = parser(&dialect, text)?;
     let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
-    regroup(&mut e);
+    regroup(&mut e)?;
     Ok(e)
 }
 
 /// sqlparser lets IS [NOT] DISTINCT FROM take all that follows for its right side, ANDs and ORs too, which bind less:
 /// `a IS DISTINCT FROM b AND c` means `(a IS DISTINCT FROM b) AND c`. What was written in parentheses keeps them.
-fn regroup<V: ast::VisitMut>(tree: &mut V) {
-    let _ = ast::visit_expressions_mut(tree, |e| {
+///
+/// Comparisons with arrays become lists here, and those of rows comparisons of their columns.
+fn regroup<V: ast::VisitMut>(tree: &mut V) -> Result<()> {
+    let visited = ast::visit_expressions_mut(tree, |e| {
         settle(e);
-        ControlFlow::<()>::Continue(())
+        match arrays::as_list(e) {
+            Ok(list) => {
+                if let Some(simpler) = list.or_else(|| rows::by_column(e)) {
+                    *e = simpler;
+                }
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        }
     });
+    match visited {
+        ControlFlow::Break(e) => Err(e),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 fn settle(e: &mut ast::Expr) {
@@ -151,7 +167,40 @@ fn parser<'a>(dialect: &'a Postgres, sql: &str) -> Result<Parser<'a>> {
     check_depth(&tokens)?;
     Ok(Parser::new(dialect)
         .with_recursion_limit(RECURSION_LIMIT)
-        .with_tokens_with_locations(join_numbers(tokens)))
+        .with_tokens_with_locations(spelled_out(join_numbers(tokens))))
+}
+
+/// Forms of PostgreSQL's that the parser does not know, in words that it does: `FOR NO KEY UPDATE` and `FOR KEY SHARE` without their KEY, for a row has one
+/// lock here, and `trim(both from x)` with the blank that it means.
+fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let word = |t: Option<&TokenWithSpan>| match t.map(|t| &t.token) {
+        Some(Token::Word(w)) if w.quote_style.is_none() => w.keyword,
+        _ => Keyword::NoKeyword,
+    };
+    let mut tokens: Vec<TokenWithSpan> = tokens
+        .into_iter()
+        .filter(|t| !matches!(t.token, Token::Whitespace(_)))
+        .collect();
+    let mut at = 0;
+    while at < tokens.len() {
+        let next = |n: usize| word(tokens.get(at + n));
+        match (next(0), next(1), next(2), next(3)) {
+            (Keyword::FOR, Keyword::NO, Keyword::KEY, Keyword::UPDATE) => {
+                tokens.drain(at + 1..at + 3);
+            }
+            (Keyword::FOR, Keyword::KEY, Keyword::SHARE, _) => {
+                tokens.remove(at + 1);
+            }
+            (Keyword::BOTH | Keyword::LEADING | Keyword::TRAILING, Keyword::FROM, ..) => {
+                let blank = Token::SingleQuotedString(" ".to_string());
+                let span = tokens[at].span;
+                tokens.insert(at + 1, TokenWithSpan::new(blank, span));
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    tokens
 }
 
 /// Columns of the `v$` views whose names end in `#`, as their names begin.

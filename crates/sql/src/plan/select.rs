@@ -296,10 +296,7 @@ fn lock_clause(q: &Query, aggregated: bool, items: usize) -> Result<Option<LockR
             format!("FOR {kind} is not allowed with aggregate functions"),
         ));
     }
-    // Row locks have one mode. Taken for FOR SHARE it would make those wait for each other who may share.
-    if !matches!(lock.lock_type, LockType::Update) {
-        return Err(Error::unsupported("FOR SHARE").hint("Use FOR UPDATE."));
-    }
+    // Row locks have one mode: FOR SHARE takes it too, and keeps others from more than it has to.
     Ok(Some(match lock.nonblock {
         None => LockRows::Wait,
         Some(NonBlock::Nowait) => LockRows::NoWait,

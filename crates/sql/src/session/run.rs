@@ -310,7 +310,7 @@ impl SqlSession {
                 "cached plan must not change result type",
             ));
         }
-        portal.statement = new;
+        portal.statement = self.with_arrays(&new, &portal.params)?;
         Ok(())
     }
 

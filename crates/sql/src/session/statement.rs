@@ -38,6 +38,22 @@ pub struct Statement {
     pub(crate) verified: AtomicU64,
     usage: super::usage::Usage,
     vectorized: OnceLock<Option<crate::olap::Query>>,
+    /// Set if it compares with arrays that are parameters.
+    arrays: Option<Box<Arrays>>,
+}
+
+/// A statement whose plan depends on the arrays that it is executed with: it is planned again with their elements in their place.
+struct Arrays {
+    statement: ast::Statement,
+    /// The parameters that are arrays, from 1, and the types of their elements.
+    parameters: Vec<(usize, SqlType)>,
+}
+
+impl Arrays {
+    fn element(&self, n: usize) -> Option<SqlType> {
+        let found = self.parameters.iter().find(|(m, _)| *m == n);
+        found.map(|(_, ty)| *ty)
+    }
 }
 
 /// The definitions a plan was made from, and the locks it needs.
@@ -203,18 +219,42 @@ impl SqlSession {
 
     pub(super) fn plan(&mut self, sql: &str, param_oids: &[u32]) -> Result<Statement> {
         let command = parse::statement(sql)?;
-        let params = ParamTypes::declared(param_oids)?;
+        let arrays = match &command {
+            Command::Sql(s) => parse::arrays::parameters(s)?,
+            _ => Vec::new(),
+        };
+        let params = ParamTypes::declared(&element_oids(param_oids, &arrays))?;
         let text: Arc<str> = sql.into();
+        let mut statement = None;
         let (kind, columns, tables) = match command {
             Command::Empty => (Kind::Empty, None, Vec::new()),
             Command::Utility(u) => {
                 let columns = self.utility_columns(&u)?;
                 (Kind::Utility(*u), columns, Vec::new())
             }
-            Command::Sql(s) => plan_sql(&self.core, *s, &params)?,
+            Command::Sql(s) if arrays.is_empty() => plan_sql(&self.core, *s, &params)?,
+            Command::Sql(mut s) => {
+                statement = Some(s.clone());
+                // One element, of the type that it has or finds.
+                let one = |n| Ok(Some(vec![parse::arrays::parameter(n)]));
+                parse::arrays::replace(&mut s, &one)?;
+                plan_sql(&self.core, *s, &params)?
+            }
         };
-        let params = params.finish();
-        let param_types = params.iter().map(|t| t.oid()).collect();
+        let mut params = params.finish();
+        let mut param_types: Vec<u32> = params.iter().map(|t| t.oid()).collect();
+        let arrays = statement.map(|statement| {
+            let parameters = arrays.iter().map(|&n| {
+                // The value is kept in text form until it is put into the statement.
+                let element = std::mem::replace(&mut params[n - 1], SqlType::Text);
+                param_types[n - 1] = element.array_oid();
+                (n, element)
+            });
+            Box::new(Arrays {
+                parameters: parameters.collect(),
+                statement: *statement,
+            })
+        });
         Ok(Statement {
             text,
             param_types,
@@ -225,7 +265,41 @@ impl SqlSession {
             verified: AtomicU64::new(0),
             usage: super::usage::Usage::default(),
             vectorized: OnceLock::new(),
+            arrays,
         })
+    }
+
+    /// The statement as it is executed with these values.
+    pub(super) fn with_arrays(
+        &self,
+        statement: &Arc<Statement>,
+        values: &[Datum],
+    ) -> Result<Arc<Statement>> {
+        let Some(arrays) = &statement.arrays else {
+            return Ok(statement.clone());
+        };
+        let mut expanded = arrays.statement.clone();
+        parse::arrays::replace(
+            &mut expanded,
+            &|n| match (values.get(n - 1), arrays.element(n)) {
+                (Some(Datum::Text(text)), Some(ty)) => parse::arrays::elements(text, ty).map(Some),
+                _ => Ok(None),
+            },
+        )?;
+        let params = ParamTypes::of(&statement.params);
+        let (kind, columns, tables) = plan_sql(&self.core, expanded, &params)?;
+        Ok(Arc::new(Statement {
+            text: statement.text.clone(),
+            param_types: statement.param_types.clone(),
+            params: statement.params.clone(),
+            columns,
+            kind,
+            tables,
+            verified: AtomicU64::new(0),
+            usage: super::usage::Usage::default(),
+            vectorized: OnceLock::from(None),
+            arrays: None,
+        }))
     }
 
     /// Binds parameters. Text and binary values are read here, so that a bad one fails the Bind.
@@ -255,11 +329,22 @@ impl SqlSession {
         for (i, (ty, value)) in types.iter().zip(params.values).enumerate() {
             values.push(match value {
                 None => Datum::Null,
-                Some(bytes) if params.format(i) == 1 => pgtype::binary_in(*ty, bytes)?,
+                Some(bytes) if params.format(i) == 1 => {
+                    let arrays = statement.arrays.as_ref();
+                    match arrays.and_then(|a| a.element(i + 1)) {
+                        Some(element) => Datum::Text(parse::arrays::text_of_binary(
+                            element,
+                            bytes,
+                            &self.core.io,
+                        )?),
+                        None => pgtype::binary_in(*ty, bytes)?,
+                    }
+                }
                 Some(bytes) => pgtype::text_in(*ty, pgtype::utf8(bytes)?, &self.core.io)?,
             });
         }
-        let mut portal = Portal::new(statement, values);
+        let statement = self.with_arrays(statement, &values)?;
+        let mut portal = Portal::new(&statement, values);
         portal.mark = self.core.mark;
         Ok(portal)
     }
@@ -276,6 +361,15 @@ impl Portal {
             mark: 0,
         }
     }
+}
+
+/// The client's types of parameters, with those of arrays that are to be lists replaced by those of their elements.
+fn element_oids(oids: &[u32], arrays: &[usize]) -> Vec<u32> {
+    let oid = |(at, &oid): (usize, &u32)| match arrays.contains(&(at + 1)) {
+        true => SqlType::of_array(oid).map_or(0, SqlType::oid),
+        false => oid,
+    };
+    oids.iter().enumerate().map(oid).collect()
 }
 
 type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);

@@ -173,7 +173,10 @@ impl SqlSession {
             Utility::Prepare { name, types, text } => {
                 let oids = types
                     .iter()
-                    .map(|t| Ok(parts::data_type(t)?.0.oid()))
+                    .map(|t| match crate::parse::arrays::element(t) {
+                        Some(element) => Ok(parts::data_type(element)?.0.array_oid()),
+                        None => Ok(parts::data_type(t)?.0.oid()),
+                    })
                     .collect::<Result<Vec<_>>>()?;
                 let statement = self.parse(text, &oids)?;
                 self.prepared.insert(name, statement)?;
@@ -383,7 +386,7 @@ impl SqlSession {
             let bound = binder.coerce(binder.expr(arg)?, *ty, -1, CastContext::Assignment)?;
             values.push(bound.expr.eval(&Env::EMPTY, &mut self.core)?.into_datum());
         }
-        *portal = Portal::new(&statement, values);
+        *portal = Portal::new(&self.with_arrays(&statement, &values)?, values);
         self.execute(portal, max_rows, sink)
     }
 
