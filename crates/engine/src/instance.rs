@@ -337,7 +337,7 @@ impl Engine {
     }
 
     /// Stops cleanly: everything is written, and the next start has nothing to recover. All sessions have ended.
-    pub fn stop(&self, progress: &dyn Progress) -> Result<()> {
+    pub fn stop(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
         let Some(Threads {
             background,
             mut writer,
@@ -349,6 +349,9 @@ impl Engine {
         if let Some(background) = background {
             background.stop();
         }
+        // A thread that is closed has no transaction that is not at its end: nobody but its own instance could roll it back.
+        progress.step("rolling back", 0, 0);
+        self.txns.rollback_dead(&**self)?;
         if let Some(cluster) = self.cluster() {
             cluster.hand_over(progress)?;
         }

@@ -35,7 +35,7 @@ use storage::{
     Control, ControlFile, DataFiles, DoubleWrite, OsStorage, ReadOnly, Storage, ThreadInfo,
     ThreadState, restore_all,
 };
-use txn::{TxnConfig, TxnManager};
+use txn::{TxnConfig, TxnManager, TxnRecovery};
 use wait::{Event, Waiter};
 
 /// Ends the instance at once, whatever it is doing: called with the reason when a promise of the hardware is broken.
@@ -180,7 +180,11 @@ impl Opening<'_> {
         let mut recovery = self.recover_others(&turn, &found)?;
         let own = self.own_parts(&found)?;
         let clean = own.info.state == ThreadState::Closed;
-        let core = own.open(&[], self.progress)?;
+        let mut core = own.open(&[], self.progress)?;
+        // How its former life's transactions ended must be known before anybody can ask. Beside others there is none to be recovered, and no horizon is computed before theirs are heard.
+        if found.alive.is_empty() {
+            core.recover()?;
+        }
         if !clean {
             recovery.get_or_insert_default().add(&core.recovery);
         }
@@ -208,6 +212,7 @@ impl Opening<'_> {
             retreat(core, &membership, clean)?;
             return Err(e);
         }
+        core.recover()?;
         let engine = core.engine(self.config, recovery, Some(membership))?;
         if let Some(cluster) = engine.cluster() {
             cluster.attach(&engine);
@@ -259,9 +264,9 @@ impl Opening<'_> {
         let parts = cluster::Parts {
             me: membership.me,
             host,
-            layers: cluster::of_core(&core.cache, &locks),
+            layers: cluster::of_core(&core.txns, &locks),
             locks,
-            evidence: Arc::new(cluster::NoEvidence),
+            evidence: Arc::new(cluster::Commits(core.txns.clone())),
             file: membership.file.clone(),
             control: core.control.clone(),
             places: self.places.clone(),
@@ -408,7 +413,8 @@ impl Opening<'_> {
             .iter()
             .map(|t| self.parts(t, &[], parts.control.clone()))
             .collect::<Result<Vec<_>>>()?;
-        let core = parts.open(&others, self.progress)?;
+        let mut core = parts.open(&others, self.progress)?;
+        core.recover()?;
         let recovery = core.recovery;
         let engine = core.engine(config, Some(recovery), None)?;
         self.progress.step("rolling back", 0, recovery.transactions);
@@ -535,6 +541,9 @@ struct Core {
     txns: Arc<TxnManager>,
     writer: Writer,
     recovery: Recovery,
+    gate: Arc<Gate>,
+    /// What redo says of transactions, and when the last group committed, until [`Core::recover`].
+    unfinished: Option<(TxnRecovery, Scn)>,
 }
 
 /// What the log tells the instance.
@@ -678,6 +687,7 @@ impl Parts<'_> {
         let own = OwnThread {
             thread,
             start: start.pos,
+            closed: self.info.state == ThreadState::Closed,
         };
         let mut bytes = end.next.pos.0 - start.pos.0;
         let mut logs = Vec::new();
@@ -689,7 +699,7 @@ impl Parts<'_> {
         }
         let mut readers = vec![RedoReader::new(&to_read, start)];
         readers.extend(logs.iter().map(|(log, start)| RedoReader::new(log, *start)));
-        let (txn_recovery, mut recovery) = roll_forward(&cache, readers, &own, bytes, progress)?;
+        let (found, recovery) = roll_forward(&cache, readers, &own, bytes, progress)?;
         if !others.is_empty() {
             write_all(&cache, progress)?;
         }
@@ -707,12 +717,6 @@ impl Parts<'_> {
             status_double_write,
         )?;
         redo.set_group_sink(txns.group_sink());
-        recovery.transactions = txns.recover(txn_recovery, last_group)? as u64;
-        assert!(
-            gate.txns.set(txns.clone()).is_ok(),
-            "invariant: the gate is opened once"
-        );
-        gate.open.store(true, Ordering::Release);
         Ok(Core {
             control: self.control,
             redo,
@@ -720,6 +724,8 @@ impl Parts<'_> {
             txns,
             writer,
             recovery,
+            gate,
+            unfinished: Some((found, last_group)),
         })
     }
 }
@@ -738,6 +744,20 @@ fn write_all(cache: &Arc<Cache>, progress: &dyn Progress) -> Result<()> {
 }
 
 impl Core {
+    /// Takes over how transactions ended; from then on the checkpoint moves.
+    fn recover(&mut self) -> Result<()> {
+        let Some((found, last_group)) = self.unfinished.take() else {
+            return Ok(());
+        };
+        self.recovery.transactions = self.txns.recover(found, last_group)? as u64;
+        assert!(
+            self.gate.txns.set(self.txns.clone()).is_ok(),
+            "invariant: the gate is opened once"
+        );
+        self.gate.open.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// The instance, open but for its background threads.
     fn engine(
         self,

@@ -43,6 +43,8 @@ pub(crate) struct OwnThread {
     pub thread: ThreadId,
     /// Where its redo is read from. A block that only other threads' redo has changed counts as changed there: that redo is durable, and the checkpoint stays where it is until all is written.
     pub start: LogPos,
+    /// A thread that was closed has all its changes in the data files, where others may have changed the blocks since: they are not even looked at, for this instance has not joined the others yet.
+    pub closed: bool,
 }
 
 /// Reports progress every so many records.
@@ -83,6 +85,9 @@ pub(crate) fn roll_forward(
             if let Some(e) = merged.group {
                 groups.insert(merged.batch, e);
             }
+        }
+        if own.closed {
+            continue;
         }
         for vector in merged.record.vectors().filter(|v| !v.dba.is_none()) {
             if replay(cache, &merged, since, &vector)? {

@@ -73,8 +73,9 @@ impl Layer for Recorder {
         self.changed.notify_all();
     }
     fn tick(&self) {}
-    fn members_changed(&self, members: &Members) {
+    fn members_changed(&self, members: &Members) -> Result<()> {
         self.write(|b| b.members.push(members.clone()));
+        Ok(())
     }
     fn settled(&self, epoch: u64) {
         self.write(|b| b.settled.push(epoch));
@@ -199,6 +200,50 @@ fn members_join_talk_leave_and_come_back() {
     third.stop();
     for node in [&one, &two, &third] {
         assert!(node.book.book.lock().ended.is_empty());
+    }
+}
+
+/// Transactions of two instances on one table, in turn; whatever one has committed the other sees at once, by every way to it. Members leave and come back meanwhile, cleanly.
+#[test]
+fn what_one_commits_the_other_sees() {
+    for seed in seeds(&[1, 2]) {
+        eprintln!("BRAID_SEED={seed}");
+        let mut rng = Rng(seed);
+        let (s, table) = create();
+        let mut model = Model::new();
+        let one = start(&s, 1, 1, "a").unwrap();
+        for life in 0..3 {
+            let two = start(&s, 2, 20 + life, "a").unwrap();
+            for turn in 0..scale("BRAID_ROUNDS", 12) {
+                let what = format!("BRAID_SEED={seed}, life {life}, turn {turn}");
+                let writer = if rng.one_in(2) { &one } else { &two };
+                let mut session = writer.engine.session().unwrap();
+                let mut new = model.clone();
+                session.begin(Isolation::ReadCommitted).unwrap();
+                changes(&mut session, &table, &mut new, &mut rng, 4, 30)
+                    .unwrap_or_else(|e| panic!("{what}: {e}"));
+                if rng.one_in(4) {
+                    session.rollback().unwrap();
+                } else {
+                    session.commit().unwrap();
+                    model = new;
+                }
+                drop(session);
+                for node in [&one, &two] {
+                    let found =
+                        contents(&node.engine, &table).unwrap_or_else(|e| panic!("{what}: {e}"));
+                    let k = node.engine.instance();
+                    assert_same(&found, &model, &format!("{what}, seen by instance {k}"));
+                }
+            }
+            two.stop();
+        }
+        one.stop();
+        // Alone, with the statuses of an instance that is down.
+        let engine = open(&s).unwrap();
+        assert_same(&contents(&engine, &table).unwrap(), &model, "alone");
+        verify_all(&engine, &table, "alone").unwrap();
+        engine.stop(&Quiet).unwrap();
     }
 }
 

@@ -21,7 +21,7 @@ const FILES: [&str; 3] = ["data/0001.dbf", "undo/undo1.dbf", "undo/undo2.dbf"];
 /// A database that two instances have used, as it is when both have died.
 struct Dead {
     storage: SimStorage,
-    /// The table of each, and what must be in it.
+    /// Both have worked on both tables; the transaction that each has left unfinished is on its own. And what must be in them.
     tables: [Arc<TableDef>; 2],
     models: [Model; 2],
 }
@@ -65,7 +65,7 @@ impl Before {
     }
 }
 
-/// Transactions of an instance on its table; some are rolled back.
+/// Transactions of an instance on a table; some are rolled back.
 fn work(engine: &Arc<Engine>, table: &Arc<TableDef>, model: &mut Model, rng: &mut Rng) {
     let mut s = engine.session().unwrap();
     for _ in 0..6 {
@@ -107,14 +107,11 @@ fn both_die(seed: u64) -> Dead {
     };
     let before = Before::of(&dead.storage);
     for round in 0..4u16 {
-        let k = round % 2;
-        let engine = open_with(instance(k + 1), &dead.storage).unwrap();
+        let engine = open_with(instance(1 + round % 2), &dead.storage).unwrap();
         assert!(engine.recovery().is_none(), "the life before was clean");
-        let (table, model) = (
-            &dead.tables[usize::from(k)],
-            &mut dead.models[usize::from(k)],
-        );
-        work(&engine, table, model, &mut rng);
+        for (table, model) in dead.tables.iter().zip(&mut dead.models) {
+            work(&engine, table, model, &mut rng);
+        }
         engine.stop(&Quiet).unwrap();
     }
     let one = open_meeting(instance(1), &dead.storage).unwrap();
@@ -144,11 +141,12 @@ fn threads_are_closed_but(s: &SimStorage, own: u16, what: &str) {
 fn check(dead: &Dead, s: &SimStorage, what: &str) {
     for k in [1, 2] {
         let engine = open_with(instance(k), s).unwrap();
-        let at = usize::from(k - 1);
         engine.transactions().rollback_dead(&*engine).unwrap();
-        let found = contents(&engine, &dead.tables[at]).unwrap();
-        assert_same(&found, &dead.models[at], &format!("{what}, instance {k}"));
-        verify_all(&engine, &dead.tables[at], what).unwrap();
+        for (table, model) in dead.tables.iter().zip(&dead.models) {
+            let found = contents(&engine, table).unwrap();
+            assert_same(&found, model, &format!("{what}, instance {k}"));
+            verify_all(&engine, table, what).unwrap();
+        }
         engine.stop(&Quiet).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! The layers below as the cluster knows them.
 
-use super::{Kinds, Layer, Members};
+use super::{Evidence, Kinds, Layer, Members};
 use crate::{Engine, GlobalLocks, LOCK_KINDS, Progress, Result};
 use block::{BlockBuf, InstanceId};
 use cache::Cache;
@@ -8,15 +8,18 @@ use interconnect::{Post, kinds};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use txn::TxnManager;
 use wait::{Event, Waiter};
 
 /// How often a leaver looks whether the others have taken what it had.
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 
 /// The protocols of an instance's own layers, in the order in which they hear of changes.
-pub(crate) fn of_core(cache: &Arc<Cache>, locks: &Arc<Locks>) -> Vec<(Kinds, Arc<dyn Layer>)> {
+/// Transactions come first: blocks are sent with evidence that knows of the members, and a leaver's commits are acknowledged before it gives its blocks away.
+pub(crate) fn of_core(txns: &Arc<TxnManager>, locks: &Arc<Locks>) -> Vec<(Kinds, Arc<dyn Layer>)> {
     vec![
-        (kinds::CACHE, Arc::new(Blocks(cache.clone()))),
+        (kinds::TXN, Arc::new(Transactions(txns.clone()))),
+        (kinds::CACHE, Arc::new(Blocks(txns.cache().clone()))),
         (LOCK_KINDS, locks.clone()),
     ]
 }
@@ -72,15 +75,67 @@ impl Layer for Locks {
         others.for_each(|m| global.reconnected(m));
     }
     fn is_ready(&self, members: &Members) -> bool {
-        let up: Vec<_> = members.up.iter().map(|m| m.instance).collect();
+        let up = members.numbers();
         self.global.get().is_none_or(|g| g.is_ready_for(&up))
     }
-    fn members_changed(&self, members: &Members) {
+    fn members_changed(&self, members: &Members) -> Result<()> {
         let mut known = self.members.lock();
-        *known = members.up.iter().map(|m| m.instance).collect();
+        *known = members.numbers();
         if let Some(global) = self.global.get() {
             global.set_members(&known);
         }
+        Ok(())
+    }
+}
+
+/// Commits, status, horizon, waits for transactions.
+struct Transactions(Arc<TxnManager>);
+
+impl Layer for Transactions {
+    fn join(&self, post: Arc<dyn Post>) -> Result<()> {
+        self.0.join_cluster(post);
+        Ok(())
+    }
+    fn message(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        kind: u16,
+        body: &[u8],
+        block: Option<&BlockBuf>,
+    ) -> std::result::Result<(), String> {
+        self.0
+            .message(from, epoch, kind, body, block)
+            .map_err(|e| e.to_string())
+    }
+    fn reconnected(&self, peer: InstanceId) {
+        self.0.reconnected(peer);
+    }
+    fn tick(&self) {
+        self.0.tick();
+    }
+    fn members_changed(&self, members: &Members) -> Result<()> {
+        Ok(self
+            .0
+            .members_changed(members.epoch, &members.numbers(), &[])?)
+    }
+    fn leaving(&self, _: &dyn Progress) -> Result<()> {
+        self.0.leave();
+        Ok(())
+    }
+}
+
+/// What stands in front of every message.
+pub(crate) struct Commits(pub Arc<TxnManager>);
+
+impl Evidence for Commits {
+    fn header_into(&self, out: &mut Vec<u8>) {
+        self.0.header_into(out);
+    }
+    fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> std::result::Result<usize, String> {
+        self.0
+            .header_arrived(from, bytes)
+            .map_err(|e| e.to_string())
     }
 }
 
@@ -109,13 +164,14 @@ impl Layer for Blocks {
     fn tick(&self) {
         self.0.tick();
     }
-    fn members_changed(&self, members: &Members) {
+    fn members_changed(&self, members: &Members) -> Result<()> {
         let up: Vec<_> = members
             .up
             .iter()
             .map(|m| (m.instance, m.incarnation))
             .collect();
         self.0.reconfigure(members.epoch, &up);
+        Ok(())
     }
 
     /// Everything is written, and let go of; blocks that others have changed since they got them from here must have been written by them, or their redo would need this thread's.

@@ -19,6 +19,10 @@ impl Members {
         self.up.iter().copied().filter(move |m| *m != me)
     }
 
+    pub fn numbers(&self) -> Vec<InstanceId> {
+        self.up.iter().map(|m| m.instance).collect()
+    }
+
     pub fn is_alone(&self) -> bool {
         self.up.len() == 1
     }
@@ -62,8 +66,8 @@ pub trait Layer: Send + Sync {
     }
 
     /// This instance enters an epoch; all members enter it with the same members. Those that are gone have left cleanly. May wait, for nothing that other instances do: it runs on `rcfg`. Not called
-    /// as long as this instance has always been alone.
-    fn members_changed(&self, members: &Members);
+    /// as long as this instance has always been alone. An error ends the instance.
+    fn members_changed(&self, members: &Members) -> Result<()>;
 
     /// All members have entered the epoch.
     fn settled(&self, _epoch: u64) {}
@@ -102,6 +106,12 @@ impl Layers {
 
     pub fn each(&self, f: impl Fn(&dyn Layer)) {
         self.0.iter().for_each(|(_, layer)| f(&**layer));
+    }
+
+    pub fn members_changed(&self, members: &Members) -> Result<()> {
+        self.0
+            .iter()
+            .try_for_each(|(_, layer)| layer.members_changed(members))
     }
 
     pub fn leaving(&self, progress: &dyn Progress) -> Result<()> {

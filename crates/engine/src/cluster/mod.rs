@@ -7,6 +7,7 @@
 //!
 //! **Invariants.**
 //! - Who is a member is what the control file says; nobody is told by a message, only that it is time to look. The thread `rcfg` alone moves this instance from epoch to epoch.
+//! - A life of an instance is parted from before the next is met: a leaver waits until everybody has entered an epoch without it. Who missed that, because the leaver could not wait, ends.
 //! - A joiner works only once every member has said that it is in the joiner's epoch or a later one. A leaver is a member until all that it has is written and its thread is closed.
 //! - An instance is dead when all its locks were got, under the control file's exclusive lock; silence and broken connections are only reasons to try. Locks that cannot be got are waited for, and that is said.
 //! - A lone instance hears nothing of its layers' part in this: [`Layer::members_changed`] is called for the first time when somebody else comes.
@@ -19,11 +20,11 @@ mod rcfg;
 mod service;
 mod setup;
 
-pub(crate) use layers::{Locks, of_core};
+pub(crate) use layers::{Commits, Locks, of_core};
 pub(crate) use members::list;
 pub use members::{Layer, Members};
 pub(crate) use setup::Contact;
-pub use setup::{ClusterHost, Evidence, Kinds, NoEvidence};
+pub use setup::{ClusterHost, Evidence, Kinds};
 
 use crate::files::Places;
 use crate::{Error, Progress, Result};
@@ -47,6 +48,10 @@ const SUSPICIOUS_LOOKS: u32 = 20;
 
 /// How long a joiner waits for the others: longer than they take to notice that one of them is dead.
 const JOIN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a leaver waits for the others to part from it, and how often it asks.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(20);
+const GOODBYE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The message that says which epoch its sender is in; sent to everybody on entering one, and again while somebody has not said the same.
 pub(crate) const EPOCH: u16 = *interconnect::kinds::ENGINE.start();
@@ -99,6 +104,8 @@ struct State {
     rung: bool,
     stopping: bool,
     leaving: bool,
+    /// Lives that have left; they stay connected until they hang up.
+    leavers: Vec<Member>,
     /// How often in a row a peer was found silent, or not connected.
     suspicion: BTreeMap<u16, u32>,
     /// What was last said about peers that do not answer and cannot be proved dead.
@@ -287,11 +294,35 @@ impl Cluster {
 
     /// The membership has ended in the control file: the others are told to look, and the connections end.
     pub(crate) fn left(&self, epoch: u64) {
-        let members = self.members();
-        for peer in members.others(self.me) {
-            self.say_epoch(peer, epoch);
-        }
+        self.wait_for_goodbyes(epoch);
         self.stop();
+    }
+
+    /// Until all others have entered an epoch without this instance: only then may it come back in another life. They would otherwise meet that one without having parted from this.
+    fn wait_for_goodbyes(&self, epoch: u64) {
+        let members = self.members();
+        let give_up = Instant::now() + LEAVE_PATIENCE;
+        loop {
+            let mut state = self.state.lock();
+            let late: Vec<Member> = members
+                .others(self.me)
+                .filter(|m| !state.is_in(*m, epoch))
+                .collect();
+            if late.is_empty() || state.ended {
+                return;
+            }
+            if Instant::now() > give_up {
+                eprintln!("braid: {} left without an answer", self.me);
+                return;
+            }
+            parking_lot::MutexGuard::unlocked(&mut state, || {
+                late.iter().for_each(|peer| self.say_epoch(*peer, epoch));
+            });
+            let until = Instant::now() + GOODBYE_INTERVAL;
+            wait::during(Event::RdbmsIpcMessage, [0; 3], || {
+                self.changed.wait_until(&mut state, until)
+            });
+        }
     }
 
     /// Ends threads and connections, whatever the others think of it.
@@ -358,7 +389,8 @@ impl Cluster {
             }
         }
         self.changed.notify_all();
-        if epoch < mine {
+        // Who is no member any more waits to hear that it is known here.
+        if epoch < mine || self.life_of(from.instance) != Some(from) {
             self.say_epoch(from, mine);
         }
     }

@@ -53,6 +53,7 @@ impl Cluster {
             self.enter(&found)?;
         }
         self.settle();
+        self.forget_leavers();
         self.try_the_silent()
     }
 
@@ -88,23 +89,51 @@ impl Cluster {
             return Ok(());
         }
         let old = self.members();
-        for gone in old.others(self.me).filter(|m| !new.up.contains(m)) {
-            self.forget(gone);
+        let gone: Vec<Member> = old
+            .others(self.me)
+            .filter(|m| !new.up.contains(m))
+            .collect();
+        let came_back = |m: &&Member| new.up.iter().any(|n| n.instance == m.instance);
+        if let Some(m) = gone.iter().find(came_back) {
+            self.end(&format!(
+                "instance {} has left and come back before this instance knew that it was gone",
+                m.instance.0
+            ));
+            return Ok(());
         }
+        self.state.lock().leavers.extend(&gone);
         self.take_ceiling()?;
         self.open_new_files()?;
         for come in new.others(self.me).filter(|m| !old.up.contains(m)) {
+            let former = self.state.lock().leavers.clone();
+            if let Some(life) = former.into_iter().find(|m| m.instance == come.instance) {
+                self.forget(life);
+            }
             self.meet(come, found)?;
         }
         let was_alone = old.is_alone();
         *self.members.write() = Arc::new(new.clone());
-        if !(was_alone && new.is_alone()) {
-            self.layers.each(|l| l.members_changed(&new));
+        if !(was_alone && new.is_alone())
+            && let Err(e) = self.layers.members_changed(&new)
+        {
+            self.end(&format!("epoch {} cannot be entered: {e}", new.epoch));
+            return Ok(());
         }
-        for peer in new.others(self.me) {
+        for peer in new.others(self.me).chain(gone) {
             self.say_epoch(peer, new.epoch);
         }
         Ok(())
+    }
+
+    /// Forgets leavers that have hung up.
+    fn forget_leavers(&self) {
+        let hung_up: Vec<Member> = {
+            let state = self.state.lock();
+            let looks = |m: &Member| state.suspicion.get(&m.instance.0).copied();
+            let hung_up = |m: &&Member| looks(m).is_some_and(|n| n >= SUSPICIOUS_LOOKS);
+            state.leavers.iter().filter(hung_up).copied().collect()
+        };
+        hung_up.into_iter().for_each(|m| self.forget(m));
     }
 
     fn forget(&self, gone: Member) {
@@ -114,6 +143,7 @@ impl Cluster {
         }
         let mut state = self.state.lock();
         state.reached.remove(&(gone.instance.0, gone.incarnation));
+        state.leavers.retain(|m| *m != gone);
         state.suspicion.remove(&gone.instance.0);
         state.told.remove(&gone.instance.0);
     }

@@ -90,16 +90,6 @@ pub trait Evidence: Send + Sync {
     fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> std::result::Result<usize, String>;
 }
 
-/// Where no message rests on a commit.
-pub struct NoEvidence;
-
-impl Evidence for NoEvidence {
-    fn header_into(&self, _: &mut Vec<u8>) {}
-    fn header_arrived(&self, _: InstanceId, _: &[u8]) -> std::result::Result<usize, String> {
-        Ok(0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
