@@ -434,3 +434,70 @@ fn a_rollback_to_a_savepoint_ends_younger_portals_only() {
     }
     assert_eq!(txn.query_portal(&older, 1).expect("row").len(), 1);
 }
+
+/// Every row lock is the one that there is, under whatever name.
+#[test]
+fn row_locks_by_all_their_names() {
+    let db = Db::new("rowlocks");
+    db.reset();
+    for strength in ["update", "no key update", "share", "key share"] {
+        let (mut a, mut b) = (db.begin(RC), db.begin(RC));
+        run(
+            &mut a,
+            &format!("select * from test where id = 1 for {strength}"),
+        );
+        let refused = b.batch_execute("select * from test where id = 1 for update nowait");
+        assert_eq!(code(refused), "55P03", "for {strength}");
+        let mut c = db.begin(RC);
+        let free = format!("select * from test for {strength} skip locked");
+        assert_eq!(rows(&mut c, &free), [(2, 20)], "for {strength}");
+    }
+}
+
+/// The table and its rows come with the transaction, and go with it.
+#[test]
+fn a_table_made_of_a_query() {
+    let db = Db::new("tableas");
+    db.reset();
+    let mut c = db.connect();
+    run(&mut c, "begin; create table gone as select * from test");
+    assert_eq!(rows(&mut c, "select * from gone"), [(1, 10), (2, 20)]);
+    run(&mut c, "rollback");
+    assert_eq!(code(c.batch_execute("select * from gone")), "42P01");
+    let made = c
+        .execute(
+            "create table copies as select a.id, a.value * 2 as double, 'x' as text, a.value::numeric(9,2) as n \
+             from test a join test b on a.id <> b.id",
+            &[],
+        )
+        .expect("a table");
+    assert_eq!(made, 2);
+    let all = rows(&mut c, "select id, double from copies");
+    assert_eq!(all, [(1, 20), (2, 40)]);
+    let n: String = c
+        .query_one("select n::text || text from copies where id = 2", &[])
+        .expect("a row")
+        .get(0);
+    assert_eq!(n, "20.00x");
+    run(
+        &mut c,
+        "create table if not exists copies as select 1 as other",
+    );
+    assert_eq!(
+        code(c.batch_execute("create table copies as select 1")),
+        "42P07"
+    );
+    assert_eq!(
+        code(c.batch_execute("create table twice as select 1 as a, 2 as a")),
+        "42701"
+    );
+    run(
+        &mut c,
+        "create table none as select * from test where false",
+    );
+    assert!(all_of(&mut c, "none").is_empty());
+}
+
+fn all_of(c: &mut Client, table: &str) -> Vec<(i32, i32)> {
+    rows(c, &format!("select id, value from {table}"))
+}

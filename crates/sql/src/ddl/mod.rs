@@ -7,6 +7,7 @@
 
 pub mod alter;
 pub mod analyze;
+mod create_as;
 mod index;
 pub mod sequence;
 mod table;
@@ -29,7 +30,10 @@ impl SqlSession {
     pub(crate) fn run_ddl(&mut self, statement: &ast::Statement) -> Result<Tag> {
         let core = &mut self.core;
         match statement {
-            ast::Statement::CreateTable(c) => table::create(core, c),
+            ast::Statement::CreateTable(c) => match &c.query {
+                Some(query) => create_as::create(core, c, query),
+                None => table::create(core, c),
+            },
             ast::Statement::CreateIndex(c) => index::create(core, c),
             ast::Statement::AlterTable(a) => alter::table(core, a),
             ast::Statement::Truncate(t) => table::truncate(core, t),

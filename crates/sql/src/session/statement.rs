@@ -372,7 +372,12 @@ fn element_oids(oids: &[u32], arrays: &[usize]) -> Vec<u32> {
     oids.iter().enumerate().map(oid).collect()
 }
 
-type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
+pub(crate) type Planned = (Kind, Option<Vec<ColumnDesc>>, Tables);
+
+/// Plans a statement that is a part of another one, and has no parameters.
+pub(crate) fn plan_alone(core: &Core, statement: ast::Statement) -> Result<Planned> {
+    plan_sql(core, statement, &ParamTypes::default())
+}
 
 fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Result<Planned> {
     let dict = core.dict();

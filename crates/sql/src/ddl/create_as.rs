@@ -1,0 +1,104 @@
+//! CREATE TABLE AS: a table with the columns of a query, filled with its rows, in one transaction.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{self, CreateTable, Query, TableObject};
+
+use super::table;
+use crate::api::{ColumnDesc, Tag};
+use crate::bind::names;
+use crate::dict::Table;
+use crate::error::{Error, Result};
+use crate::exec::dml;
+use crate::parse::{self, Command};
+use crate::session::{Core, Keep, Kind, plan_alone};
+use crate::types::SqlType;
+
+pub fn create(core: &mut Core, c: &CreateTable, query: &Query) -> Result<Tag> {
+    let name = names::Qualified::new(&c.name)?.name;
+    core.claim_name(&name)?;
+    if c.if_not_exists && core.dict().relation(&name).is_some() {
+        let message = format!("relation \"{name}\" already exists, skipping");
+        core.notice("NOTICE", "42P07", message);
+        return Ok(Tag::Plain("CREATE TABLE AS"));
+    }
+    if !c.columns.is_empty() || !c.constraints.is_empty() {
+        return Err(Error::unsupported("CREATE TABLE AS with a list of columns"));
+    }
+    if has_parameters(query) {
+        return Err(Error::unsupported("CREATE TABLE AS with parameters"));
+    }
+    let read = ast::Statement::Query(Box::new(query.clone()));
+    let columns = plan_alone(core, read)?.1.unwrap_or_default();
+    table::create(core, &definition(c, &columns)?)?;
+    let insert = insertion(c, query)?;
+    loop {
+        let (kind, _, tables) = plan_alone(core, insert.clone())?;
+        for (table, lock) in &tables {
+            core.lock_table(table.oid, *lock, false)?;
+        }
+        let dict = core.dict();
+        // Or their definitions have changed before they were locked.
+        let same = |(t, _): &(Arc<Table>, _)| {
+            let now = dict.table_by_oid(t.oid);
+            now.is_some_and(|now| Arc::ptr_eq(now, t))
+        };
+        let Kind::Insert(plan) = kind else {
+            return Err(Error::internal("an INSERT that is none"));
+        };
+        if tables.iter().all(same) {
+            let snapshot = core.engine.snapshot()?;
+            let rows = dml::insert(&plan, core, &[], snapshot, &mut Keep::default())?;
+            return Ok(Tag::Rows("SELECT", rows));
+        }
+    }
+}
+
+fn has_parameters(query: &Query) -> bool {
+    let found = ast::visit_expressions(query, |e| match e {
+        ast::Expr::Value(v) if matches!(v.value, ast::Value::Placeholder(_)) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// The statement that makes the table; it is parsed, because its syntax has dozens of parts to be left out.
+fn definition(c: &CreateTable, columns: &[ColumnDesc]) -> Result<CreateTable> {
+    let column = |d: &ColumnDesc| {
+        let ty = match d.ty {
+            SqlType::Unknown => SqlType::Text,
+            ty => ty,
+        };
+        let name = d.name.replace('"', "\"\"");
+        format!("\"{name}\" {}", ty.format(d.typmod))
+    };
+    let columns: Vec<String> = columns.iter().map(column).collect();
+    let text = format!("create table x ({})", columns.join(", "));
+    match parse::statement(&text)? {
+        Command::Sql(statement) => match *statement {
+            ast::Statement::CreateTable(mut table) => {
+                table.name = c.name.clone();
+                table.temporary = c.temporary;
+                table.table_options = c.table_options.clone();
+                Ok(table)
+            }
+            _ => Err(Error::internal("a table's definition that is none")),
+        },
+        _ => Err(Error::internal("a table's definition that is none")),
+    }
+}
+
+fn insertion(c: &CreateTable, query: &Query) -> Result<ast::Statement> {
+    let Command::Sql(statement) = parse::statement("insert into x select 1")? else {
+        return Err(Error::internal("an INSERT that is none"));
+    };
+    let ast::Statement::Insert(mut insert) = *statement else {
+        return Err(Error::internal("an INSERT that is none"));
+    };
+    insert.table = TableObject::TableName(c.name.clone());
+    insert.source = Some(Box::new(query.clone()));
+    Ok(ast::Statement::Insert(insert))
+}
