@@ -21,6 +21,9 @@ use crate::table::RowKey;
 const ROW_BYTES: usize = 64 << 10;
 /// Bytes of keys, with what is kept beside each, that a session collects before it inserts them.
 const KEY_BYTES: usize = 32 << 20;
+/// Bytes of keys compared at once, and the first bytes of keys that are looked at for them.
+const HEAD: usize = size_of::<u128>();
+const LOOKED_AT: usize = 64;
 /// Keys inserted between two looks at whether the statement is cancelled.
 const CANCEL_CHECK_KEYS: usize = 10_000;
 
@@ -69,9 +72,9 @@ struct Keys {
     placed: usize,
 }
 
-/// Where a key lies, and the first bytes of its columns, which decide most comparisons without a look at the rest. No key's columns
-/// begin with all of another's, so filling up with zeros changes no order.
+/// Where a key lies.
 struct KeyAt {
+    /// While keys are sorted: its bytes at the first positions where keys differ, which decide most comparisons without a look at the rest.
     head: u128,
     from: usize,
     len: u32,
@@ -95,14 +98,10 @@ impl Keys {
         let from = self.bytes.len();
         let has_null = write(&mut self.bytes);
         self.bytes.extend_from_slice(&[0; ROW_ID_LEN]);
-        let len = self.bytes.len() - from;
-        let mut head = [0; 16];
-        let known = (len - ROW_ID_LEN).min(head.len());
-        head[..known].copy_from_slice(&self.bytes[from..from + known]);
         self.keys.push(KeyAt {
-            head: u128::from_be_bytes(head),
+            head: 0,
             from,
-            len: len as u32,
+            len: (self.bytes.len() - from) as u32,
             has_null,
         });
     }
@@ -122,6 +121,14 @@ impl Keys {
 
     fn sort(&mut self) {
         let bytes = &self.bytes;
+        let positions = deciding_positions(bytes, &self.keys);
+        for key in &mut self.keys {
+            let mut head = [0; HEAD];
+            for (byte, at) in head.iter_mut().zip(&positions) {
+                *byte = bytes[key.from + at];
+            }
+            key.head = u128::from_be_bytes(head);
+        }
         self.keys.sort_unstable_by(|a, b| {
             let by_head = a.head.cmp(&b.head);
             by_head.then_with(|| bytes[a.range()].cmp(&bytes[b.range()]))
@@ -133,6 +140,25 @@ impl Keys {
         self.keys.clear();
         self.placed = 0;
     }
+}
+
+/// The first positions, in order, at which not all keys have the same byte. A position where all have the same decides no comparison, so keys whose bytes differ at
+/// these compare as these do.
+fn deciding_positions(bytes: &[u8], keys: &[KeyAt]) -> Vec<usize> {
+    let shortest = keys.iter().map(|k| k.len as usize).min().unwrap_or(0);
+    let mut differs = [0; LOOKED_AT];
+    let looked_at = shortest.min(LOOKED_AT);
+    if let Some(first) = keys.first() {
+        let first = &bytes[first.from..first.from + looked_at];
+        for key in keys {
+            let key = &bytes[key.from..key.from + looked_at];
+            for ((d, a), b) in differs.iter_mut().zip(key).zip(first) {
+                *d |= a ^ b;
+            }
+        }
+    }
+    let differing = (0..looked_at).filter(|at| differs[*at] != 0);
+    differing.take(HEAD).collect()
 }
 
 impl Bulk {
@@ -258,5 +284,39 @@ impl Session {
             done += 1;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever bytes keys share, at their beginning or in between, and however long they are.
+        #[test]
+        fn keys_are_sorted_as_their_bytes_compare(
+            shared in prop::collection::vec(0u8..3, 0..70),
+            parts in prop::collection::vec((prop::collection::vec(0u8..3, 0..40), 0u64..9), 0..60),
+        ) {
+            let mut keys = Keys::default();
+            let rids: Vec<RowId> = parts.iter().map(|(_, rid)| RowId(*rid)).collect();
+            for (own, _) in &parts {
+                keys.push(|out| {
+                    out.extend_from_slice(&own[..own.len() / 2]);
+                    out.extend_from_slice(&shared);
+                    out.extend_from_slice(&own[own.len() / 2..]);
+                    false
+                });
+            }
+            keys.place(&rids);
+            let slices = |keys: &Keys| -> Vec<Vec<u8>> {
+                keys.keys.iter().map(|k| keys.bytes[k.range()].to_vec()).collect()
+            };
+            let mut wanted = slices(&keys);
+            wanted.sort();
+            keys.sort();
+            prop_assert_eq!(slices(&keys), wanted);
+        }
     }
 }

@@ -1,11 +1,14 @@
 //! Segments of tables, indexes and sequences: created in a transaction, dropped at its commit.
 
-use crate::{Error, IndexDef, Result, Session, TableDef};
-use block::index::{push_row_id, split_key};
+use crate::{Error, IndexDef, Result, Session, Sorter, TableDef};
+use block::index::{ROW_ID_LEN, push_row_id, split_key};
 use block::sequence::{SequenceParams, SequenceState};
 use block::space::SegmentKind;
 use block::{Dba, ObjectId, Scn};
 use std::sync::Arc;
+
+/// Entries put into a new index between two looks at whether the statement is cancelled.
+const CANCEL_CHECK_KEYS: u64 = 10_000;
 
 /// A sequence as the engine sees it. Its parameters are in its own block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,32 +36,38 @@ impl Session {
         Ok(header)
     }
 
+    /// Sorts records with so much memory, and temporary files beyond.
+    pub fn sorter(&self, memory_bytes: usize) -> Sorter {
+        Sorter::new(self.engine.temp.clone(), memory_bytes)
+    }
+
     /// Fills an empty index from the table's rows. Nobody else changes the table meanwhile: the caller has locked it. Returns the SCN from which on snapshots
     /// may use the index.
-    pub fn build_index(&mut self, table: &TableDef, index: &IndexDef) -> Result<Scn> {
+    pub fn build_index(
+        &mut self,
+        table: &TableDef,
+        index: &IndexDef,
+        memory_bytes: usize,
+    ) -> Result<Scn> {
         let snapshot = self.snapshot()?;
-        let mut keys: Vec<Vec<u8>> = Vec::new();
-        // Bytes of each key that no other row may have; zero where any number may.
-        let mut checked_len = Vec::new();
+        // Beside a key is whether no other row may have its columns.
+        let mut sorter = self.sorter(memory_bytes);
         let mut scan = self.scan(&Arc::new(table.clone()));
         let mut failure = None;
         loop {
             wait::check_cancel().map_err(txn::Error::from)?;
-            let more = scan.next_block(self, &snapshot, &mut |rid, row| match index
-                .key_of_stored(table, row)
-            {
-                Ok(key) => {
-                    let mut full = key.bytes;
-                    let len = full.len();
-                    push_row_id(&mut full, rid);
-                    checked_len.push(if index.unique && !key.has_null {
-                        len as u32
-                    } else {
-                        0
-                    });
-                    keys.push(full);
+            let more = scan.next_block(self, &snapshot, &mut |rid, row| {
+                let added = index.key_of_stored(table, row).and_then(|key| {
+                    let checked = index.unique && !key.has_null;
+                    let full = |out: &mut Vec<u8>| {
+                        out.extend_from_slice(&key.bytes);
+                        push_row_id(out, rid);
+                    };
+                    sorter.push(full, |out| out.push(u8::from(checked)))
+                });
+                if let Err(e) = added {
+                    failure.get_or_insert(e);
                 }
-                Err(e) => failure = Some(e),
             })?;
             if let Some(e) = failure.take() {
                 return Err(e);
@@ -67,23 +76,29 @@ impl Session {
                 break;
             }
         }
-        let mut order: Vec<u32> = (0..keys.len() as u32).collect();
-        order.sort_unstable_by(|&a, &b| keys[a as usize].cmp(&keys[b as usize]));
+        let mut sorted = sorter.finish()?;
         let tree = self.engine.tree(index.object, index.header);
         let mut builder = tree.build();
-        let mut last: Option<&[u8]> = None;
-        for &i in &order {
-            let (full, checked) = (&keys[i as usize], checked_len[i as usize] as usize);
-            if checked > 0 && last.is_some_and(|l| l == &full[..checked]) {
-                return Err(Error::UniqueViolation {
-                    index: index.name.clone(),
-                    table: table.object,
-                    index_object: index.object,
-                    row: split_key(full).map(|(_, rid)| rid),
-                });
+        let (mut last, mut done) = (Vec::new(), 0u64);
+        while let Some((full, checked)) = sorted.next_record()? {
+            let columns = &full[..full.len() - ROW_ID_LEN];
+            if checked == [1] {
+                if last == columns {
+                    return Err(Error::UniqueViolation {
+                        index: index.name.clone(),
+                        table: table.object,
+                        index_object: index.object,
+                        row: split_key(full).map(|(_, rid)| rid),
+                    });
+                }
+                last.clear();
+                last.extend_from_slice(columns);
             }
-            last = (checked > 0).then(|| &full[..checked]);
             builder.push(full)?;
+            done += 1;
+            if done.is_multiple_of(CANCEL_CHECK_KEYS) {
+                wait::check_cancel().map_err(txn::Error::from)?;
+            }
         }
         builder.finish()?;
         Ok(self.engine.scn())

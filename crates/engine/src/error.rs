@@ -20,6 +20,10 @@ pub enum Error {
     LockNotAvailable,
     #[error("sequence {} has reached its limit", object.0)]
     SequenceLimit { object: ObjectId, descending: bool },
+    #[error("more than {0} temporary files at a time")]
+    TooManyTempFiles(u32),
+    #[error("a row of more than 4 GB cannot be sorted")]
+    RecordTooLong,
     #[error("{0}")]
     Corrupt(String),
     /// What this version does not do yet.
@@ -89,6 +93,8 @@ impl Error {
     pub fn sqlstate(&self) -> &'static str {
         match self {
             Error::UniqueViolation { .. } => "23505",
+            Error::TooManyTempFiles(_) => "53400",
+            Error::RecordTooLong => "54000",
             Error::Serialization(_) => "40001",
             Error::LockNotAvailable => "55P03",
             Error::SequenceLimit { .. } => "2200H",

@@ -5,6 +5,7 @@ use crate::cluster::Cluster;
 use crate::locks::{GlobalLocks, Reload};
 use crate::recovery::Recovery;
 use crate::table::TableDef;
+use crate::temp::TempSpace;
 use crate::{Config, Error, Result, bootstrap, open};
 use access::btree::BTree;
 use access::heap::Heap;
@@ -43,6 +44,7 @@ pub struct Engine {
     pub(crate) cache: Arc<Cache>,
     pub(crate) txns: Arc<TxnManager>,
     pub(crate) space: Arc<Space>,
+    pub(crate) temp: Arc<TempSpace>,
     pub(crate) open: parking_lot::RwLock<Open>,
     pub(crate) dictionary: OnceLock<Arc<TableDef>>,
     pub(crate) recovery: Option<Recovery>,

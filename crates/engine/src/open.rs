@@ -17,6 +17,7 @@ use crate::cluster::{self, Cluster, ClusterHost, Contact, Locks, list};
 use crate::files::{self, Places};
 use crate::instance::{Membership, Threads};
 use crate::recovery::{OwnThread, Recovery, roll_forward};
+use crate::temp::TempSpace;
 use crate::{Config, Engine, Error, Progress, Result, SEVERAL_INSTANCES, bootstrap};
 use access::space::Space;
 use block::{FileId, InstanceId, LogPos, Op, Scn, ThreadId};
@@ -539,6 +540,7 @@ struct Core {
     redo: Arc<Redo>,
     cache: Arc<Cache>,
     txns: Arc<TxnManager>,
+    temp: Arc<TempSpace>,
     writer: Writer,
     recovery: Recovery,
     gate: Arc<Gate>,
@@ -717,11 +719,13 @@ impl Parts<'_> {
             status_double_write,
         )?;
         redo.set_group_sink(txns.group_sink());
+        let temp = TempSpace::open(self.places.storage.clone(), self.instance.0)?;
         Ok(Core {
             control: self.control,
             redo,
             cache,
             txns,
+            temp,
             writer,
             recovery,
             gate,
@@ -779,6 +783,7 @@ impl Core {
             cache: self.cache,
             txns: self.txns,
             space,
+            temp: self.temp,
             open: Default::default(),
             dictionary: OnceLock::new(),
             recovery,

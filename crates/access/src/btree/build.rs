@@ -1,36 +1,84 @@
 //! Making trees: an empty one, and one filled bottom-up from sorted entries.
 
-use block::index::{Builder, separator};
+use block::index::{Builder, CAPACITY, entry_size, separator};
 use block::{Dba, Op};
 
+use super::undo::shared_len;
 use super::{Store, Tree};
 use crate::Result;
 
 /// Leaves and inner blocks of a tree that is built are filled to this, so that the first inserts do not split every one of them.
 const FILL_PERCENT: usize = 90;
-pub(super) const FILL_BYTES: usize = block::index::CAPACITY * FILL_PERCENT / 100;
+pub(super) const FILL_BYTES: usize = CAPACITY * FILL_PERCENT / 100;
 
 /// The block of a level that is being filled.
 struct Level {
     dba: Dba,
+    is_leaf: bool,
     low: Vec<u8>,
     /// Whole keys with children; of leaves without.
     entries: Vec<(Vec<u8>, Option<u64>)>,
+    /// What the entries share with the low fence, and their bytes with this prefix.
+    prefix: usize,
     bytes: usize,
 }
 
 impl Level {
-    fn new(dba: Dba, low: Vec<u8>) -> Level {
+    fn new(dba: Dba, is_leaf: bool, low: Vec<u8>) -> Level {
         Level {
             dba,
+            is_leaf,
             low,
             entries: Vec::new(),
+            prefix: usize::MAX,
             bytes: 0,
         }
     }
-    /// Bytes that an entry takes at most.
-    fn size(key: &[u8]) -> usize {
-        16 + key.len()
+    fn entry_bytes(&self, key: &[u8], prefix: usize) -> usize {
+        let child = if self.is_leaf { 0 } else { size_of::<u64>() };
+        child + entry_size(key.len().saturating_sub(prefix))
+    }
+    fn bytes_of(&self, entries: usize, prefix: usize) -> usize {
+        let keys = self.entries[..entries].iter();
+        keys.map(|(key, _)| self.entry_bytes(key, prefix)).sum()
+    }
+    /// Whether `key`, which comes next, is for another block.
+    fn is_full(&self, key: &[u8]) -> bool {
+        let prefix = shared_len(&self.low, key);
+        let bytes = match prefix == self.prefix {
+            true => self.bytes,
+            false => self.bytes_of(self.entries.len(), prefix),
+        };
+        // A high fence is no longer than the key that comes after it.
+        let size = self.low.len() + key.len() + bytes + self.entry_bytes(key, prefix);
+        size > FILL_BYTES && self.entries.len() > 1
+    }
+    fn take(&mut self, key: Vec<u8>, child: Option<u64>) {
+        let prefix = shared_len(&self.low, &key);
+        if prefix != self.prefix {
+            self.bytes = self.bytes_of(self.entries.len(), prefix);
+            self.prefix = prefix;
+        }
+        self.bytes += self.entry_bytes(&key, prefix);
+        self.entries.push((key, child));
+    }
+    /// How many entries stay here when `next` is for another block, and the fence between. That may leave the block a shorter prefix; then some of the
+    /// last go, too.
+    fn end(&self, next: &[u8]) -> (usize, Vec<u8>) {
+        let mut keep = self.entries.len();
+        loop {
+            let after = self.entries.get(keep).map_or(next, |(key, _)| key);
+            let high = match self.is_leaf {
+                true => separator(&self.entries[keep - 1].0, after),
+                false => after,
+            };
+            let bytes = self.bytes_of(keep, shared_len(&self.low, high));
+            let size = self.low.len() + high.len() + bytes;
+            if size <= CAPACITY || keep == 1 {
+                return (keep, high.to_vec());
+            }
+            keep -= ((size - CAPACITY) * keep / bytes).clamp(1, keep - 1);
+        }
     }
     fn contents(&self, level: u16, high: Option<&[u8]>, right: Dba) -> Vec<u8> {
         let last = self.entries.last().map(|(key, _)| &key[..]);
@@ -47,7 +95,6 @@ pub struct BulkBuilder<'t, S> {
     tree: &'t Tree<S>,
     /// From the leaves up. The topmost block becomes the root.
     levels: Vec<Level>,
-    last: Vec<u8>,
 }
 
 impl<S: Store> Tree<S> {
@@ -69,7 +116,6 @@ impl<S: Store> Tree<S> {
         BulkBuilder {
             tree: self,
             levels: Vec::new(),
-            last: Vec::new(),
         }
     }
 }
@@ -78,47 +124,43 @@ impl<S: Store> BulkBuilder<'_, S> {
     /// Adds an entry by its whole key, column values and row id, which is above all keys before.
     pub fn push(&mut self, full: &[u8]) -> Result<()> {
         self.tree.check_len(full)?;
-        if full <= &self.last[..] && !self.levels.is_empty() {
+        let leaf = self.levels.first();
+        let last = leaf.and_then(|leaf| leaf.entries.last());
+        if last.is_some_and(|(last, _)| full <= &last[..]) {
             return Err(self
                 .tree
                 .corrupt("entries to build an index from are not in order"));
         }
-        let bound = match self.levels.is_empty() {
-            true => Vec::new(),
-            false => separator(&self.last, full).to_vec(),
-        };
-        self.add(0, bound, full.to_vec(), None)?;
-        self.last.clear();
-        self.last.extend_from_slice(full);
+        self.add(0, full.to_vec(), None)
+    }
+
+    /// Adds an entry to a level.
+    fn add(&mut self, level: usize, key: Vec<u8>, child: Option<u64>) -> Result<()> {
+        if level == self.levels.len() {
+            let low = if level == 0 { Vec::new() } else { key.clone() };
+            let dba = self.tree.alloc()?;
+            self.levels.push(Level::new(dba, level == 0, low));
+        }
+        while self.levels[level].is_full(&key) {
+            self.close(level, &key)?;
+        }
+        self.levels[level].take(key, child);
         Ok(())
     }
 
-    /// Adds an entry to a level. `bound` is a lower bound of it and above all before: the fence, if a new block begins here.
-    fn add(
-        &mut self,
-        level: usize,
-        bound: Vec<u8>,
-        key: Vec<u8>,
-        child: Option<u64>,
-    ) -> Result<()> {
-        if level == self.levels.len() {
-            let dba = self.tree.alloc()?;
-            self.levels.push(Level::new(dba, bound.clone()));
-        }
-        let size = Level::size(&key);
-        let current = &self.levels[level];
-        let full = current.bytes + size + current.low.len() + bound.len() > FILL_BYTES;
-        if full && current.entries.len() > 1 {
-            let next = self.tree.alloc()?;
-            let old = std::mem::replace(&mut self.levels[level], Level::new(next, bound.clone()));
-            let contents = old.contents(level as u16, Some(&bound), next);
-            self.tree.format(old.dba, Op::IndexFormat, &contents)?;
-            self.add(level + 1, old.low.clone(), old.low, Some(old.dba.0))?;
-        }
+    /// Writes a level's block and goes on in another one, for `next`.
+    fn close(&mut self, level: usize, next: &[u8]) -> Result<()> {
+        let right = self.tree.alloc()?;
         let current = &mut self.levels[level];
-        current.entries.push((key, child));
-        current.bytes += size;
-        Ok(())
+        let (keep, high) = current.end(next);
+        let successor = Level::new(right, level == 0, high.clone());
+        let mut done = std::mem::replace(current, successor);
+        for (key, child) in done.entries.split_off(keep) {
+            current.take(key, child);
+        }
+        let contents = done.contents(level as u16, Some(&high), right);
+        self.tree.format(done.dba, Op::IndexFormat, &contents)?;
+        self.add(level + 1, done.low, Some(done.dba.0))
     }
 
     /// Writes what is left and the root.
@@ -126,8 +168,8 @@ impl<S: Store> BulkBuilder<'_, S> {
         let mut level = 0;
         while level < self.levels.len() {
             let top = level + 1 == self.levels.len();
-            let done =
-                std::mem::replace(&mut self.levels[level], Level::new(Dba::NONE, Vec::new()));
+            let nothing = Level::new(Dba::NONE, level == 0, Vec::new());
+            let done = std::mem::replace(&mut self.levels[level], nothing);
             let contents = done.contents(level as u16, None, Dba::NONE);
             if top {
                 self.tree.store.reserve()?;
@@ -137,7 +179,7 @@ impl<S: Store> BulkBuilder<'_, S> {
                 return self.tree.discard(done.dba);
             }
             self.tree.format(done.dba, Op::IndexFormat, &contents)?;
-            self.add(level + 1, done.low.clone(), done.low, Some(done.dba.0))?;
+            self.add(level + 1, done.low, Some(done.dba.0))?;
             level += 1;
         }
         Ok(())

@@ -194,7 +194,7 @@ fn index_on(s: &mut Session, object: ObjectId, column: usize, unique: bool) -> R
 fn add_index(engine: &Arc<Engine>, s: &mut Session, t: &TableDef) -> Result<()> {
     let object = engine.allocate_object_id()?;
     let index = index_on(s, object, 1, false)?;
-    s.build_index(t, &index)?;
+    s.build_index(t, &index, 1 << 20)?;
     s.end_statement();
     s.drop_segment_at_commit(object, index.header)
 }

@@ -213,7 +213,7 @@ impl Input {
         for (range, target) in self.fields.ranges.iter().zip(&self.targets) {
             let Some((from, to)) = *range else { continue };
             let text = &whole[from..to];
-            values[target.column] = field(target, text, core).map_err(|e| {
+            read_field(&mut values[target.column], target, text, core).map_err(|e| {
                 let name = &self.table.columns[target.column].name;
                 e.context_if_none(format!(
                     "COPY {}, line {number}, column {name}: \"{}\"",
@@ -298,25 +298,31 @@ impl Input {
     }
 }
 
-/// The value of a field that is not NULL.
-fn field<'t>(target: &Target, text: &'t str, core: &Core) -> Result<Val<'t>> {
+/// Reads a field that is not NULL. Values of the common types are made where they stay: one that is handed on through a `Result<Val>` is copied in other pieces
+/// than it was stored in, which was a seventh of a load's time.
+fn read_field<'t>(slot: &mut Val<'t>, target: &Target, text: &'t str, core: &Core) -> Result<()> {
     let limit = usize::try_from(target.typmod - 4).ok();
-    match target.ty {
+    *slot = match target.ty {
+        SqlType::Int4 => Val::Ref(DatumRef::Int4(pgtype::parse_integer(text)?)),
+        SqlType::Int8 => Val::Ref(DatumRef::Int8(pgtype::parse_integer(text)?)),
+        SqlType::Float8 => Val::Ref(DatumRef::Float8(pgtype::parse_float8(text)?)),
         SqlType::Text | SqlType::Varchar | SqlType::Char if limit.is_none() => {
-            return Ok(Val::Ref(DatumRef::Text(text)));
+            Val::Ref(DatumRef::Text(text))
         }
         // Short enough by its bytes alone.
         SqlType::Varchar if limit.is_some_and(|l| text.len() <= l) => {
-            return Ok(Val::Ref(DatumRef::Text(text)));
+            Val::Ref(DatumRef::Text(text))
         }
-        _ => {}
-    }
-    let value: Datum = pgtype::text_in(target.ty, text, &core.io)?;
-    Ok(Val::Own(if target.typmod >= 0 {
-        pgtype::apply_typmod(target.ty, target.typmod, value, false)?
-    } else {
-        value
-    }))
+        _ => {
+            let value: Datum = pgtype::text_in(target.ty, text, &core.io)?;
+            Val::Own(if target.typmod >= 0 {
+                pgtype::apply_typmod(target.ty, target.typmod, value, false)?
+            } else {
+                value
+            })
+        }
+    };
+    Ok(())
 }
 
 fn cut(text: &str) -> String {

@@ -164,9 +164,10 @@ pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()
     let mut index = name_index(core, table, new)?;
     index.header = core.engine.create_index_segment(ObjectId(index.segment))?.0;
     let def = Arc::clone(table.engine());
+    let memory = core.settings.kilobytes("maintenance_work_mem");
     let created = core
         .engine
-        .build_index(&def, &index.engine())
+        .build_index(&def, &index.engine(), memory)
         .map_err(|e| duplicate_in_build(e, table, &index))?;
     index.created = created.0;
     table.indexes.push(index);

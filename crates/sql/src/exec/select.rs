@@ -7,7 +7,7 @@ use engine::Snapshot;
 use super::aggregate::Groups;
 use super::drive::{Flow, SourceRun, drive_table};
 use super::profile::StepKey;
-use super::sort::Sorter;
+use super::sort::{Rows, Sorter};
 use super::source::TableCursor;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ pub struct SelectRun {
     snapshot: Snapshot,
     source: SourceRun,
     /// Rows computed as a whole, by grouping or ordering: still to be sent.
-    ready: Option<std::vec::IntoIter<Vec<Datum>>>,
+    ready: Option<Rows>,
     to_skip: u64,
     /// Rows that LIMIT still allows.
     left: u64,
@@ -128,7 +128,7 @@ impl SelectRun {
             return self.stream(plan, core, params, most, sink);
         }
         if self.ready.is_none() {
-            self.ready = Some(self.compute(plan, core, params)?.into_iter());
+            self.ready = Some(self.compute(plan, core, params)?);
         }
         let Some(ready) = &mut self.ready else {
             return Ok((0, false));
@@ -138,7 +138,7 @@ impl SelectRun {
             if sent == most {
                 return Ok((sent, true));
             }
-            let Some(row) = ready.next() else { break };
+            let Some(row) = ready.next_row()? else { break };
             if self.to_skip > 0 {
                 self.to_skip -= 1;
                 continue;
@@ -160,7 +160,8 @@ impl SelectRun {
         take: &mut Taker<'_>,
     ) -> Result<()> {
         if plan.aggregate.is_some() || !plan.order.is_empty() {
-            for row in self.compute(plan, core, params)? {
+            let mut rows = self.compute(plan, core, params)?;
+            while let Some(row) = rows.next_row()? {
                 if self.left == 0 {
                     break;
                 }
@@ -243,15 +244,10 @@ impl SelectRun {
     }
 
     /// Reads the whole input of a grouped or ordered query.
-    fn compute(
-        &mut self,
-        plan: &SelectPlan,
-        core: &mut Core,
-        params: &[Datum],
-    ) -> Result<Vec<Vec<Datum>>> {
+    fn compute(&mut self, plan: &SelectPlan, core: &mut Core, params: &[Datum]) -> Result<Rows> {
         let mark = core.mark();
         let keep = self.left.saturating_add(self.to_skip);
-        let mut sorter = Sorter::new(&plan.order, keep);
+        let mut sorter = Sorter::new(core, &plan.order, keep);
         match &plan.aggregate {
             None => {
                 self.source
@@ -301,10 +297,10 @@ impl SelectRun {
                 });
             }
         }
-        let rows = sorter.finish();
+        let rows = sorter.finish()?;
         core.measured(StepKey::of(&plan.order), mark, |step| {
             step.loops += 1;
-            step.rows += rows.len() as u64;
+            step.rows += rows.count();
         });
         Ok(rows)
     }

@@ -1,16 +1,18 @@
 //! Ordering of a result that no index delivers in order.
+//!
+//! Rows stay in memory as they are up to `work_mem`, for LIMIT needs few of many; beyond that they go to the engine's sort, with keys that
+//! compare as bytes, and from there to a temporary file.
 
 use std::cmp::Ordering;
 
-use block::value::{Datum, DatumRef};
+use block::key::{Order, push_column};
+use block::row::RowReader;
+use block::value::{ColType, Datum, DatumRef};
 
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, compare};
 use crate::plan::SortKey;
 use crate::session::Core;
-
-/// Memory of one sort's rows. A larger one belongs to the general lane, which spills.
-const MAX_BYTES: usize = 256 << 20;
 
 /// Collects output rows with their sort keys; keeps only those that LIMIT can ask for.
 pub struct Sorter {
@@ -19,10 +21,38 @@ pub struct Sorter {
     directions: Vec<(bool, bool)>,
     keep: u64,
     bytes: usize,
+    memory: usize,
+    spilled: Option<engine::Sorter>,
+}
+
+/// Rows in order.
+pub enum Rows {
+    Memory(std::vec::IntoIter<Vec<Datum>>),
+    /// And how many.
+    Spilled(engine::Sorted, u64),
+}
+
+impl Rows {
+    pub fn count(&self) -> u64 {
+        match self {
+            Rows::Memory(rows) => rows.len() as u64,
+            Rows::Spilled(_, count) => *count,
+        }
+    }
+
+    pub fn next_row(&mut self) -> Result<Option<Vec<Datum>>> {
+        match self {
+            Rows::Memory(rows) => Ok(rows.next()),
+            Rows::Spilled(sorted, _) => match sorted.next_record()? {
+                Some((_, row)) => read_row(row).map(Some),
+                None => Ok(None),
+            },
+        }
+    }
 }
 
 impl Sorter {
-    pub fn new(order: &[SortKey], keep: u64) -> Sorter {
+    pub fn new(core: &Core, order: &[SortKey], keep: u64) -> Sorter {
         Sorter {
             rows: Vec::new(),
             directions: order
@@ -31,6 +61,8 @@ impl Sorter {
                 .collect(),
             keep,
             bytes: 0,
+            memory: core.settings.hot().work_mem_bytes,
+            spilled: None,
         }
     }
 
@@ -49,6 +81,9 @@ impl Sorter {
             .iter()
             .map(|e| Ok(e.eval(env, core)?.into_datum()))
             .collect::<Result<Vec<_>>>()?;
+        if let Some(spilled) = &mut self.spilled {
+            return spill(spilled, &self.directions, &keys, &row);
+        }
         self.bytes += keys.iter().chain(&row).map(size).sum::<usize>();
         self.rows.push((keys, row));
         // Twice the rows wanted are sorted and cut, so that each row costs its share of a sort of that size.
@@ -65,21 +100,26 @@ impl Sorter {
                 .map(size)
                 .sum();
         }
-        if self.bytes > MAX_BYTES {
-            return Err(Error::new(
-                "53400",
-                "sorting this result needs more memory than a direct plan may use",
-            )
-            .hint("Create an index in the order of the result, or limit it."));
+        if self.bytes > self.memory {
+            let mut spilled = core.engine.sorter(self.memory);
+            for (keys, row) in self.rows.drain(..) {
+                spill(&mut spilled, &self.directions, &keys, &row)?;
+            }
+            self.spilled = Some(spilled);
         }
         Ok(())
     }
 
-    pub fn finish(mut self) -> Vec<Vec<Datum>> {
+    pub fn finish(mut self) -> Result<Rows> {
+        if let Some(spilled) = self.spilled {
+            let count = spilled.count();
+            return Ok(Rows::Spilled(spilled.finish()?, count));
+        }
         if !self.directions.is_empty() {
             self.sort();
         }
-        self.rows.into_iter().map(|(_, row)| row).collect()
+        let rows: Vec<_> = self.rows.into_iter().map(|(_, row)| row).collect();
+        Ok(Rows::Memory(rows.into_iter()))
     }
 
     fn sort(&mut self) {
@@ -112,6 +152,74 @@ fn key_order(
             let order = compare(a, b).unwrap_or(Ordering::Equal);
             if descending { order.reverse() } else { order }
         }
+    }
+}
+
+/// Gives a row to the engine's sort. Its keys, as bytes, have the order of [`key_order`].
+fn spill(
+    to: &mut engine::Sorter,
+    directions: &[(bool, bool)],
+    keys: &[Datum],
+    row: &[Datum],
+) -> Result<()> {
+    let put_keys = |out: &mut Vec<u8>| {
+        for (key, &(descending, nulls_first)) in keys.iter().zip(directions) {
+            let order = Order {
+                descending,
+                nulls_first,
+            };
+            // Integers of any size compare with each other.
+            let key = match key.borrow() {
+                DatumRef::Int2(v) => DatumRef::Int8(v.into()),
+                DatumRef::Int4(v) => DatumRef::Int8(v.into()),
+                other => other,
+            };
+            push_column(out, column_type(key), order, key);
+        }
+    };
+    to.push(put_keys, |out| write_row(row, out))?;
+    Ok(())
+}
+
+/// `columns u16 | type of each (1) | row`
+fn write_row(row: &[Datum], out: &mut Vec<u8>) {
+    let values: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+    out.extend_from_slice(&(values.len() as u16).to_le_bytes());
+    out.extend(values.iter().map(|v| column_type(*v) as u8));
+    block::row::encode(&values, out);
+}
+
+fn read_row(bytes: &[u8]) -> Result<Vec<Datum>> {
+    let damaged = || Error::internal("a sorted row came back as another");
+    let (count, rest) = bytes.split_first_chunk::<2>().ok_or_else(damaged)?;
+    let count = usize::from(u16::from_le_bytes(*count));
+    let (types, row) = rest.split_at_checked(count).ok_or_else(damaged)?;
+    let mut reader = RowReader::new(row).map_err(engine::Error::from)?;
+    let mut values = Vec::with_capacity(count);
+    for &ty in types {
+        let ty = ColType::from_u8(ty).ok_or_else(damaged)?;
+        let value = reader.value(ty).map_err(engine::Error::from)?;
+        values.push(value.ok_or_else(damaged)?.to_datum());
+    }
+    Ok(values)
+}
+
+/// How a value of its kind is stored; NULL as anything.
+fn column_type(v: DatumRef<'_>) -> ColType {
+    match v {
+        DatumRef::Null | DatumRef::Bool(_) => ColType::Bool,
+        DatumRef::Int2(_) => ColType::Int2,
+        DatumRef::Int4(_) => ColType::Int4,
+        DatumRef::Int8(_) => ColType::Int8,
+        DatumRef::Float4(_) => ColType::Float4,
+        DatumRef::Float8(_) => ColType::Float8,
+        DatumRef::Numeric(_) => ColType::Numeric,
+        DatumRef::Text(_) => ColType::Text,
+        DatumRef::Bytea(_) => ColType::Bytea,
+        DatumRef::Date(_) => ColType::Date,
+        DatumRef::Timestamp(_) => ColType::Timestamp,
+        DatumRef::TimestampTz(_) => ColType::TimestampTz,
+        DatumRef::Uuid(_) => ColType::Uuid,
     }
 }
 

@@ -19,6 +19,8 @@ use crate::error::{Error, Result};
 use crate::types::{SqlType, numeric_typmod};
 use zone::TimeZone;
 
+pub use number::{parse_float8, parse_integer};
+
 /// Longest text of a numeric that is read at all: reading takes time with the square of the length. Sign, digits before and after the point, exponent.
 const MAX_NUMERIC_BYTES: usize = 1 + 131_072 + 1 + 16_383 + 16;
 

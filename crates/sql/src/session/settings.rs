@@ -29,6 +29,7 @@ pub struct Hot {
     pub lock_timeout_ms: u64,
     pub idle_in_transaction_ms: u64,
     pub idle_session_ms: u64,
+    pub work_mem_bytes: usize,
 }
 
 impl Hot {
@@ -69,12 +70,19 @@ impl Settings {
             lock_timeout_ms: self.milliseconds("lock_timeout"),
             idle_in_transaction_ms: self.milliseconds("idle_in_transaction_session_timeout"),
             idle_session_ms: self.milliseconds("idle_session_timeout"),
+            work_mem_bytes: self.kilobytes("work_mem"),
         };
     }
 
     /// Zero: none. Values are checked when they are set.
     fn milliseconds(&self, name: &str) -> u64 {
         self.get(name).parse().unwrap_or(0)
+    }
+
+    /// In bytes.
+    pub fn kilobytes(&self, name: &str) -> usize {
+        let kilobytes: usize = self.get(name).parse().unwrap_or(0);
+        kilobytes.saturating_mul(1 << 10)
     }
 
     /// The value as SHOW gives it.

@@ -1,0 +1,81 @@
+//! Temporary files of an instance: private, unlogged, nobody's after a restart.
+//!
+//! **Invariant.** A file's name belongs to one use at a time, and is removed at its end. What a crash left behind is removed at the next start, when its
+//! instance's number is known to be nobody else's.
+
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use storage::{File, FileKind, Storage};
+
+/// Files at a time: as many names are looked for at the start of an instance.
+const MAX_FILES: u32 = 1024;
+
+/// Where an instance has its temporary files.
+pub(crate) struct TempSpace {
+    storage: Arc<dyn Storage>,
+    instance: u16,
+    used: Mutex<BTreeSet<u32>>,
+}
+
+impl TempSpace {
+    /// Removes what an earlier life left.
+    pub(crate) fn open(storage: Arc<dyn Storage>, instance: u16) -> Result<Arc<TempSpace>> {
+        let space = TempSpace {
+            storage,
+            instance,
+            used: Mutex::default(),
+        };
+        for number in 0..MAX_FILES {
+            let name = space.name(number);
+            if space.storage.exists(&name)? {
+                space.storage.remove(&name)?;
+            }
+        }
+        Ok(Arc::new(space))
+    }
+
+    fn name(&self, number: u32) -> String {
+        format!("temp/instance{}_{number}.tmp", self.instance)
+    }
+
+    pub(crate) fn create(self: &Arc<Self>) -> Result<TempFile> {
+        let number = {
+            let mut used = self.used.lock();
+            let free = (0..MAX_FILES).find(|n| !used.contains(n));
+            let number = free.ok_or(Error::TooManyTempFiles(MAX_FILES))?;
+            used.insert(number);
+            number
+        };
+        let created = self.storage.create(&self.name(number), FileKind::Data);
+        match created {
+            Ok(file) => Ok(TempFile {
+                file,
+                number,
+                space: self.clone(),
+            }),
+            Err(e) => {
+                self.used.lock().remove(&number);
+                Err(e.into())
+            }
+        }
+    }
+}
+
+pub(crate) struct TempFile {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) number: u32,
+    space: Arc<TempSpace>,
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        let name = self.space.name(self.number);
+        match self.space.storage.remove(&name) {
+            Ok(()) => _ = self.space.used.lock().remove(&self.number),
+            // The name stays taken; the next start removes the file.
+            Err(e) => eprintln!("braid: temporary file {name} cannot be removed: {e}"),
+        }
+    }
+}
