@@ -2,8 +2,9 @@
 
 use crate::locks::{Owner, Target};
 use crate::{Engine, Error, Result};
-use block::{LogPos, ObjectId, TxnId};
+use block::{LogPos, ObjectId, Scn, TxnId};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use txn::{Isolation, Level, NameClass, Snapshot, Transaction};
 
@@ -65,6 +66,22 @@ pub struct Savepoint {
     drops: usize,
 }
 
+/// What stands between a session's rows and its client: a commit that is shown must be known to all members before.
+#[derive(Clone)]
+pub struct ReplyGate {
+    engine: Arc<Engine>,
+    /// SCN of the newest snapshot that the session has read by.
+    shown: Arc<AtomicU64>,
+}
+
+impl ReplyGate {
+    /// Returns once every commit that the session may have seen has been acknowledged by all members. One load when there is nothing to wait for. With no latch held.
+    #[inline]
+    pub fn pass(&self) {
+        self.engine.txns.gate(Scn(self.shown.load(Relaxed)));
+    }
+}
+
 /// One client's way to the engine. Used by one thread at a time.
 pub struct Session {
     pub(crate) engine: Arc<Engine>,
@@ -85,6 +102,7 @@ pub struct Session {
     pub(crate) index_times: Option<crate::IndexTimes>,
     /// The transaction's strong locks on other instances.
     owner: Option<Owner>,
+    shown: Arc<AtomicU64>,
 }
 
 impl Engine {
@@ -102,6 +120,7 @@ impl Engine {
             lock_timeout: None,
             index_times: None,
             owner: None,
+            shown: Arc::default(),
         })
     }
 }
@@ -233,7 +252,18 @@ impl Session {
         self.used = true;
         let snapshot = self.txn.statement();
         self.statement = Some(snapshot);
+        // Only this session's thread writes it.
+        self.shown
+            .store(self.shown.load(Relaxed).max(snapshot.scn.0), Relaxed);
         Ok(snapshot)
+    }
+
+    /// To be passed before anything that this session's statements have read is sent.
+    pub fn reply_gate(&self) -> ReplyGate {
+        ReplyGate {
+            engine: self.engine.clone(),
+            shown: self.shown.clone(),
+        }
     }
 
     /// The statement is over, and its reply may leave: returns once every instance has heard of the commits that it shows. May be called again.

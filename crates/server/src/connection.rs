@@ -203,6 +203,8 @@ pub struct Output {
     pub buffer: Vec<u8>,
     /// Sending failed once: the client is gone, and everything further is dropped.
     broken: bool,
+    /// What is sent may show commits that other instances have not heard of yet: then it waits.
+    gate: Option<sql::ReplyGate>,
 }
 
 impl Output {
@@ -211,7 +213,13 @@ impl Output {
             stream,
             buffer: Vec::with_capacity(4 << 10),
             broken: false,
+            gate: None,
         }
+    }
+
+    /// From now on this session's results are sent.
+    pub fn of_session(&mut self, sql: &sql::SqlSession) {
+        self.gate = Some(sql.reply_gate());
     }
 
     /// Sends all that has gathered, under `SQL*Net message to client`.
@@ -246,6 +254,9 @@ impl Output {
         }
         if self.buffer.is_empty() {
             return Ok(());
+        }
+        if let Some(gate) = &self.gate {
+            gate.pass();
         }
         let bytes = self.buffer.len() as u64;
         let result = wait::during(event, [0, bytes, 0], || {

@@ -232,6 +232,7 @@ fn connection(
             &mut output,
         ) {
             Ok(sql) => {
+                output.of_session(&sql);
                 let end = Session::new(sql, entry.registry()).run(&mut input, &mut output);
                 debug_assert!(matches!(end, End::Client | End::Told));
             }

@@ -33,6 +33,7 @@ mod views;
 pub use api::{ColumnDesc, Completion, Notice, Params, RowSink, SideMessages, Tag, TxStatus};
 pub use copy::CopyIn;
 pub use database::{Database, tables_of};
+pub use engine::ReplyGate;
 pub use error::{Error, Fields, Result};
 pub use session::{Portal, SqlSession, Statement};
 pub use types::SqlType;

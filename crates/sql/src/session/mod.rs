@@ -42,6 +42,11 @@ pub struct SqlSession {
 }
 
 impl SqlSession {
+    /// To be passed before anything that this session has read is sent.
+    pub fn reply_gate(&self) -> engine::ReplyGate {
+        self.core.engine.reply_gate()
+    }
+
     /// `parameters`: the startup packet's settings, such as `application_name`.
     pub fn new(
         database: &Arc<Database>,
