@@ -39,7 +39,7 @@ impl Heap {
     ) -> Result<Option<R>> {
         stat::add(Stat::TableFetchByRowid, 1);
         let mut version = {
-            let block = self.cache().read(rid.dba())?;
+            let block = self.cache().read_as_of(rid.dba(), snap.scn)?;
             if block.object() != self.object() {
                 return Ok(None);
             }

@@ -19,7 +19,7 @@ impl Heap {
     ) -> Result<()> {
         let mut later = Vec::new();
         {
-            let block = self.cache().read(dba)?;
+            let block = self.cache().read_as_of(dba, snap.scn)?;
             self.visible_rows(snap, dba, &block, &mut *f, &mut later)?;
         }
         self.later_rows(snap, later, f)
@@ -35,7 +35,7 @@ impl Heap {
     ) -> Result<()> {
         let mut later = Vec::new();
         {
-            let block = self.cache().read(dba)?;
+            let block = self.cache().read_as_of(dba, snap.scn)?;
             let mut rows = Vec::with_capacity(usize::from(heap::slots(&block)));
             self.visible_rows(snap, dba, &block, |_, row| rows.push(row), &mut later)?;
             f(&rows);
