@@ -220,8 +220,8 @@ fn parameters_come_from_files_flags_and_alter_system() {
     );
     refused(&["up", "--data", &data, "--listen", "0.0.0.0"], "loopback");
     refused(
-        &["up", "--data", &data, "--instances", "3"],
-        "not supported yet",
+        &["up", "--data", &data, "--instances", "101"],
+        "1 to 100 are possible",
     );
     assert!(up(&data, port).status.success());
     let url = format!("postgresql://tester@127.0.0.1:{port}/braid");

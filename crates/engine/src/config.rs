@@ -35,7 +35,7 @@ pub struct Config {
 }
 
 /// Whether several instances may have a database open at a time: their caches must be coherent for that.
-pub const SEVERAL_INSTANCES: bool = false;
+pub const SEVERAL_INSTANCES: bool = true;
 
 impl Config {
     pub fn new(dir: impl Into<PathBuf>) -> Config {
