@@ -198,6 +198,11 @@ impl GlobalLocks {
         });
     }
 
+    /// Whether other instances are up.
+    pub fn is_shared(&self) -> bool {
+        self.gate.lock().members.len() > 1
+    }
+
     // ---- for this instance's sessions ----
 
     fn new_owner(&self) -> Owner {

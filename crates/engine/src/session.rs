@@ -323,7 +323,7 @@ impl Session {
         transaction: bool,
         try_only: bool,
     ) -> Result<bool> {
-        if self.engine.locks.get().is_some() {
+        if self.engine.locks.get().is_some_and(|l| l.is_shared()) {
             return Err(Error::Unsupported("advisory locks of several instances"));
         }
         let (key, space) = key.parts();

@@ -111,8 +111,18 @@ impl Cache {
             }
             // A member that is gone has left cleanly: its redo was durable, so its copies are good.
             Effect::DropCopies { .. } => {}
-            Effect::Recover { .. } | Effect::CloseThreads { .. } => {
-                unreachable!("invariant: no plan says that somebody is to be recovered")
+            // Its last holder has left, and not everybody has heard that it wrote the block before.
+            Effect::Recover { block, generation } => {
+                let to_read = ToRead {
+                    mode: Mode::Exclusive,
+                    generation,
+                    claimed: true,
+                };
+                s.to_read.insert(block, to_read);
+                self.gcs.helper.push(Job::Recover(block));
+            }
+            Effect::CloseThreads { .. } => {
+                unreachable!("invariant: no plan says that somebody's threads are open")
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What receiving threads leave to others because it waits: `lmc0` for latches, `lmf0` for the log.
 
+use super::session::Fill;
 use super::{Cause, State};
 use crate::frame::CLOSED;
 use crate::{Cache, Error, Result};
@@ -31,6 +32,8 @@ pub(super) enum Job {
         id: u64,
     },
     Write(Dba),
+    /// Take possession of a block that nobody holds and somebody has a past image of.
+    Recover(Dba),
     Flush(LogPos),
 }
 
@@ -170,6 +173,13 @@ impl Cache {
             Job::Copy { to, block, id } => self.copy_later(to, block, id),
             Job::UndoCopy { to, block, id } => self.send_undo(to, block, id, true),
             Job::Write(dba) => self.write_later(dba),
+            Job::Recover(dba) => {
+                if let Err(e) = self.read_granted(dba, Fill::Newest) {
+                    // Everybody who wants the block waits for it: better tried again than given up.
+                    eprintln!("braid: {dba} cannot be read after a member has left: {e}");
+                    self.gcs.helper.park(Job::Recover(dba));
+                }
+            }
             Job::Flush(_) => unreachable!("invariant: flushes are lmf0's"),
         }
     }

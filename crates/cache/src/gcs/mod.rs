@@ -171,7 +171,7 @@ impl Cache {
 
     /// Enters a membership epoch. All members enter it with the same members. May wait for loads under way: not to be called by a receiving thread.
     ///
-    /// A member that is gone has left cleanly: it holds nothing and left no image. (Recovery with survivors is not built.)
+    /// A member that is gone has left cleanly: it holds nothing and left no image. What nobody holds and somebody has an image of is taken from disk or that image. (Recovery with survivors, from the redo of the dead, is not built.)
     pub fn reconfigure(&self, epoch: u64, members: &[ClusterMember]) {
         if !self.is_clustered() {
             self.register_everything();

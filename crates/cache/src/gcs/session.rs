@@ -58,6 +58,16 @@ thread_local! {
     static SLOT: Arc<Slot> = Arc::default();
 }
 
+/// Where the content of a granted block comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fill {
+    Disk,
+    /// Whoever asked overwrites all of it.
+    Nothing,
+    /// Disk or this instance's past image, whichever is newer. It counts as dirty: others may still keep images of it.
+    Newest,
+}
+
 /// What a session got.
 pub(crate) enum Acquired<'a> {
     Here(Admission<'a>),
@@ -124,7 +134,11 @@ impl Cache {
                     return Ok(Acquired::Copy(block));
                 }
                 Told::Read => {
-                    if let Err(e) = self.read_granted(dba, format) {
+                    let fill = match format {
+                        true => Fill::Nothing,
+                        false => Fill::Disk,
+                    };
+                    if let Err(e) = self.read_granted(dba, fill) {
                         self.give_up(dba, waiter);
                         return Err(e);
                     }
@@ -177,7 +191,7 @@ impl Cache {
     }
 
     /// Reads a block that was granted, and tells the lane.
-    fn read_granted(&self, dba: Dba, format: bool) -> Result<()> {
+    pub(super) fn read_granted(&self, dba: Dba, fill: Fill) -> Result<()> {
         let (mode, generation) = {
             let guard = self.gcs.state.lock();
             let to_read = guard.as_ref().and_then(|s| s.to_read.get(&dba));
@@ -192,16 +206,19 @@ impl Cache {
             Claim::Ours(ix) => {
                 // SAFETY: the frame is LOADING and this thread's: nobody else looks at the contents.
                 let block = unsafe { &mut *self.memory.block(ix.0 as usize) };
-                let result = self.fill(dba, block, format);
+                let result = self.fill(dba, block, fill);
+                if result.is_ok() && fill == Fill::Newest {
+                    self.mark_dirty_unlatched(self.frame(ix));
+                }
                 self.loaded(ix, dba, result.is_ok().then_some(state_of(mode)));
                 result?
             }
             Claim::There(_) => {
                 let mut block = BlockBuf::zeroed();
-                let version = self.fill(dba, &mut block, format)?;
+                let version = self.fill(dba, &mut block, fill)?;
                 self.with_state(|s| {
                     let state = state_of(mode);
-                    let dirty = false;
+                    let dirty = fill == Fill::Newest;
                     s.arrived.insert(
                         dba,
                         Arrived {
@@ -224,12 +241,21 @@ impl Cache {
         Ok(())
     }
 
-    fn fill(&self, dba: Dba, block: &mut BlockBuf, format: bool) -> Result<Scn> {
-        if format {
+    fn fill(&self, dba: Dba, block: &mut BlockBuf, fill: Fill) -> Result<Scn> {
+        if fill == Fill::Nothing {
             block.0.fill(0);
             return Ok(Scn::ZERO);
         }
         self.files.read_block(dba, block)?;
+        if fill == Fill::Newest {
+            self.with_state(|s| {
+                if let Some(image) = s.images.get(&dba)
+                    && image.version > block.scn()
+                {
+                    block.0.copy_from_slice(&image.block.0);
+                }
+            });
+        }
         // Its writer's clock may be ahead of everything this instance has heard.
         self.redo.clock().lift(block.scn())?;
         Ok(block.scn())

@@ -1,0 +1,292 @@
+//! Two instances as processes, changing the same rows: transfers and lists that are appended to, with `kill -9` of one of them in the middle. Sums are conserved at
+//! every snapshot, what was acknowledged on one instance is seen at once on the other and survives, and nothing is there twice.
+//!
+//! `BRAID_SHARED_ROUNDS` kills so often (1 by default), `BRAID_SHARED_SEED` replays the choices.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const ACCOUNTS: i64 = 12;
+const START: i64 = 1000;
+const LISTS: i64 = 4;
+const SESSIONS: usize = 6;
+/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(120);
+const WORK: Duration = Duration::from_secs(3);
+
+fn braid(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_braid"))
+        .args(args)
+        .output()
+        .expect("braid runs")
+}
+
+fn succeeds(args: &[&str]) {
+    let output = braid(args);
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "braid {args:?}: {said}");
+}
+
+/// splitmix64.
+struct Rng(u64);
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+fn environment(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(value) => value.parse().expect("a number"),
+        Err(_) => default,
+    }
+}
+
+fn two_free_ports() -> u16 {
+    loop {
+        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = first.local_addr().expect("its address").port();
+        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
+            return port;
+        }
+    }
+}
+
+struct Database {
+    dir: PathBuf,
+    port: u16,
+}
+
+impl Database {
+    fn data(&self) -> String {
+        self.dir.join("data").to_str().expect("UTF-8").to_string()
+    }
+
+    fn up(&self) {
+        let (data, port) = (self.data(), self.port.to_string());
+        let small = ["--buffer-cache", "16MB", "--set", "redo_file_size=16MB"];
+        let mut args = vec!["up", "--detach", "--instances", "2", "--data", &data];
+        args.extend(["--port", &port]);
+        args.extend(small);
+        succeeds(&args);
+    }
+
+    fn try_connect(&self, instance: u16) -> Result<postgres::Client, postgres::Error> {
+        let port = self.port + instance;
+        let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
+        postgres::Client::connect(&url, postgres::NoTls)
+    }
+
+    /// Once it is open, again after a crash.
+    fn connect(&self, instance: u16) -> postgres::Client {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            match self.try_connect(instance) {
+                Ok(client) => return client,
+                Err(e) => assert!(Instant::now() < give_up, "instance {}: {e}", instance + 1),
+            }
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+    }
+
+    fn pid(&self, instance: u16) -> u64 {
+        let output = braid(&["status", "--data", &self.data(), "--json"]);
+        let all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        all[usize::from(instance)]["pid"].as_u64().expect("a pid")
+    }
+}
+
+/// What has been acknowledged.
+#[derive(Default)]
+struct History {
+    appended: Mutex<Vec<(i64, String)>>,
+    transfers: AtomicU64,
+    /// No errors are expected as long as this is not set.
+    killed: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl History {
+    fn of(&self, list: i64) -> Vec<String> {
+        let appended = self.appended.lock().expect("no thread has panicked");
+        let mine = appended.iter().filter(|(k, _)| *k == list);
+        mine.map(|(_, token)| token.clone()).collect()
+    }
+}
+
+fn tokens(client: &mut postgres::Client, list: i64) -> Result<Vec<String>, postgres::Error> {
+    let row = client.query_one("select v from list where k = $1", &[&list])?;
+    let text: String = row.get(0);
+    Ok(text.split_terminator(';').map(str::to_string).collect())
+}
+
+fn assert_all_there(known: &[String], seen: &[String], what: &str) {
+    let set: std::collections::HashSet<&String> = seen.iter().collect();
+    assert_eq!(set.len(), seen.len(), "{what}: something is there twice");
+    let lost: Vec<_> = known.iter().filter(|t| !set.contains(t)).collect();
+    assert!(lost.is_empty(), "{what}: acknowledged, not seen: {lost:?}");
+}
+
+fn step(
+    client: &mut postgres::Client,
+    rng: &mut Rng,
+    history: &History,
+    token: &str,
+) -> Result<(), postgres::Error> {
+    let list = rng.below(LISTS as u64) as i64;
+    match rng.below(10) {
+        0..4 => {
+            // In the order of their numbers: no two transfers wait for each other.
+            let a = rng.below(ACCOUNTS as u64 - 1) as i64;
+            let b = a + 1 + rng.below((ACCOUNTS - a - 1) as u64) as i64;
+            let mut t = client.transaction()?;
+            t.execute(
+                "update account set balance = balance - 1 where id = $1",
+                &[&a],
+            )?;
+            t.execute(
+                "update account set balance = balance + 1 where id = $1",
+                &[&b],
+            )?;
+            t.commit()?;
+            history.transfers.fetch_add(1, Relaxed);
+        }
+        4..7 => {
+            let changed = client.execute(
+                "update list set v = v || $2::text where k = $1",
+                &[&list, &format!("{token};")],
+            )?;
+            assert_eq!(changed, 1);
+            let mut appended = history.appended.lock().expect("no thread has panicked");
+            appended.push((list, token.to_string()));
+        }
+        7..9 => {
+            let known = history.of(list);
+            let seen = tokens(client, list)?;
+            assert_all_there(&known, &seen, "while working");
+        }
+        _ => {
+            let row =
+                client.query_one("select sum(balance)::bigint, count(*) from account", &[])?;
+            let (sum, count): (i64, i64) = (row.get(0), row.get(1));
+            assert_eq!((sum, count), (ACCOUNTS * START, ACCOUNTS));
+        }
+    }
+    Ok(())
+}
+
+fn session(database: &Database, history: &History, number: usize, seed: u64) {
+    let mut rng = Rng(seed ^ (number as u64) << 32);
+    let Ok(mut client) = database.try_connect((number % 2) as u16) else {
+        assert!(history.killed.load(SeqCst), "nobody was killed");
+        return;
+    };
+    let mut done = 0;
+    while !history.stop.load(SeqCst) {
+        done += 1;
+        let token = format!("{seed}.{number}.{done}");
+        if let Err(e) = step(&mut client, &mut rng, history, &token) {
+            assert!(history.killed.load(SeqCst), "session {number}: {e}");
+            return;
+        }
+    }
+}
+
+fn create(database: &Database) {
+    let mut client = database.connect(0);
+    client
+        .batch_execute(
+            "create table account (id bigint primary key, balance bigint not null);
+             create table list (k bigint primary key, v text not null);",
+        )
+        .expect("tables");
+    // From the other one: it has read the dictionary anew.
+    let mut client = database.connect(1);
+    for id in 0..ACCOUNTS {
+        client
+            .execute("insert into account values ($1, $2)", &[&id, &START])
+            .expect("an account");
+    }
+    for k in 0..LISTS {
+        client
+            .execute("insert into list values ($1, '')", &[&k])
+            .expect("a list");
+    }
+}
+
+fn check(database: &Database, history: &History, what: &str) {
+    for instance in 0..2 {
+        let mut client = database.connect(instance);
+        for k in 0..LISTS {
+            let seen = tokens(&mut client, k).expect("a list");
+            assert_all_there(&history.of(k), &seen, what);
+        }
+        let row = client
+            .query_one("select sum(balance)::bigint from account", &[])
+            .expect("a sum");
+        assert_eq!(row.get::<_, i64>(0), ACCOUNTS * START, "{what}");
+    }
+}
+
+#[test]
+fn two_instances_change_the_same_rows_through_crashes() {
+    let seed = environment("BRAID_SHARED_SEED", std::process::id().into());
+    let rounds = environment("BRAID_SHARED_ROUNDS", 1);
+    println!("BRAID_SHARED_SEED={seed} BRAID_SHARED_ROUNDS={rounds}");
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shared-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("directory");
+    let database = Arc::new(Database {
+        dir,
+        port: two_free_ports(),
+    });
+    database.up();
+    create(&database);
+    let history = Arc::new(History::default());
+    let mut rng = Rng(seed);
+    for round in 0..=rounds {
+        let killing = round < rounds;
+        history.killed.store(false, SeqCst);
+        history.stop.store(false, SeqCst);
+        (0..2).for_each(|i| drop(database.connect(i)));
+        let sessions: Vec<_> = (0..SESSIONS)
+            .map(|i| {
+                let (database, history) = (database.clone(), history.clone());
+                let seed = seed + round * 1000;
+                std::thread::spawn(move || session(&database, &history, i, seed))
+            })
+            .collect();
+        std::thread::park_timeout(WORK);
+        if killing {
+            let victim = database.pid(rng.below(2) as u16);
+            history.killed.store(true, SeqCst);
+            let killed = Command::new("kill")
+                .args(["-9", &victim.to_string()])
+                .status();
+            assert!(killed.expect("kill").success());
+        }
+        history.stop.store(true, SeqCst);
+        let ended: Vec<_> = sessions.into_iter().map(|s| s.join()).collect();
+        assert!(ended.iter().all(Result::is_ok), "round {round}");
+        check(&database, &history, &format!("after round {round}"));
+    }
+    let appended = history
+        .appended
+        .lock()
+        .expect("no thread has panicked")
+        .len();
+    let transfers = history.transfers.load(SeqCst);
+    println!("{appended} appended, {transfers} transfers");
+    assert!(appended > 0 && transfers > 0);
+    succeeds(&["down", "--data", &database.data()]);
+    succeeds(&["verify", "--data", &database.data()]);
+    std::fs::remove_dir_all(&database.dir).expect("removed");
+}
