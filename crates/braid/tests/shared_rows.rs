@@ -73,7 +73,7 @@ impl Database {
 
     fn up(&self) {
         let (data, port) = (self.data(), self.port.to_string());
-        let small = ["--buffer-cache", "16MB", "--set", "redo_file_size=16MB"];
+        let small = ["--buffer-cache", "16MB", "--set", "redo_file_size=32MB"];
         let mut args = vec!["up", "--detach", "--instances", "2", "--data", &data];
         args.extend(["--port", &port]);
         args.extend(small);

@@ -44,6 +44,9 @@ pub use storage::Fatal;
 
 /// How often a start that waits for other instances looks and tells.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a former life of this instance may take to end once it has been killed, and how often that is looked at.
+const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+const EXIT_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the living may take to notice that somebody is dead, and to end. They look every second; longer means that one of them hangs.
 const END_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -311,7 +314,7 @@ impl Opening<'_> {
                 )));
             }
             self.progress.step(&what, 0, 0);
-            pause();
+            pause(LOOK_INTERVAL);
         }
     }
 
@@ -328,7 +331,15 @@ impl Opening<'_> {
     fn look(&self, turn: &Exclusive<'_>) -> Result<Found> {
         let state = ControlFile::open(&*self.places.storage)?.get();
         let members = turn.read()?;
-        let own = match self.attempt(&state, self.me)? {
+        let give_up = Instant::now() + EXIT_PATIENCE;
+        let attempt = loop {
+            match self.attempt(&state, self.me)? {
+                // A killed process is gone before the last of its threads has let go of its files.
+                Attempt::Held(_) if Instant::now() < give_up => pause(EXIT_INTERVAL),
+                attempt => break attempt,
+            }
+        };
+        let own = match attempt {
             Attempt::Dead(own) => own,
             Attempt::Held(path) => {
                 return Err(Error::Storage(storage::Error::InUse {
@@ -517,8 +528,8 @@ fn present(claim: &Claim) -> Result<Vec<(String, storage::FileKind)>> {
     Ok(there)
 }
 
-fn pause() {
-    let until = Instant::now() + LOOK_INTERVAL;
+fn pause(time: Duration) {
+    let until = Instant::now() + time;
     Waiter::new().wait(Event::EnqCf, [0; 3], Some(until));
 }
 
