@@ -16,7 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::Failure;
 use crate::cli::UpArgs;
 use crate::control::{GuardFile, take_requests};
-use crate::instance::{OPEN_LINE, leave_terminal};
+use crate::instance::{LAST_LINE, leave_terminal};
 
 /// How often requests are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -196,7 +196,8 @@ impl Guard<'_> {
         match self.events.recv_timeout(LOOK_INTERVAL) {
             Ok(Event::Said(k, line)) => {
                 println!("{line}");
-                if line.contains(OPEN_LINE) {
+                // How to connect has been said by then.
+                if line.contains(LAST_LINE) {
                     self.open.insert(k);
                 }
                 Ok(Happened::Nothing)

@@ -21,6 +21,8 @@ use crate::settings;
 
 /// Part of the line that says that clients can connect; `up --detach` waits for it.
 pub const OPEN_LINE: &str = "is open";
+/// Part of the last line that is said of a start.
+pub const LAST_LINE: &str = "stop with";
 /// How often the status file's SCN is brought up to date.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -169,7 +171,7 @@ fn announce(name: &str, status: &Status, started: Instant, args: &InstanceArgs) 
         "Ctrl-C or "
     };
     println!(
-        "{name}: stop with  {stop}braid down --data {}",
+        "{name}: {LAST_LINE}  {stop}braid down --data {}",
         args.settings.data.data.display()
     );
 }

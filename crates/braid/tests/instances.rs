@@ -100,7 +100,7 @@ fn up(data: &str, port: u16, more: &[&str]) -> Output {
         "--instances",
         "2",
         "--set",
-        "redo_file_size=16MB",
+        "redo_file_size=32MB",
     ];
     args.extend(more);
     braid(&args)
