@@ -14,6 +14,8 @@ const ACCOUNTS: i64 = 12;
 const START: i64 = 1000;
 const LISTS: i64 = 4;
 const SESSIONS: usize = 6;
+/// A guard whose instances die too often gives up: before that it is replaced.
+const DEATHS_PER_GUARD: u64 = 4;
 /// Longer than any of this takes on a loaded machine: only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(120);
 const WORK: Duration = Duration::from_secs(3);
@@ -254,6 +256,10 @@ fn two_instances_change_the_same_rows_through_crashes() {
     let mut rng = Rng(seed);
     for round in 0..=rounds {
         let killing = round < rounds;
+        if round > 0 && round % DEATHS_PER_GUARD == 0 {
+            succeeds(&["down", "--data", &database.data()]);
+            database.up();
+        }
         history.killed.store(false, SeqCst);
         history.stop.store(false, SeqCst);
         (0..2).for_each(|i| drop(database.connect(i)));
