@@ -160,7 +160,7 @@ pub fn engine_config(
     let port = params.int("interconnect_port") as u16;
     Ok(engine::Config {
         instance,
-        interconnect: engine::SEVERAL_INSTANCES.then(|| SocketAddr::new(listen, port)),
+        interconnect: Some(SocketAddr::new(listen, port)),
         peers: peers(&params.text("interconnect_peers"))?,
         lms: params.int("gcs_server_processes") as u8,
         buffer_bytes: bytes("buffer_cache_size"),

@@ -24,12 +24,6 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
             numbers.end()
         )));
     }
-    if args.instances != 1 && !engine::SEVERAL_INSTANCES {
-        return Err(Failure(format!(
-            "{} instances: not supported yet; one instance is",
-            args.instances
-        )));
-    }
     let dir = &args.settings.data.data;
     refuse_directory_in_use(dir)?;
     if args.instances > 1 {

@@ -137,14 +137,6 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
     let scratch = Scratch::new("life");
     let (data, port) = (scratch.data(), two_free_ports());
     let output = up(&data, port, &[]);
-    if !engine::SEVERAL_INSTANCES {
-        assert!(!output.status.success() && said(&output).contains("not supported yet"));
-        assert!(
-            !Path::new(&data).exists(),
-            "a refused start creates nothing"
-        );
-        return;
-    }
     assert!(output.status.success(), "{}", said(&output));
     for p in [port, port + 1] {
         let how = format!("psql postgresql://127.0.0.1:{p}/braid");
@@ -230,12 +222,6 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
 
 #[test]
 fn what_died_stays_down_if_asked_for() {
-    if !engine::SEVERAL_INSTANCES {
-        let scratch = Scratch::new("refused");
-        let output = braid(&["start", "2", "--data", &scratch.data()]);
-        assert!(said(&output).contains("no database"), "{}", said(&output));
-        return;
-    }
     let scratch = Scratch::new("no-restart");
     let (data, port) = (scratch.data(), two_free_ports());
     let output = up(&data, port, &["--no-restart"]);

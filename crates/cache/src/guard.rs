@@ -278,13 +278,7 @@ impl Cache {
                 Ok(guard) => return Ok(guard),
                 Err(unused) => drop(unused),
             }
-            admission = match self.bring(dba, Want::Shared)? {
-                Brought::By(Acquired::Here(admission)) => Some(admission),
-                Brought::By(Acquired::Copy(_)) => {
-                    unreachable!("invariant: only readers as of a snapshot get copies")
-                }
-                Brought::Perhaps => None,
-            };
+            admission = self.bring(dba, Want::Shared)?.current();
         }
     }
 
@@ -299,9 +293,8 @@ impl Cache {
                 Err(unused) => drop(unused),
             }
             admission = match self.bring(dba, Want::Read { snapshot })? {
-                Brought::By(Acquired::Here(admission)) => Some(admission),
                 Brought::By(Acquired::Copy(copy)) => return Ok(ReadGuard::of_copy(self, copy)),
-                Brought::Perhaps => None,
+                other => other.current(),
             };
         }
     }
@@ -359,13 +352,7 @@ impl Cache {
                 Ok(guard) => return Ok(guard),
                 Err(unused) => drop(unused),
             }
-            admission = match self.bring(dba, Want::Exclusive)? {
-                Brought::By(Acquired::Here(admission)) => Some(admission),
-                Brought::By(Acquired::Copy(_)) => {
-                    unreachable!("invariant: only readers as of a snapshot get copies")
-                }
-                Brought::Perhaps => None,
-            };
+            admission = self.bring(dba, Want::Exclusive)?.current();
         }
     }
 

@@ -1,7 +1,7 @@
 //! Which block is in which frame: look-up, reading from disk, and finding a frame to read into.
 
 use crate::frame::{CLEAN, CLOSED, EMPTY, EXCLUSIVE, FrameIx, LOADING, NONE};
-use crate::gcs::{Acquired, is_private};
+use crate::gcs::{Acquired, Admission, is_private};
 use crate::guard::assert_none_held;
 use crate::{Cache, IO_SHARDS, Pin, Result, WriteGuard};
 use block::Dba;
@@ -127,12 +127,7 @@ impl Cache {
                 _pin = Some(self.pin_new(dba)?);
                 continue;
             }
-            admission = match self.acquire(dba, Want::Exclusive, true)? {
-                Acquired::Here(admission) => Some(admission),
-                Acquired::Copy(_) => {
-                    unreachable!("invariant: only readers as of a snapshot get copies")
-                }
-            };
+            admission = Brought::By(self.acquire(dba, Want::Exclusive, true)?).current();
         }
     }
 
@@ -333,6 +328,19 @@ pub(crate) enum Brought<'a> {
     /// The block is in a frame, or was a moment ago.
     Perhaps,
     By(Acquired<'a>),
+}
+
+impl<'a> Brought<'a> {
+    /// Of a request for the current block: the right to latch it, if it was asked for.
+    pub(crate) fn current(self) -> Option<Admission<'a>> {
+        match self {
+            Brought::Perhaps => None,
+            Brought::By(Acquired::Here(admission)) => Some(admission),
+            Brought::By(Acquired::Copy(_)) => {
+                unreachable!("invariant: only readers as of a snapshot get copies")
+            }
+        }
+    }
 }
 
 pub(crate) enum Claim {

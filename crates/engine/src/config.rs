@@ -34,9 +34,6 @@ pub struct Config {
     pub join_others: bool,
 }
 
-/// Whether several instances may have a database open at a time: their caches must be coherent for that.
-pub const SEVERAL_INSTANCES: bool = true;
-
 impl Config {
     pub fn new(dir: impl Into<PathBuf>) -> Config {
         Config {
@@ -53,7 +50,7 @@ impl Config {
             interconnect: None,
             peers: Vec::new(),
             lms: 1,
-            join_others: SEVERAL_INSTANCES,
+            join_others: true,
         }
     }
 }

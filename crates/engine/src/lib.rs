@@ -28,7 +28,7 @@ mod verify;
 mod write;
 
 pub use bulk::Bulk;
-pub use config::{Config, SEVERAL_INSTANCES};
+pub use config::Config;
 pub use ddl::SequenceDef;
 pub use error::{Error, Result};
 pub use instance::{Engine, Progress, exists};

@@ -18,7 +18,7 @@ use crate::files::{self, Places};
 use crate::instance::{Membership, Threads};
 use crate::recovery::{OwnThread, Recovery, roll_forward};
 use crate::temp::TempSpace;
-use crate::{Config, Engine, Error, Progress, Result, SEVERAL_INSTANCES, bootstrap};
+use crate::{Config, Engine, Error, Progress, Result, bootstrap};
 use access::space::Space;
 use block::{FileId, InstanceId, LogPos, Op, Scn, ThreadId};
 use cache::{Cache, CheckpointClient, RecordHeader, Writer, WriterConfig};
@@ -237,10 +237,7 @@ impl Opening<'_> {
                 Err(Error::NotSupported(text))
             };
             if !self.config.join_others {
-                return refuse(match SEVERAL_INSTANCES {
-                    true => "",
-                    false => ": several instances over one database are not supported yet",
-                });
+                return refuse("");
             }
             let record = found.members.member(*peer).map_or("", |m| &m.address);
             let (Some(mine), false) = (mine, record.is_empty()) else {

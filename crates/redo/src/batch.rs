@@ -16,7 +16,7 @@ pub const BATCH_HEADER: usize = 96;
 /// may stand behind a bulk load's write (about a millisecond).
 pub const MAX_BATCH: usize = 1 << 20;
 /// Version of the batch format.
-pub const FORMAT_VERSION: u16 = 1;
+pub const FORMAT_VERSION: u16 = 2;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BRDB");
 const CRC_AT: usize = 80;
@@ -192,7 +192,7 @@ mod tests {
         let mut want = [0u8; BATCH_HEADER];
         want[..4].copy_from_slice(b"BRDB");
         for (at, byte) in [
-            (4, 1),
+            (4, 2),
             (6, 4),
             (8, 0x22),
             (9, 0x11),

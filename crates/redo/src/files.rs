@@ -226,6 +226,13 @@ fn open_member(
         }
         let mut header = AlignedBuf::zeroed(LOG_BLOCK);
         file.read_at(0, &mut header)?;
+        let version = u16::from_le_bytes([header[18], header[19]]);
+        if header[..8] == MAGIC.to_le_bytes() && version != crate::batch::FORMAT_VERSION {
+            return Err(bad(&format!(
+                "it has redo format {version}, this braid reads {}: the database was made by another version of braid",
+                crate::batch::FORMAT_VERSION
+            )));
+        }
         if header[..HEADER_BYTES] != encode_header(identity, geometry, n)[..HEADER_BYTES] {
             return Err(bad("it is not this file of this thread of this database"));
         }
@@ -299,5 +306,27 @@ mod tests {
             LogFiles::open(&members, identity(), other),
             Err(Error::Files { .. })
         ));
+    }
+
+    #[test]
+    fn another_format_is_named_and_not_taken_for_an_empty_thread() {
+        let geometry = Geometry {
+            files: 2,
+            file_bytes: 65 * 4096,
+        };
+        let storage = SimStorage::new();
+        let members: Vec<Arc<dyn Storage>> = vec![Arc::new(storage.clone())];
+        LogFiles::create(&members, identity(), geometry, &mut |_| ()).unwrap();
+        let file = storage
+            .open(&name(identity().thread, 0), FileKind::Log)
+            .unwrap();
+        let mut header = AlignedBuf::zeroed(LOG_BLOCK);
+        file.read_at(0, &mut header).unwrap();
+        header[18] = 1;
+        file.write_at(0, &header).unwrap();
+        let Err(e) = LogFiles::open(&members, identity(), geometry) else {
+            panic!("a thread of another format was opened");
+        };
+        assert!(e.to_string().contains("redo format 1"), "{e}");
     }
 }
