@@ -25,7 +25,7 @@ mod memory;
 pub use change::{Change, RecordHeader};
 pub use dbw::{CheckpointClient, Writer, WriterConfig};
 pub use error::{Error, Result};
-pub use gcs::ClusterMember;
+pub use gcs::{ClusterMember, DeadThreads, Reconfiguration, ThreadsClosed};
 pub use guard::{Pin, ReadGuard, WriteGuard, latches_held};
 
 use block::Dba;

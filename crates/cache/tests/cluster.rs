@@ -4,7 +4,7 @@
 mod common;
 
 use block::{BlockBuf, InstanceId, Op, Scn};
-use cache::{Cache, Change, RecordHeader};
+use cache::{Cache, Change, Reconfiguration, RecordHeader};
 use common::*;
 use interconnect::{Parcel, Post};
 use std::collections::HashMap;
@@ -107,7 +107,12 @@ impl Cluster {
     fn enter(&self, epoch: u64, members: &[usize]) {
         let list: Vec<_> = members.iter().map(|&n| (id(n), 1)).collect();
         for &n in members {
-            self.cache(n).reconfigure(epoch, &list);
+            self.cache(n).reconfigure(&Reconfiguration {
+                epoch,
+                members: list.clone(),
+                dead: Vec::new(),
+                recoverer: list[0].0,
+            });
         }
     }
 

@@ -5,9 +5,9 @@
 
 use crate::{Error, Progress, Result};
 use block::record::Vector;
-use block::{BlockBuf, LogPos, Scn, ThreadId, apply};
+use block::{LogPos, ThreadId};
 use cache::Cache;
-use redo::{Merge, Merged, RedoReader};
+use redo::{Merge, Merged, RedoReader, apply_vector};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 use txn::TxnRecovery;
@@ -114,35 +114,4 @@ fn replay(cache: &Cache, merged: &Merged<'_>, since: LogPos, vector: &Vector<'_>
             what,
         })
     })
-}
-
-/// Whether the block took the vector; false if it had it already.
-fn apply_vector(
-    block: &mut BlockBuf,
-    scn: Scn,
-    vector: &Vector<'_>,
-) -> std::result::Result<bool, String> {
-    if block.scn() >= scn {
-        return Ok(false);
-    }
-    match (vector.before, vector.op.formats()) {
-        (None, Some(kind)) => block.format(vector.dba, vector.object, kind),
-        (Some(before), None) if block.scn() == before => {}
-        (Some(before), None) => {
-            return Err(format!(
-                "its SCN is {}, the record wants {}",
-                block.scn().0,
-                before.0
-            ));
-        }
-        _ => {
-            return Err(format!(
-                "{:?} does not go with the kind of vector it stands in",
-                vector.op
-            ));
-        }
-    }
-    apply(vector.op, block, vector.payload).map_err(|e| e.to_string())?;
-    block.set_scn(scn);
-    Ok(true)
 }

@@ -22,6 +22,14 @@ pub enum Error {
     /// The log files are not those the control file describes.
     #[error("redo log files of thread {thread}: {what}")]
     Files { thread: u16, what: String },
+    /// A block has neither what a change rests on nor what it makes.
+    #[error("redo thread {thread} at position {}: the change does not fit block {dba}: {what}", pos.0)]
+    Replay {
+        thread: u16,
+        pos: LogPos,
+        dba: block::Dba,
+        what: String,
+    },
     /// A message or file carries an SCN that no healthy clock can have reached.
     #[error("SCN {} is implausible: this clock stands at {}", to.0, now.0)]
     ImplausibleScn { now: Scn, to: Scn },

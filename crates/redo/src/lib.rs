@@ -7,9 +7,11 @@
 //! - [`GroupSink::group_durable`] is called exactly once per batch, in order, after the batch is durable and before anybody who
 //!   waits for it goes on.
 
+mod apply;
 mod batch;
 mod buffer;
 mod clock;
+mod dead;
 mod error;
 mod files;
 mod flush;
@@ -21,8 +23,10 @@ mod reader;
 mod space;
 mod tail;
 
+pub use apply::apply_vector;
 pub use batch::{BATCH_HEADER, BatchHeader, BatchNo, LOG_BLOCK, MAX_BATCH, ThreadIdentity};
 pub use clock::{CeilingHook, Clock};
+pub use dead::DeadRedo;
 pub use error::{Error, Result};
 pub use files::{Geometry, LogFiles};
 pub use interface::{Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint};

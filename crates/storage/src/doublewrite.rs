@@ -180,6 +180,41 @@ pub fn restore_all(from: &[&mut DoubleWrite], files: &DataFiles) -> Result<Resto
     Ok(restored)
 }
 
+/// The last batches of instances that have died, for survivors: a home that one of them left torn is only met by who brings that block back, and restored by writing it anew.
+#[derive(Default)]
+pub struct TornHomes(BTreeMap<Dba, Box<BlockBuf>>);
+
+impl TornHomes {
+    /// Reads all whole copies, of each block the newest: at most [`BATCH_BLOCKS`] of each file.
+    pub fn read(from: &[&DoubleWrite]) -> Result<TornHomes> {
+        let mut found: BTreeMap<Dba, Box<BlockBuf>> = BTreeMap::new();
+        for double_write in from {
+            let mut buf = AlignedBuf::zeroed(SECTOR);
+            double_write.file.read_at(0, &mut buf)?;
+            let Some(homes) = parse(&buf) else {
+                continue;
+            };
+            let mut copies = AlignedBuf::zeroed(homes.len() * BLOCK_SIZE);
+            double_write.file.read_at(SECTOR as u64, &mut copies)?;
+            for (dba, copy) in homes.into_iter().zip(copies.chunks_exact(BLOCK_SIZE)) {
+                let mut block = BlockBuf::zeroed();
+                block.0.copy_from_slice(copy);
+                // One that is torn never went home.
+                if block.check(dba).is_ok() && found.get(&dba).is_none_or(|b| b.scn() < block.scn())
+                {
+                    found.insert(dba, block);
+                }
+            }
+        }
+        Ok(TornHomes(found))
+    }
+
+    /// What to read instead of a home that is torn.
+    pub fn copy_of(&self, dba: Dba) -> Option<&BlockBuf> {
+        self.0.get(&dba).map(|b| &**b)
+    }
+}
+
 fn bring_home(files: &DataFiles, blocks: &mut [(Dba, Box<BlockBuf>)]) -> Result<()> {
     files.write_blocks(blocks)?;
     let homes: BTreeSet<FileId> = blocks.iter().map(|(dba, _)| dba.file()).collect();

@@ -22,7 +22,7 @@ mod sim;
 pub use aligned::AlignedBuf;
 pub use control::{Control, ControlFile, DataFileInfo, ThreadInfo, ThreadState};
 pub use datafiles::DataFiles;
-pub use doublewrite::{DoubleWrite, Restored, restore_all};
+pub use doublewrite::{DoubleWrite, Restored, TornHomes, restore_all};
 pub use error::{Error, Result};
 pub use file::{File, FileKind, Storage};
 pub use lease::Fatal;

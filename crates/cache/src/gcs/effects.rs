@@ -2,12 +2,12 @@
 
 use super::helper::Job;
 use super::session::Told;
-use super::{Arrived, Cause, Image, LANE, State, ToRead, state_of, wire};
+use super::{Arrived, Cause, ClusterMember, Image, LANE, State, ToRead, state_of, wire};
 use crate::Cache;
 use crate::frame::{CLEAN, CLOSED, Frame, FrameIx, SHARED};
 use block::{BlockBuf, Dba, InstanceId, Scn};
 use fusion::gcs::{Closed, Effect, Lane, Message, Mode};
-use fusion::ids::{Generation, RequestId};
+use fusion::ids::{Generation, Member, RequestId};
 use interconnect::{Parcel, Route};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
@@ -45,11 +45,11 @@ impl Cache {
                 mode,
                 generation,
             } => {
-                let claimed = false;
                 let to_read = ToRead {
                     mode,
                     generation,
-                    claimed,
+                    claimed: false,
+                    recovery: None,
                 };
                 s.to_read.insert(block, to_read);
                 self.find_reader(s, block);
@@ -111,18 +111,14 @@ impl Cache {
             }
             // A member that is gone has left cleanly: its redo was durable, so its copies are good.
             Effect::DropCopies { .. } => {}
-            // Its last holder has left, and not everybody has heard that it wrote the block before.
-            Effect::Recover { block, generation } => {
-                let to_read = ToRead {
-                    mode: Mode::Exclusive,
-                    generation,
-                    claimed: true,
-                };
-                s.to_read.insert(block, to_read);
-                self.gcs.helper.push(Job::Recover(block));
-            }
-            Effect::CloseThreads { .. } => {
-                unreachable!("invariant: no plan says that somebody's threads are open")
+            Effect::Recover { block, generation } => self.recover(s, block, generation),
+            Effect::CloseThreads { dead } => {
+                let life = |m: &Member| (m.instance, m.incarnation.0 as u32);
+                let dead: Vec<ClusterMember> = dead.iter().map(life).collect();
+                let told = self.gcs.closed.get();
+                told.expect(
+                    "invariant: before somebody is dead it is said who hears of closed threads",
+                )(s.lane.epoch().0, &dead);
             }
         }
     }

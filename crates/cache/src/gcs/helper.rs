@@ -1,6 +1,5 @@
-//! What receiving threads leave to others because it waits: `lmc0` for latches, `lmf0` for the log.
+//! What receiving threads leave to others because it waits: `lmc0` for latches, `lmf0` for the log, `lmr0` and its like for the disk.
 
-use super::session::Fill;
 use super::{Cause, State};
 use crate::frame::CLOSED;
 use crate::{Cache, Error, Result};
@@ -32,7 +31,7 @@ pub(super) enum Job {
         id: u64,
     },
     Write(Dba),
-    /// Take possession of a block that nobody holds and somebody has a past image of.
+    /// Bring back the newest version of a block that nobody holds.
     Recover(Dba),
     Flush(LogPos),
 }
@@ -42,6 +41,7 @@ pub(super) struct Jobs {
     queues: Mutex<Queues>,
     latches: Condvar,
     log: Condvar,
+    recovery: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -52,6 +52,7 @@ struct Queues {
     parked: Vec<Job>,
     /// Up to where the log is to be flushed.
     flush: Option<LogPos>,
+    recover: VecDeque<Dba>,
     stop: bool,
 }
 
@@ -62,6 +63,10 @@ impl Jobs {
             Job::Flush(upto) => {
                 queues.flush = queues.flush.max(Some(upto));
                 self.log.notify_one();
+            }
+            Job::Recover(dba) => {
+                queues.recover.push_back(dba);
+                self.recovery.notify_one();
             }
             job => {
                 queues.latches.push_back(job);
@@ -89,6 +94,7 @@ impl Jobs {
         self.queues.lock().stop = true;
         self.latches.notify_all();
         self.log.notify_all();
+        self.recovery.notify_all();
         for thread in self.threads.lock().drain(..) {
             assert!(
                 thread.join().is_ok(),
@@ -113,6 +119,21 @@ impl Jobs {
         }
     }
 
+    fn next_recovery(&self) -> Option<Dba> {
+        let mut queues = self.queues.lock();
+        loop {
+            if queues.stop {
+                return None;
+            }
+            if let Some(dba) = queues.recover.pop_front() {
+                return Some(dba);
+            }
+            wait::during(Event::RdbmsIpcMessage, [0; 3], || {
+                self.recovery.wait(&mut queues);
+            });
+        }
+    }
+
     fn next_flush(&self) -> Option<LogPos> {
         let mut queues = self.queues.lock();
         loop {
@@ -129,6 +150,9 @@ impl Jobs {
     }
 }
 
+/// They wait for reads of single blocks, mostly.
+const RECOVERY_THREADS: [&str; 4] = ["lmr0", "lmr1", "lmr2", "lmr3"];
+
 pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
     let spawn = |name: &'static str, run: fn(&Weak<Cache>, &Jobs)| {
         let weak = Arc::downgrade(cache);
@@ -136,7 +160,7 @@ pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
         wait::thread::spawn_named(name, move || run(&weak, &jobs))
             .map_err(|source| Error::Thread { name, source })
     };
-    let threads = vec![
+    let mut threads = vec![
         spawn("lmc0", |cache, jobs| {
             while let Some(job) = jobs.next_latch_job() {
                 let Some(cache) = cache.upgrade() else { return };
@@ -153,6 +177,14 @@ pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
             }
         })?,
     ];
+    for name in RECOVERY_THREADS {
+        threads.push(spawn(name, |cache, jobs| {
+            while let Some(dba) = jobs.next_recovery() {
+                let Some(cache) = cache.upgrade() else { return };
+                cache.recover_block(dba);
+            }
+        })?);
+    }
     cache.gcs.helper.threads.lock().extend(threads);
     Ok(())
 }
@@ -173,13 +205,7 @@ impl Cache {
             Job::Copy { to, block, id } => self.copy_later(to, block, id),
             Job::UndoCopy { to, block, id } => self.send_undo(to, block, id, true),
             Job::Write(dba) => self.write_later(dba),
-            Job::Recover(dba) => {
-                if let Err(e) = self.read_granted(dba, Fill::Newest) {
-                    // Everybody who wants the block waits for it: better tried again than given up.
-                    eprintln!("braid: {dba} cannot be read after a member has left: {e}");
-                    self.gcs.helper.park(Job::Recover(dba));
-                }
-            }
+            Job::Recover(_) => unreachable!("invariant: blocks are brought back by lmr0"),
             Job::Flush(_) => unreachable!("invariant: flushes are lmf0's"),
         }
     }

@@ -14,21 +14,23 @@
 
 mod effects;
 mod helper;
+mod recovery;
 mod session;
 mod undo;
 mod wire;
 
+pub use recovery::{DeadThreads, Reconfiguration, ThreadsClosed};
 pub(crate) use session::{Acquired, Admission};
 
 use crate::frame::{CLEAN, CLOSED, EXCLUSIVE, FrameIx, SHARED};
 use crate::{Cache, Error, Result};
 use block::{BlockBuf, Dba, InstanceId, Scn};
-use fusion::gcs::{Admission as Epochs, Effect, Lane, Message, Mode, Plan};
-use fusion::ids::{Epoch, Generation, Incarnation, Member};
+use fusion::gcs::{Admission as Epochs, Effect, Lane, Message, Mode};
+use fusion::ids::{Epoch, Generation};
 use interconnect::Post;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use session::Slot;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
@@ -55,6 +57,8 @@ pub(crate) struct Gcs {
     /// There is a plan.
     entered: Condvar,
     helper: Arc<helper::Jobs>,
+    /// Who is told that dead threads are needed no more.
+    closed: OnceLock<ThreadsClosed>,
 }
 
 /// See the module.
@@ -62,10 +66,13 @@ struct State {
     me: InstanceId,
     lane: Lane,
     members: Vec<InstanceId>,
+    /// Master of each bucket.
+    masters: Vec<InstanceId>,
+    dead: recovery::Dead,
     /// Sessions that wait, by the number that the lane knows them by.
     waiting: HashMap<u64, (Dba, Arc<Slot>)>,
     last_waiter: u64,
-    /// Blocks granted from disk that nobody has read yet.
+    /// Blocks granted from disk, or to be brought back, that are in no frame yet.
     to_read: HashMap<Dba, ToRead>,
     arrived: HashMap<Dba, Arrived>,
     images: HashMap<Dba, Image>,
@@ -82,8 +89,10 @@ struct State {
 struct ToRead {
     mode: Mode,
     generation: Generation,
-    /// A session reads it.
+    /// A session reads it, or it is in the hands of those who bring blocks back.
     claimed: bool,
+    /// It is to be brought back; and how often that has failed.
+    recovery: Option<u32>,
 }
 
 /// A block that was received.
@@ -123,6 +132,8 @@ impl State {
             me,
             lane: Lane::new(me),
             members: Vec::new(),
+            masters: Vec::new(),
+            dead: recovery::Dead::default(),
             waiting: HashMap::new(),
             last_waiter: 0,
             to_read: HashMap::new(),
@@ -138,13 +149,22 @@ impl State {
 
     /// Which instance masters a block.
     fn master(&self, dba: Dba) -> InstanceId {
-        master_of(&self.members, fusion::gcs::bucket_of(dba, BUCKETS).0)
+        self.masters[usize::from(fusion::gcs::bucket_of(dba, BUCKETS).0)]
     }
 }
 
-/// The same for all members without a word between them. Many buckets move when members change; which is the price of a first version.
+/// The same for all members without a word between them, and only the buckets of those who go, or a share for those who come, move: each instance has a weight of its own for each bucket, and the
+/// heaviest masters it (rendezvous hashing).
 fn master_of(members: &[InstanceId], bucket: u16) -> InstanceId {
-    members[usize::from(bucket) % members.len()]
+    let weight = |i: &InstanceId| {
+        // The finalizer of splitmix64.
+        let z = (u64::from(bucket) << 16 | u64::from(i.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let heaviest = members.iter().max_by_key(|i| (weight(i), i.0));
+    *heaviest.expect("invariant: an epoch has members")
 }
 
 impl Cache {
@@ -167,42 +187,6 @@ impl Cache {
     /// Ends what [`Cache::join_cluster`] started.
     pub fn leave_cluster(&self) {
         self.gcs.helper.stop();
-    }
-
-    /// Enters a membership epoch. All members enter it with the same members. May wait for loads under way: not to be called by a receiving thread.
-    ///
-    /// A member that is gone has left cleanly: it holds nothing and left no image. What nobody holds and somebody has an image of is taken from disk or that image. (Recovery with survivors, from the redo of the dead, is not built.)
-    pub fn reconfigure(&self, epoch: u64, members: &[ClusterMember]) {
-        if !self.is_clustered() {
-            self.register_everything();
-        }
-        let mut guard = self.gcs.state.lock();
-        let s = guard
-            .as_mut()
-            .expect("invariant: a cache joins a cluster before it is given an epoch");
-        if epoch <= s.lane.epoch().0 {
-            return;
-        }
-        s.members = members.iter().map(|m| m.0).collect();
-        s.members.sort();
-        let member = |&(instance, incarnation): &ClusterMember| Member {
-            instance,
-            incarnation: Incarnation(u64::from(incarnation)),
-        };
-        let plan = Plan {
-            epoch: Epoch(epoch),
-            members: members.iter().map(member).collect(),
-            masters: (0..BUCKETS).map(|b| master_of(&s.members, b)).collect(),
-            recovering: BTreeSet::new(),
-            recoverer: s.members[0],
-        };
-        self.step(s, Cause::default(), |lane, out| lane.reconfigure(plan, out));
-        for (from, epoch, message, block) in std::mem::take(&mut s.later) {
-            self.admit(s, (from, epoch), message, block.as_deref());
-        }
-        self.ask_undo_again(s, None);
-        drop(guard);
-        self.gcs.entered.notify_all();
     }
 
     /// What this instance has cached alone becomes known to its lane, to be declared in the first epoch.
@@ -290,6 +274,7 @@ impl Cache {
         self.with_state(|s| {
             self.step(s, Cause::default(), Lane::timer);
             self.ask_undo_again(s, None);
+            self.start_recoveries(s);
         });
     }
 

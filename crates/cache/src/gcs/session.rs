@@ -1,6 +1,6 @@
 //! How a session gets a block that its frames do not have in the mode it needs.
 
-use super::{Arrived, Cause, Gcs, State, ToRead, state_of};
+use super::{Arrived, Cause, DeadThreads, Gcs, State, ToRead, state_of};
 use crate::frame::{CLOSED, FrameIx};
 use crate::guard::assert_none_held;
 use crate::load::Claim;
@@ -59,13 +59,19 @@ thread_local! {
 }
 
 /// Where the content of a granted block comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fill {
     Disk,
     /// Whoever asked overwrites all of it.
     Nothing,
-    /// Disk or this instance's past image, whichever is newer. It counts as dirty: others may still keep images of it.
-    Newest,
+    /// The newest version that is left anywhere: of disk, this instance's past image and the dead.
+    Newest(Option<Arc<DeadThreads>>),
+}
+
+/// What was filled in.
+struct Filled {
+    version: Scn,
+    /// It is newer than what is on disk.
+    dirty: bool,
 }
 
 /// What a session got.
@@ -169,7 +175,7 @@ impl Cache {
         let Some(to_read) = s.to_read.get_mut(&dba) else {
             return;
         };
-        if to_read.claimed {
+        if to_read.claimed || to_read.recovery.is_some() {
             return;
         }
         let of_block = s.waiting.values().find(|(of, _)| *of == dba);
@@ -206,19 +212,18 @@ impl Cache {
             Claim::Ours(ix) => {
                 // SAFETY: the frame is LOADING and this thread's: nobody else looks at the contents.
                 let block = unsafe { &mut *self.memory.block(ix.0 as usize) };
-                let result = self.fill(dba, block, fill);
-                if result.is_ok() && fill == Fill::Newest {
+                let result = self.fill(dba, block, &fill);
+                if result.as_ref().is_ok_and(|f| f.dirty) {
                     self.mark_dirty_unlatched(self.frame(ix));
                 }
                 self.loaded(ix, dba, result.is_ok().then_some(state_of(mode)));
-                result?
+                result?.version
             }
             Claim::There(_) => {
                 let mut block = BlockBuf::zeroed();
-                let version = self.fill(dba, &mut block, fill)?;
+                let Filled { version, dirty } = self.fill(dba, &mut block, &fill)?;
                 self.with_state(|s| {
                     let state = state_of(mode);
-                    let dirty = fill == Fill::Newest;
                     s.arrived.insert(
                         dba,
                         Arrived {
@@ -241,24 +246,22 @@ impl Cache {
         Ok(())
     }
 
-    fn fill(&self, dba: Dba, block: &mut BlockBuf, fill: Fill) -> Result<Scn> {
-        if fill == Fill::Nothing {
-            block.0.fill(0);
-            return Ok(Scn::ZERO);
-        }
-        self.files.read_block(dba, block)?;
-        if fill == Fill::Newest {
-            self.with_state(|s| {
-                if let Some(image) = s.images.get(&dba)
-                    && image.version > block.scn()
-                {
-                    block.0.copy_from_slice(&image.block.0);
-                }
-            });
-        }
+    fn fill(&self, dba: Dba, block: &mut BlockBuf, fill: &Fill) -> Result<Filled> {
+        let dirty = match fill {
+            Fill::Nothing => {
+                block.0.fill(0);
+                false
+            }
+            Fill::Disk => {
+                self.files.read_block(dba, block)?;
+                false
+            }
+            Fill::Newest(dead) => self.newest(dba, block, dead.as_deref())?,
+        };
         // Its writer's clock may be ahead of everything this instance has heard.
         self.redo.clock().lift(block.scn())?;
-        Ok(block.scn())
+        let version = block.scn();
+        Ok(Filled { version, dirty })
     }
 
     /// Puts what has arrived of the block into a frame, if nobody else has.

@@ -43,7 +43,7 @@ impl Cache {
         let mut own = false;
         self.with_state(|s| {
             own = s.me == owner;
-            up = s.members.contains(&owner);
+            up = s.members.contains(&owner) || s.dead.includes(owner);
         });
         if own {
             return self.read(dba);
@@ -70,7 +70,9 @@ impl Cache {
             s.undo.last += 1;
             let id = s.undo.last;
             s.undo.waiting.insert(id, (dba, slot.clone()));
-            self.send_undo_wanted(owner, dba, id);
+            if !s.dead.includes(owner) {
+                self.send_undo_wanted(owner, dba, id);
+            }
         });
         let p = [u64::from(dba.file().0), u64::from(dba.block()), 0];
         match slot.wait(Event::GcCrRequest, p) {
@@ -100,11 +102,14 @@ impl Cache {
         self.post().send(to, parcel);
     }
 
-    /// Asks again what may have been lost. If the owner has left, what is on disk is its last word.
+    /// Asks again what may have been lost. If the owner has left, what is on disk is its last word; if it is dead, its undo is waited for.
     pub(super) fn ask_undo_again(&self, s: &mut State, only: Option<InstanceId>) {
-        let members = &s.members;
+        let (members, dead) = (&s.members, &s.dead);
         s.undo.waiting.retain(|&id, (dba, slot)| {
             let owner = owner(*dba);
+            if dead.includes(owner) {
+                return true;
+            }
             if !members.contains(&owner) {
                 slot.tell(Told::Read, Event::GcCrGrant2Way);
                 return false;

@@ -3,7 +3,7 @@
 use super::{Evidence, Kinds, Layer, Members};
 use crate::{Engine, GlobalLocks, LOCK_KINDS, Progress, Result};
 use block::{BlockBuf, InstanceId};
-use cache::Cache;
+use cache::{Cache, Reconfiguration};
 use interconnect::{Post, kinds};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
@@ -165,12 +165,13 @@ impl Layer for Blocks {
         self.0.tick();
     }
     fn members_changed(&self, members: &Members) -> Result<()> {
-        let up: Vec<_> = members
-            .up
-            .iter()
-            .map(|m| (m.instance, m.incarnation))
-            .collect();
-        self.0.reconfigure(members.epoch, &up);
+        let up = members.up.iter();
+        self.0.reconfigure(&Reconfiguration {
+            epoch: members.epoch,
+            members: up.map(|m| (m.instance, m.incarnation)).collect(),
+            dead: Vec::new(),
+            recoverer: members.up[0].instance,
+        });
         Ok(())
     }
 

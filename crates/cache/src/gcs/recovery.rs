@@ -1,0 +1,249 @@
+//! Changes of epoch, and bringing back the blocks of members that have died.
+//!
+//! The plan and the directory are the lane's (`fusion::gcs`). Here: the redo of the dead, which each survivor's engine reads and hands in, and the blocks that this instance
+//! was told to bring back, done by the threads `lmr0`, `lmr1`, ...: the newest of disk and its own past image, and what the dead have logged since.
+//!
+//! **Invariants.**
+//! - A block under recovery is in [`State::to_read`] until it is in its frame and the lane knows it. No session may use it before, and no other instance gets it.
+//! - Its making begins only when the redo of all that are dead in the present epoch is here. One that has begun goes on across a change of epoch: whoever dies later cannot have changed
+//!   the block since it was lost, and had no newer image of it, or it would have been told to bring it back.
+//! - A read that fails is tried again at every tick, and said: whoever wants the block waits for it.
+
+use super::helper::Job;
+use super::session::Fill;
+use super::{BUCKETS, Cause, ClusterMember, State, ToRead, is_private, master_of};
+use crate::{Cache, Error, Result};
+use block::{BlockBuf, Dba, InstanceId};
+use fusion::gcs::{Mode, Plan};
+use fusion::ids::{Epoch, Generation, Incarnation, Member};
+use redo::DeadRedo;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use storage::TornHomes;
+
+/// What a change of epoch decides; the same for all members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reconfiguration {
+    pub epoch: u64,
+    pub members: Vec<ClusterMember>,
+    /// Those who are dead and whose redo threads are open and not recovered.
+    pub dead: Vec<ClusterMember>,
+    /// The member that says when they are. Anybody if nobody is dead.
+    pub recoverer: InstanceId,
+}
+
+/// What the dead have left on the storage.
+pub struct DeadThreads {
+    /// All their redo threads, each from its checkpoint to its end.
+    pub redo: Arc<DeadRedo>,
+    /// Their double-write files.
+    pub torn: TornHomes,
+}
+
+/// Told that these threads are needed no more: all blocks that they name are on synced disk (private ones are their heir's). Called by receiving threads, with latches held.
+pub type ThreadsClosed = Box<dyn Fn(u64, &[ClusterMember]) + Send + Sync>;
+
+/// What the epoch says of the dead.
+#[derive(Default)]
+pub(super) struct Dead {
+    pub members: Vec<ClusterMember>,
+    recoverer: Option<InstanceId>,
+    threads: Option<Arc<DeadThreads>>,
+}
+
+impl Dead {
+    pub fn includes(&self, instance: InstanceId) -> bool {
+        self.members.iter().any(|m| m.0 == instance)
+    }
+
+    /// Whether blocks can be brought back.
+    fn is_known(&self) -> bool {
+        self.members.is_empty() || self.threads.is_some()
+    }
+}
+
+fn member((instance, incarnation): ClusterMember) -> Member {
+    Member {
+        instance,
+        incarnation: Incarnation(u64::from(incarnation)),
+    }
+}
+
+impl Cache {
+    /// Who is told that dead threads are needed no more. Called once, before the first epoch in which somebody is dead.
+    pub fn on_threads_closed(&self, told: ThreadsClosed) {
+        assert!(
+            self.gcs.closed.set(told).is_ok(),
+            "invariant: one is told of closed threads"
+        );
+    }
+
+    /// Enters a membership epoch. All members enter it with the same. May wait for loads under way: not to be called by a receiving thread.
+    ///
+    /// If somebody is dead, [`Cache::dead_redo`] is to follow. Until then those blocks wait which only the dead had, and those whose master was dead. A member that is gone without being among the dead has left cleanly: it holds
+    /// nothing and left no image.
+    pub fn reconfigure(&self, r: &Reconfiguration) {
+        if !self.is_clustered() {
+            self.register_everything();
+        }
+        let mut guard = self.gcs.state.lock();
+        let s = guard
+            .as_mut()
+            .expect("invariant: a cache joins a cluster before it is given an epoch");
+        if r.epoch <= s.lane.epoch().0 {
+            return;
+        }
+        s.members = r.members.iter().map(|m| m.0).collect();
+        s.members.sort();
+        s.masters = (0..BUCKETS).map(|b| master_of(&s.members, b)).collect();
+        s.dead = Dead {
+            members: r.dead.clone(),
+            recoverer: Some(r.recoverer),
+            threads: None,
+        };
+        let plan = Plan {
+            epoch: Epoch(r.epoch),
+            members: r.members.iter().copied().map(member).collect(),
+            masters: s.masters.clone(),
+            recovering: r.dead.iter().copied().map(member).collect(),
+            recoverer: r.recoverer,
+        };
+        self.step(s, Cause::default(), |lane, out| lane.reconfigure(plan, out));
+        for (from, epoch, message, block) in std::mem::take(&mut s.later) {
+            self.admit(s, (from, epoch), message, block.as_deref());
+        }
+        self.ask_undo_again(s, None);
+        self.start_recoveries(s);
+        drop(guard);
+        self.gcs.entered.notify_all();
+    }
+
+    /// What the dead of this epoch have left. Nothing happens if another epoch has begun meanwhile. An error: what the dead have written cannot be synced, and nothing is known about the disk.
+    /// May wait for the disk.
+    pub fn dead_redo(&self, epoch: u64, threads: DeadThreads) -> Result<()> {
+        // What is brought back may be on disk already, written and not synced by the dead.
+        self.files.sync(self.files.ids())?;
+        let shared = |dba: &Dba| !is_private(*dba);
+        let named: BTreeSet<Dba> = threads.redo.blocks().filter(shared).collect();
+        self.with_state(|s| {
+            if s.lane.epoch().0 != epoch || s.dead.is_known() {
+                return;
+            }
+            s.dead.threads = Some(Arc::new(threads));
+            if s.dead.recoverer == Some(s.me) {
+                self.step(s, Cause::default(), |lane, out| lane.pass_one(named, out));
+            }
+            self.start_recoveries(s);
+        });
+        Ok(())
+    }
+
+    /// The lane wants a block brought back.
+    pub(super) fn recover(&self, s: &mut State, dba: Dba, generation: Generation) {
+        let to_read = ToRead {
+            mode: Mode::Exclusive,
+            generation,
+            claimed: false,
+            recovery: Some(0),
+        };
+        s.to_read.insert(dba, to_read);
+        if s.dead.is_known() {
+            self.start_recovery(s, dba);
+        }
+    }
+
+    /// Begins with all that can be begun, for the first time or again.
+    pub(super) fn start_recoveries(&self, s: &mut State) {
+        if !s.dead.is_known() {
+            return;
+        }
+        let idle = |r: &ToRead| r.recovery.is_some() && !r.claimed;
+        let idle = s.to_read.iter().filter(|(_, r)| idle(r));
+        for dba in idle.map(|(&dba, _)| dba).collect::<Vec<_>>() {
+            self.start_recovery(s, dba);
+        }
+    }
+
+    fn start_recovery(&self, s: &mut State, dba: Dba) {
+        if let Some(to_read) = s.to_read.get_mut(&dba) {
+            to_read.claimed = true;
+            self.gcs.helper.push(Job::Recover(dba));
+        }
+    }
+
+    /// Of `lmr0` and its like.
+    pub(super) fn recover_block(&self, dba: Dba) {
+        let mut known = None;
+        self.with_state(|s| match s.dead.is_known() {
+            true => known = Some(s.dead.threads.clone()),
+            // Somebody else has died meanwhile: it is begun when all redo is here.
+            false => {
+                if let Some(to_read) = s.to_read.get_mut(&dba) {
+                    to_read.claimed = false;
+                }
+            }
+        });
+        let Some(threads) = known else { return };
+        let Err(e) = self.read_granted(dba, Fill::Newest(threads)) else {
+            return;
+        };
+        let mut failures = 0;
+        self.with_state(|s| {
+            if let Some(to_read) = s.to_read.get_mut(&dba) {
+                to_read.claimed = false;
+                failures = to_read.recovery.map_or(1, |n| n.saturating_add(1));
+                to_read.recovery = Some(failures);
+            }
+        });
+        if failures.is_power_of_two() && !matches!(e, Error::Stopping) {
+            eprintln!(
+                "braid: {dba} cannot be brought back after a member is gone, tried {failures} times: {e}"
+            );
+        }
+    }
+
+    /// The newest version of a block that nobody holds. Says whether it is newer than what is on disk.
+    pub(super) fn newest(
+        &self,
+        dba: Dba,
+        block: &mut BlockBuf,
+        threads: Option<&DeadThreads>,
+    ) -> Result<bool> {
+        match self.files.read_block(dba, block) {
+            Ok(()) => {}
+            Err(storage::Error::Block { path, source }) => {
+                let whole = threads.and_then(|t| t.torn.copy_of(dba));
+                let Some(whole) = whole else {
+                    return Err(storage::Error::Block { path, source }.into());
+                };
+                block.0.copy_from_slice(&whole.0);
+                // The home is to be written anew.
+                self.bring_forward(dba, block, threads)?;
+                return Ok(true);
+            }
+            Err(e) => return Err(e.into()),
+        }
+        self.bring_forward(dba, block, threads)
+    }
+
+    fn bring_forward(
+        &self,
+        dba: Dba,
+        block: &mut BlockBuf,
+        threads: Option<&DeadThreads>,
+    ) -> Result<bool> {
+        let mut newer = false;
+        self.with_state(|s| {
+            if let Some(image) = s.images.get(&dba)
+                && image.version > block.scn()
+            {
+                block.0.copy_from_slice(&image.block.0);
+                newer = true;
+            }
+        });
+        if let Some(threads) = threads {
+            newer |= threads.redo.apply(dba, block)?;
+        }
+        Ok(newer)
+    }
+}

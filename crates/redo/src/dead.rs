@@ -1,0 +1,118 @@
+//! The redo of instances that have died, kept in memory by block: what survivors bring blocks back with.
+//!
+//! All open threads of the dead are read once, as one stream by SCN. A block is then made of the newest version that is on disk or kept as a survivor's past
+//! image, and of what the dead have logged since ([`DeadRedo::apply`]).
+//!
+//! **Invariants.**
+//! - The vectors of a block stand in the order of their SCNs, whichever of the dead logged them: two that changed it in turns are one sequence.
+//! - Nothing is dropped: the threads stay open until everything is on disk, so whoever dies meanwhile finds the same redo there again.
+//!
+//! Memory: each thread from its checkpoint to its end, and 56 bytes for each vector. A vector's header in the log has 24, so this is less than four times what is
+//! read, and what is read is at most the size of the dead's log files; mostly little more than their recovery target.
+
+use crate::{Error, Merge, Merged, RedoReader, Result, ThreadEnd, apply_vector};
+use block::record::Vector;
+use block::{BlockBuf, Dba, LogPos, ObjectId, Op, Scn, ThreadId};
+
+/// A vector, with its payload in [`DeadRedo::payloads`].
+#[derive(Clone, Copy)]
+struct Logged {
+    dba: Dba,
+    scn: Scn,
+    before: Option<Scn>,
+    pos: LogPos,
+    payload_at: usize,
+    object: ObjectId,
+    payload_len: u16,
+    op: Op,
+    thread: ThreadId,
+}
+
+const _: () = assert!(size_of::<Logged>() <= 64);
+
+/// See the module.
+#[derive(Default)]
+pub struct DeadRedo {
+    /// By block, then by SCN.
+    vectors: Vec<Logged>,
+    payloads: Vec<u8>,
+}
+
+impl DeadRedo {
+    /// Reads the threads to their ends. `each` sees every record on the way, in the order of their SCNs, markers too.
+    pub fn read<E: From<Error>>(
+        readers: Vec<RedoReader<'_>>,
+        mut each: impl FnMut(&Merged<'_>) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(DeadRedo, Vec<(ThreadId, ThreadEnd)>), E> {
+        let mut dead = DeadRedo::default();
+        let mut merge = Merge::new(readers)?;
+        while let Some(merged) = merge.next_record()? {
+            dead.add(&merged);
+            each(&merged)?;
+        }
+        // Stable: what came in the order of SCNs stays so within a block.
+        dead.vectors.sort_by_key(|v| v.dba);
+        Ok((dead, merge.finish()?))
+    }
+
+    fn add(&mut self, merged: &Merged<'_>) {
+        for v in merged.record.vectors().filter(|v| !v.dba.is_none()) {
+            self.vectors.push(Logged {
+                dba: v.dba,
+                scn: merged.record.scn,
+                before: v.before,
+                pos: merged.record.pos,
+                payload_at: self.payloads.len(),
+                object: v.object,
+                payload_len: u16::try_from(v.payload.len())
+                    .expect("invariant: the length of a payload is logged in 16 bits"),
+                op: v.op,
+                thread: merged.thread,
+            });
+            self.payloads.extend_from_slice(v.payload);
+        }
+    }
+
+    /// The blocks that the dead have logged changes of, each once, by address.
+    pub fn blocks(&self) -> impl Iterator<Item = Dba> + '_ {
+        self.vectors
+            .chunk_by(|a, b| a.dba == b.dba)
+            .map(|of_block| of_block[0].dba)
+    }
+
+    /// Vectors read.
+    pub fn vectors(&self) -> usize {
+        self.vectors.len()
+    }
+
+    fn of(&self, dba: Dba) -> &[Logged] {
+        let from = self.vectors.partition_point(|v| v.dba < dba);
+        let to = from + self.vectors[from..].partition_point(|v| v.dba == dba);
+        &self.vectors[from..to]
+    }
+
+    /// Brings a block forward over everything that the dead have logged of it; says whether it lacked anything. What stands before the last formatting is not
+    /// looked at. An error leaves the block in between.
+    pub fn apply(&self, dba: Dba, block: &mut BlockBuf) -> Result<bool> {
+        let vectors = self.of(dba);
+        let begin = vectors.iter().rposition(|v| v.before.is_none());
+        let mut changed = false;
+        for v in &vectors[begin.unwrap_or(0)..] {
+            let payload = &self.payloads[v.payload_at..][..usize::from(v.payload_len)];
+            let vector = Vector {
+                dba,
+                object: v.object,
+                op: v.op,
+                before: v.before,
+                payload,
+            };
+            changed |= apply_vector(block, v.scn, &vector).map_err(|what| Error::Replay {
+                thread: v.thread.0,
+                pos: v.pos,
+                dba,
+                what,
+            })?;
+        }
+        Ok(changed)
+    }
+}
