@@ -205,7 +205,7 @@ impl Lines<'_> {
             self.step(depth, format!("Limit{outermost}"));
             depth += 1;
         }
-        if plan.lock.is_some() {
+        if !plan.locks.is_empty() {
             self.step(depth, "LockRows".into());
             depth += 1;
         }

@@ -8,7 +8,8 @@ use block::RowId;
 use block::value::{Datum, DatumRef};
 use engine::{LockOutcome, LockWait, Snapshot, WriteOutcome};
 
-use super::drive::{Flow, holds, lock, passes};
+use super::drive::{Flow, holds, passes};
+use super::lock::lock;
 use super::row::{decode, recycle};
 use super::select::SelectRun;
 use super::source::TableCursor;

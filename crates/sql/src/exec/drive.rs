@@ -1,16 +1,16 @@
-//! Bringing a plan's source rows, filtered and locked, to whoever consumes them. The state lies in [`SourceRun`], so
+//! Bringing a plan's source rows, filtered, to whoever consumes them. The state lies in [`SourceRun`], so
 //! that a consumer may stop at any row and go on later.
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
-use engine::{LockOutcome, LockWait, Snapshot};
+use engine::Snapshot;
 
 use super::profile::StepKey;
 use super::row::{decode, recycle};
 use super::source::TableCursor;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};
-use crate::plan::{LockRows, SelectPlan, Source, TableAccess};
+use crate::plan::{SelectPlan, Source, TableAccess};
 use crate::session::Core;
 
 #[allow(
@@ -33,6 +33,7 @@ pub enum SourceRun {
     Loop {
         outer: TableCursor,
         inner: TableCursor,
+        outer_rid: RowId,
         inner_open: bool,
         matched: bool,
     },
@@ -47,11 +48,16 @@ pub enum Flow {
 
 pub type Consumer<'c> = dyn FnMut(&mut Core, RowSource<'_>) -> Result<Flow> + 'c;
 
-/// A row on its way: values, and the row id if it is a single table's.
+/// A row on its way.
 #[derive(Clone, Copy)]
 pub struct RowSource<'r> {
     pub values: &'r [DatumRef<'r>],
+    /// Of the tables it comes from, if any: of the only or outer one, and of the inner one, which a row of a left join may not have.
+    pub rids: [RowId; 2],
 }
+
+/// Of a row that comes from no table.
+const NO_ROW: RowId = RowId(0);
 
 impl SourceRun {
     pub fn open(
@@ -96,6 +102,7 @@ impl SourceRun {
                 SourceRun::Loop {
                     outer: cursor,
                     inner: TableCursor::with_buffer(Vec::new()),
+                    outer_rid: NO_ROW,
                     inner_open: false,
                     matched: false,
                 }
@@ -117,7 +124,7 @@ impl SourceRun {
                 if std::mem::replace(done, true) {
                     return Ok(Flow::More);
                 }
-                pass(plan.filter.as_ref(), core, &[], params, consumer)
+                pass(plan, core, (&[], [NO_ROW; 2]), params, consumer)
             }
             (SourceRun::Values { at }, Source::Values(rows)) => {
                 while let Some(row) = rows.get(*at) {
@@ -128,7 +135,7 @@ impl SourceRun {
                         .map(|e| e.eval(&env, core))
                         .collect::<Result<Vec<_>>>()?;
                     let refs: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
-                    if pass(plan.filter.as_ref(), core, &refs, params, consumer)? == Flow::Stop {
+                    if pass(plan, core, (&refs, [NO_ROW; 2]), params, consumer)? == Flow::Stop {
                         return Ok(Flow::Stop);
                     }
                 }
@@ -148,22 +155,20 @@ impl SourceRun {
                     if n & 0xfff == 0 {
                         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
                     }
-                    if pass(plan.filter.as_ref(), core, &[value], params, consumer)? == Flow::Stop {
+                    if pass(plan, core, (&[value], [NO_ROW; 2]), params, consumer)? == Flow::Stop {
                         return Ok(Flow::Stop);
                     }
                 }
                 Ok(Flow::More)
             }
-            (SourceRun::Table(cursor), Source::Table(access)) => match plan.lock {
-                None => drive_table(cursor, access, plan, core, params, snapshot, consumer),
-                Some(how) => {
-                    drive_locked(cursor, access, plan, how, core, params, snapshot, consumer)
-                }
-            },
+            (SourceRun::Table(cursor), Source::Table(access)) => {
+                drive_table(cursor, access, plan, core, params, snapshot, consumer)
+            }
             (
                 SourceRun::Loop {
                     outer,
                     inner,
+                    outer_rid,
                     inner_open,
                     matched,
                 },
@@ -176,6 +181,7 @@ impl SourceRun {
                 let mut state = LoopState {
                     outer,
                     inner,
+                    outer_rid,
                     inner_open,
                     matched,
                 };
@@ -192,14 +198,14 @@ fn integer(e: &Expr, core: &mut Core, env: &Env<'_>) -> Result<Option<i64>> {
 
 /// The last filter before the consumer.
 fn pass(
-    filter: Option<&Expr>,
+    plan: &SelectPlan,
     core: &mut Core,
-    values: &[DatumRef<'_>],
+    (values, rids): (&[DatumRef<'_>], [RowId; 2]),
     params: &[Datum],
     consumer: &mut Consumer<'_>,
 ) -> Result<Flow> {
     if !holds(
-        filter,
+        plan.filter.as_ref(),
         core,
         &Env {
             row: values,
@@ -208,7 +214,7 @@ fn pass(
     )? {
         return Ok(Flow::More);
     }
-    consumer(core, RowSource { values })
+    consumer(core, RowSource { values, rids })
 }
 
 pub fn holds(filter: Option<&Expr>, core: &mut Core, env: &Env<'_>) -> Result<bool> {
@@ -238,7 +244,7 @@ pub fn drive_table(
 ) -> Result<Flow> {
     let def = access.table.engine();
     let mut spare: Vec<DatumRef<'static>> = core.take_spare();
-    while cursor.next(access, core, snapshot)?.is_some() {
+    while let Some(rid) = cursor.next(access, core, snapshot)? {
         let mut values = recycle(spare);
         decode(cursor.row(), def, access.needed, &mut values)?;
         let flow = match passes(
@@ -249,7 +255,7 @@ pub fn drive_table(
                 params,
             },
         )? {
-            true => pass(plan.filter.as_ref(), core, &values, params, consumer)?,
+            true => pass(plan, core, (&values, [rid, NO_ROW]), params, consumer)?,
             false => Flow::More,
         };
         spare = recycle(values);
@@ -262,97 +268,10 @@ pub fn drive_table(
     Ok(Flow::More)
 }
 
-/// FOR UPDATE: each row is locked, and if it changed since the snapshot, looked at again as it is now.
-#[allow(clippy::too_many_arguments)]
-fn drive_locked(
-    cursor: &mut TableCursor,
-    access: &TableAccess,
-    plan: &SelectPlan,
-    how: LockRows,
-    core: &mut Core,
-    params: &[Datum],
-    snapshot: &Snapshot,
-    consumer: &mut Consumer<'_>,
-) -> Result<Flow> {
-    let def = access.table.engine();
-    let columns = &def.columns;
-    let wait = match how {
-        LockRows::Wait => LockWait::Wait,
-        LockRows::NoWait => LockWait::NoWait,
-        LockRows::SkipLocked => LockWait::SkipLocked,
-    };
-    let mut newest = Vec::new();
-    while let Some(rid) = cursor.next(access, core, snapshot)? {
-        {
-            let mut values = Vec::with_capacity(columns.len());
-            decode(cursor.row(), def, access.needed, &mut values)?;
-            if !passes(
-                access,
-                core,
-                &Env {
-                    row: &values,
-                    params,
-                },
-            )? {
-                continue;
-            }
-        }
-        let changed = match lock(core, access, rid, snapshot, wait, &mut newest)? {
-            LockOutcome::Locked => false,
-            LockOutcome::Changed => true,
-            LockOutcome::Gone | LockOutcome::Skipped => continue,
-        };
-        let bytes = if changed {
-            newest.as_slice()
-        } else {
-            cursor.row()
-        };
-        let mut values = Vec::with_capacity(columns.len());
-        decode(bytes, def, columns.len(), &mut values)?;
-        if changed
-            && !holds(
-                plan.condition.as_ref(),
-                core,
-                &Env {
-                    row: &values,
-                    params,
-                },
-            )?
-        {
-            continue;
-        }
-        if consumer(core, RowSource { values: &values })? == Flow::Stop {
-            return Ok(Flow::Stop);
-        }
-    }
-    Ok(Flow::More)
-}
-
-pub fn lock(
-    core: &mut Core,
-    access: &TableAccess,
-    rid: RowId,
-    snapshot: &Snapshot,
-    wait: LockWait,
-    newest: &mut Vec<u8>,
-) -> Result<LockOutcome> {
-    core.engine
-        .lock_row(access.table.engine(), rid, snapshot, wait, newest)
-        .map_err(|e| match e {
-            engine::Error::LockNotAvailable => Error::new(
-                "55P03",
-                format!(
-                    "could not obtain lock on row in relation \"{}\"",
-                    access.table.name
-                ),
-            ),
-            other => other.into(),
-        })
-}
-
 struct LoopState<'s> {
     outer: &'s mut TableCursor,
     inner: &'s mut TableCursor,
+    outer_rid: &'s mut RowId,
     inner_open: &'s mut bool,
     matched: &'s mut bool,
 }
@@ -375,8 +294,9 @@ impl LoopState<'_> {
         let mut spare: Vec<DatumRef<'static>> = Vec::new();
         loop {
             if !*self.inner_open {
-                if self.outer.next(outer, core, snapshot)?.is_none() {
-                    return Ok(Flow::More);
+                match self.outer.next(outer, core, snapshot)? {
+                    None => return Ok(Flow::More),
+                    Some(rid) => *self.outer_rid = rid,
                 }
                 let mut values = recycle(spare);
                 decode(
@@ -399,7 +319,7 @@ impl LoopState<'_> {
                 }
                 (*self.inner_open, *self.matched) = (true, false);
             }
-            while self.inner.next(inner, core, snapshot)?.is_some() {
+            while let Some(rid) = self.inner.next(inner, core, snapshot)? {
                 let mut values = recycle(spare);
                 decode(
                     self.outer.row(),
@@ -423,7 +343,8 @@ impl LoopState<'_> {
                     },
                 )? {
                     *self.matched = true;
-                    flow = pass(plan.filter.as_ref(), core, &values, params, consumer)?;
+                    let rids = [*self.outer_rid, rid];
+                    flow = pass(plan, core, (&values, rids), params, consumer)?;
                 }
                 spare = recycle(values);
                 if flow == Flow::Stop {
@@ -440,7 +361,8 @@ impl LoopState<'_> {
                     &mut values,
                 )?;
                 values.resize(outer_columns.len() + inner_columns.len(), DatumRef::Null);
-                let flow = pass(plan.filter.as_ref(), core, &values, params, consumer)?;
+                let rids = [*self.outer_rid, NO_ROW];
+                let flow = pass(plan, core, (&values, rids), params, consumer)?;
                 spare = recycle(values);
                 if flow == Flow::Stop {
                     return Ok(Flow::Stop);

@@ -3,6 +3,7 @@
 mod aggregate;
 pub mod dml;
 mod drive;
+mod lock;
 pub mod profile;
 pub mod row;
 pub mod select;

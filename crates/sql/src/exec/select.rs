@@ -5,7 +5,8 @@ use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
 use super::aggregate::Groups;
-use super::drive::{Flow, SourceRun, drive_table};
+use super::drive::{Consumer, Flow, RowSource, SourceRun, drive_table};
+use super::lock::{Locking, kept, kept_columns, to_keep};
 use super::profile::StepKey;
 use super::sort::{Rows, Sorter};
 use super::source::TableCursor;
@@ -19,7 +20,7 @@ use crate::session::Core;
 pub struct SelectRun {
     snapshot: Snapshot,
     source: SourceRun,
-    /// Rows computed as a whole, by grouping or ordering: still to be sent.
+    /// Rows computed as a whole, by grouping or ordering: still to be sent, or to be locked first.
     ready: Option<Rows>,
     to_skip: u64,
     /// Rows that LIMIT still allows.
@@ -50,7 +51,7 @@ pub fn run_point(
     };
     let plain = any_of.is_empty()
         && plan.aggregate.is_none()
-        && plan.lock.is_none()
+        && plan.locks.is_empty()
         && plan.limit.is_none()
         && plan.offset.is_none();
     if !plain {
@@ -124,7 +125,7 @@ impl SelectRun {
         } else {
             max_rows as u64
         };
-        if plan.aggregate.is_none() && plan.order.is_empty() {
+        if streams(plan) {
             return self.stream(plan, core, params, most, sink);
         }
         if self.ready.is_none() {
@@ -159,7 +160,7 @@ impl SelectRun {
         params: &[Datum],
         take: &mut Taker<'_>,
     ) -> Result<()> {
-        if plan.aggregate.is_some() || !plan.order.is_empty() {
+        if !streams(plan) {
             let mut rows = self.compute(plan, core, params)?;
             while let Some(row) = rows.next_row()? {
                 if self.left == 0 {
@@ -179,26 +180,25 @@ impl SelectRun {
         if left == 0 {
             return Ok(());
         }
-        self.source
-            .drive(plan, core, params, &self.snapshot, &mut |core, row| {
-                if to_skip > 0 {
-                    to_skip -= 1;
-                    return Ok(Flow::More);
-                }
-                let env = Env {
-                    row: row.values,
-                    params,
-                };
-                let values = plan
-                    .output
-                    .iter()
-                    .map(|e| e.eval(&env, core))
-                    .collect::<Result<Vec<Val<'_>>>>()?;
-                let refs: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
-                left -= 1;
-                let flow = take(core, &refs)?;
-                Ok(if left == 0 { Flow::Stop } else { flow })
-            })?;
+        self.each(plan, core, params, &mut |core, row| {
+            if to_skip > 0 {
+                to_skip -= 1;
+                return Ok(Flow::More);
+            }
+            let env = Env {
+                row: row.values,
+                params,
+            };
+            let values = plan
+                .output
+                .iter()
+                .map(|e| e.eval(&env, core))
+                .collect::<Result<Vec<Val<'_>>>>()?;
+            let refs: Vec<DatumRef<'_>> = values.iter().map(Val::get).collect();
+            left -= 1;
+            let flow = take(core, &refs)?;
+            Ok(if left == 0 { Flow::Stop } else { flow })
+        })?;
         Ok(())
     }
 
@@ -215,48 +215,90 @@ impl SelectRun {
             return Ok((0, false));
         }
         let (mut to_skip, mut left) = (self.to_skip, self.left);
-        let flow = self
-            .source
-            .drive(plan, core, params, &self.snapshot, &mut |core, row| {
-                if to_skip > 0 {
-                    to_skip -= 1;
-                    return Ok(Flow::More);
-                }
-                project(
-                    &plan.output,
-                    core,
-                    &Env {
-                        row: row.values,
-                        params,
-                    },
-                    sink,
-                )?;
-                sent += 1;
-                left -= 1;
-                Ok(if sent == most || left == 0 {
-                    Flow::Stop
-                } else {
-                    Flow::More
-                })
-            })?;
+        let flow = self.each(plan, core, params, &mut |core, row| {
+            if to_skip > 0 {
+                to_skip -= 1;
+                return Ok(Flow::More);
+            }
+            project(
+                &plan.output,
+                core,
+                &Env {
+                    row: row.values,
+                    params,
+                },
+                sink,
+            )?;
+            sent += 1;
+            left -= 1;
+            Ok(if sent == most || left == 0 {
+                Flow::Stop
+            } else {
+                Flow::More
+            })
+        })?;
         (self.to_skip, self.left) = (to_skip, left);
         Ok((sent, flow == Flow::Stop && left > 0))
+    }
+
+    /// Brings the source's rows, locked and in order if they are to be, to the consumer.
+    fn each(
+        &mut self,
+        plan: &SelectPlan,
+        core: &mut Core,
+        params: &[Datum],
+        consumer: &mut Consumer<'_>,
+    ) -> Result<Flow> {
+        let snapshot = self.snapshot;
+        if plan.locks.is_empty() {
+            return self.source.drive(plan, core, params, &snapshot, consumer);
+        }
+        let mut locking = Locking::new(plan, params, snapshot);
+        if plan.order.is_empty() {
+            let lock = &mut |core: &mut Core, row: RowSource<'_>| locking.take(core, row, consumer);
+            return self.source.drive(plan, core, params, &snapshot, lock);
+        }
+        let mut sorted = match self.ready.take() {
+            Some(sorted) => sorted,
+            None => self.compute(plan, core, params)?,
+        };
+        let mut flow = Flow::More;
+        while flow == Flow::More
+            && let Some(row) = sorted.next_row()?
+        {
+            let values: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+            flow = locking.take(core, kept(&values)?, consumer)?;
+        }
+        self.ready = Some(sorted);
+        Ok(flow)
     }
 
     /// Reads the whole input of a grouped or ordered query.
     fn compute(&mut self, plan: &SelectPlan, core: &mut Core, params: &[Datum]) -> Result<Rows> {
         let mark = core.mark();
-        let keep = self.left.saturating_add(self.to_skip);
+        // Of rows that are still to be locked nobody knows how many that will leave.
+        let keep = match plan.locks.is_empty() {
+            true => self.left.saturating_add(self.to_skip),
+            false => u64::MAX,
+        };
+        let columns = kept_columns(plan);
         let mut sorter = Sorter::new(core, &plan.order, keep);
         match &plan.aggregate {
             None => {
                 self.source
                     .drive(plan, core, params, &self.snapshot, &mut |core, row| {
-                        let env = Env {
-                            row: row.values,
-                            params,
-                        };
-                        sorter.push(core, &plan.order, &plan.output, &env)?;
+                        match plan.locks.is_empty() {
+                            true => {
+                                let row = row.values;
+                                let env = Env { row, params };
+                                sorter.push(core, &plan.order, &plan.output, &env)?;
+                            }
+                            false => {
+                                let row = &to_keep(row);
+                                let env = Env { row, params };
+                                sorter.push(core, &plan.order, &columns, &env)?;
+                            }
+                        }
                         Ok(Flow::More)
                     })?;
             }
@@ -304,6 +346,11 @@ impl SelectRun {
         });
         Ok(rows)
     }
+}
+
+/// Whether rows are projected one by one as they come, be it from a sort whose rows are locked on the way.
+fn streams(plan: &SelectPlan) -> bool {
+    plan.aggregate.is_none() && (plan.order.is_empty() || !plan.locks.is_empty())
 }
 
 /// Evaluates the output columns and hands them to the sink.

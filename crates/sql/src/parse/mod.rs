@@ -171,7 +171,7 @@ fn parser<'a>(dialect: &'a Postgres, sql: &str) -> Result<Parser<'a>> {
 }
 
 /// Forms of PostgreSQL's that the parser does not know, in words that it does: `FOR NO KEY UPDATE` and `FOR KEY SHARE` without their KEY, for a row has one
-/// lock here, and `trim(both from x)` with the blank that it means.
+/// lock here, `FOR UPDATE OF a, b` as two of them, and `trim(both from x)` with the blank that it means.
 fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let word = |t: Option<&TokenWithSpan>| match t.map(|t| &t.token) {
         Some(Token::Word(w)) if w.quote_style.is_none() => w.keyword,
@@ -191,6 +191,9 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             (Keyword::FOR, Keyword::KEY, Keyword::SHARE, _) => {
                 tokens.remove(at + 1);
             }
+            (Keyword::FOR, Keyword::UPDATE | Keyword::SHARE, Keyword::OF, _) => {
+                each_of(&mut tokens, at);
+            }
             (Keyword::BOTH | Keyword::LEADING | Keyword::TRAILING, Keyword::FROM, ..) => {
                 let blank = Token::SingleQuotedString(" ".to_string());
                 let span = tokens[at].span;
@@ -201,6 +204,37 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         at += 1;
     }
     tokens
+}
+
+/// `FOR UPDATE OF a, b NOWAIT` as a clause for each of the names. `at`: that of FOR.
+fn each_of(tokens: &mut Vec<TokenWithSpan>, at: usize) {
+    let is_name = |t: Option<&TokenWithSpan>| matches!(t.map(|t| &t.token), Some(Token::Word(_)));
+    let is_comma = |t: Option<&TokenWithSpan>| matches!(t.map(|t| &t.token), Some(Token::Comma));
+    let mut end = at + 3;
+    let mut names = Vec::new();
+    while is_name(tokens.get(end)) {
+        names.push(tokens[end].clone());
+        if !is_comma(tokens.get(end + 1)) {
+            break;
+        }
+        end += 2;
+    }
+    if names.len() < 2 || !is_name(tokens.get(end)) {
+        return;
+    }
+    end += 1;
+    let how = match tokens.get(end).map(|t| &t.token) {
+        Some(Token::Word(w)) if w.keyword == Keyword::NOWAIT => 1,
+        Some(Token::Word(w)) if w.keyword == Keyword::SKIP => 2,
+        _ => 0,
+    };
+    let how = (end + how).min(tokens.len());
+    let (clause, rest) = (tokens[at..at + 3].to_vec(), tokens[end..how].to_vec());
+    let clauses: Vec<TokenWithSpan> = names
+        .into_iter()
+        .flat_map(|name| clause.iter().cloned().chain([name]).chain(rest.clone()))
+        .collect();
+    tokens.splice(at..how, clauses);
 }
 
 /// Columns of the `v$` views whose names end in `#`, as their names begin.

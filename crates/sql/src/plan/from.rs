@@ -21,7 +21,8 @@ const MAX_LOOP_PAIRS: f64 = 20_000.0;
 
 /// One FROM item.
 pub enum Item {
-    Table(Arc<Table>),
+    /// With the name that it has here.
+    Table(Arc<Table>, String),
     Source(Box<Source>),
 }
 
@@ -99,7 +100,7 @@ impl Planner<'_> {
                 }
                 scope.add_table(&table, &alias, *width);
                 *width += table.columns.len();
-                items.push(Item::Table(table));
+                items.push(Item::Table(table, alias));
                 Ok(())
             }
             TableFactor::Table {
@@ -221,11 +222,11 @@ impl Planner<'_> {
         match (items.pop(), last) {
             (None, None) => Ok((Source::One, conjoin(terms), order.is_empty())),
             (None, Some(Item::Source(s))) => Ok((*s, conjoin(terms), order.is_empty())),
-            (None, Some(Item::Table(t))) => {
+            (None, Some(Item::Table(t, _))) => {
                 let (access, ordered) = self.access(&t, 0, terms, order, limited);
                 Ok((Source::Table(Box::new(access)), None, ordered))
             }
-            (Some(Item::Table(a)), Some(Item::Table(b))) => {
+            (Some(Item::Table(a, _)), Some(Item::Table(b, _))) => {
                 self.join(&a, &b, terms, on, left, order, limited)
             }
             _ => Err(Error::unsupported("this join in a direct plan")),
@@ -251,6 +252,8 @@ impl Planner<'_> {
         let (inner_terms, filter) = if left { (on, rest) } else { (rest, Vec::new()) };
         let (outer, ordered) = self.access(a, 0, outer_terms, order, limited);
         let (inner, _) = self.access(b, split, inner_terms, &[], false);
+        // One outer row is in any order of its own columns, its partners are not in one of theirs.
+        let ordered = ordered && order.iter().all(|k| k.expr.columns_needed() <= split);
         let by_key = matches!(inner.path, Path::Index { .. });
         let pairs = outer.rows * inner.rows;
         if !(by_key && outer.rows <= MAX_LOOP_OUTER_ROWS) && pairs > MAX_LOOP_PAIRS {
@@ -286,12 +289,21 @@ impl Source {
         }
     }
 
-    pub fn tables(&self) -> Vec<&Arc<Table>> {
+    pub fn accesses(&self) -> Vec<&TableAccess> {
         match self {
-            Source::Table(t) => vec![&t.table],
-            Source::Loop { outer, inner, .. } => vec![&outer.table, &inner.table],
+            Source::Table(t) => vec![t],
+            Source::Loop { outer, inner, .. } => vec![outer, inner],
             _ => Vec::new(),
         }
+    }
+
+    pub fn tables(&self) -> Vec<&Arc<Table>> {
+        self.accesses().into_iter().map(|a| &a.table).collect()
+    }
+
+    /// Columns of the combined row of its tables.
+    pub fn width(&self) -> usize {
+        self.tables().iter().map(|t| t.columns.len()).sum()
     }
 }
 

@@ -6,10 +6,11 @@ use datafusion::sql::sqlparser::ast::{
     self, Distinct, GroupByExpr, LimitClause, LockType, NonBlock, Query, Select, SetExpr,
 };
 
+use super::from::Item;
 use super::output::sort_keys;
 use super::path::{Path, conjoin, conjuncts};
 use super::{Aggregate, Output, Planner, TableAccess};
-use crate::bind::{Binder, Scope, Typed, common_type};
+use crate::bind::{Binder, Scope, Typed, common_type, names};
 use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::Expr;
@@ -27,8 +28,9 @@ pub struct SelectPlan {
     pub output: Vec<Expr>,
     pub limit: Option<Expr>,
     pub offset: Option<Expr>,
-    pub lock: Option<LockRows>,
-    /// With `lock`: the whole condition, for rows that changed since they were found.
+    /// Tables of the source whose rows are locked, in the order in which that is done.
+    pub locks: Vec<RowLock>,
+    /// With `locks`: the whole condition, for rows that changed since they were found.
     pub condition: Option<Expr>,
 }
 
@@ -37,7 +39,7 @@ impl SelectPlan {
     pub fn aggregated_whole(&self) -> Option<&Arc<Table>> {
         match &self.source {
             Source::Table(access) => {
-                let whole = matches!(access.path, Path::Full) && self.lock.is_none();
+                let whole = matches!(access.path, Path::Full) && self.locks.is_empty();
                 (whole && self.aggregate.is_some()).then_some(&access.table)
             }
             _ => None,
@@ -74,12 +76,21 @@ pub struct SortKey {
     pub nulls_first: bool,
 }
 
-/// FOR UPDATE / FOR SHARE of the one table.
+/// FOR UPDATE / FOR SHARE of one table of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowLock {
+    /// 0: the only or the outer table, 1: the inner one.
+    pub place: usize,
+    pub how: LockRows,
+}
+
+/// What to do about a row that another transaction has locked. Of several that are asked for of one table, the last here counts, as in
+/// PostgreSQL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockRows {
     Wait,
-    NoWait,
     SkipLocked,
+    NoWait,
 }
 
 impl Planner<'_> {
@@ -170,7 +181,7 @@ impl Planner<'_> {
             output: output.exprs.clone(),
             limit: None,
             offset: None,
-            lock: None,
+            locks: Vec::new(),
             condition: None,
         };
         Ok((plan, output))
@@ -196,24 +207,22 @@ impl Planner<'_> {
             }
         };
         let (limit, offset) = self.limits(q)?;
-        let lock = lock_clause(q, aggregate.is_some(), items.len())?;
-        if !left {
-            terms.extend(join_terms.iter().cloned());
-        }
-        let condition = if lock.is_some() {
-            conjoin(terms.clone())
-        } else {
+        let locks = row_locks(q, aggregate.is_some(), &items, left)?;
+        let condition = if locks.is_empty() {
             None
+        } else {
+            conjoin(terms.iter().chain(&join_terms).cloned().collect())
+        };
+        let on = match left {
+            true => join_terms,
+            false => {
+                terms.extend(join_terms);
+                Vec::new()
+            }
         };
         let wanted_order: &[SortKey] = if aggregate.is_some() { &[] } else { &order };
-        let (mut source, filter, ordered) = self.source(
-            items,
-            terms,
-            if left { join_terms } else { Vec::new() },
-            left,
-            wanted_order,
-            limit.is_some(),
-        )?;
+        let (mut source, filter, ordered) =
+            self.source(items, terms, on, left, wanted_order, limit.is_some())?;
         let order = if ordered && aggregate.is_none() {
             Vec::new()
         } else {
@@ -228,7 +237,11 @@ impl Planner<'_> {
             Some(a) => used.extend(a.input_exprs()),
             None => used.extend(output.exprs.iter().chain(order.iter().map(|k| &k.expr))),
         }
-        let needed = used.iter().map(|e| e.columns_needed()).max().unwrap_or(0);
+        let mut needed = used.iter().map(|e| e.columns_needed()).max().unwrap_or(0);
+        if !locks.is_empty() {
+            // A row that has changed is judged by the whole condition, which may use any of them.
+            needed = source.width();
+        }
         source.decode(needed);
         let plan = SelectPlan {
             source,
@@ -238,7 +251,7 @@ impl Planner<'_> {
             output: output.exprs.clone(),
             limit,
             offset,
-            lock,
+            locks,
             condition,
         };
         Ok((plan, output))
@@ -278,30 +291,53 @@ impl Planner<'_> {
     }
 }
 
-fn lock_clause(q: &Query, aggregated: bool, items: usize) -> Result<Option<LockRows>> {
-    let Some(lock) = q.locks.first() else {
-        return Ok(None);
-    };
-    if q.locks.len() > 1 || items != 1 {
-        return Err(Error::unsupported("FOR UPDATE of more than one table"));
-    }
-    if aggregated {
-        let kind = if matches!(lock.lock_type, LockType::Update) {
-            "UPDATE"
-        } else {
-            "SHARE"
+/// The tables that FOR UPDATE and its kin name, or else all, in the order of FROM.
+fn row_locks(q: &Query, aggregated: bool, items: &[Item], left: bool) -> Result<Vec<RowLock>> {
+    let mut wanted: Vec<Option<LockRows>> = vec![None; items.len()];
+    for clause in &q.locks {
+        let kind = match clause.lock_type {
+            LockType::Update => "FOR UPDATE",
+            LockType::Share => "FOR SHARE",
         };
-        return Err(Error::new(
-            "0A000",
-            format!("FOR {kind} is not allowed with aggregate functions"),
-        ));
+        if aggregated {
+            let message = format!("{kind} is not allowed with aggregate functions");
+            return Err(Error::new("0A000", message));
+        }
+        let how = match clause.nonblock {
+            None => LockRows::Wait,
+            Some(NonBlock::Nowait) => LockRows::NoWait,
+            Some(NonBlock::SkipLocked) => LockRows::SkipLocked,
+        };
+        let named = clause.of.as_ref().map(names::Qualified::new).transpose()?;
+        let mut found = false;
+        for (place, item) in items.iter().enumerate() {
+            let Item::Table(_, alias) = item else {
+                continue;
+            };
+            if named.as_ref().is_some_and(|n| n.name != *alias) {
+                continue;
+            }
+            found = true;
+            if left && place > 0 {
+                let message =
+                    format!("{kind} cannot be applied to the nullable side of an outer join");
+                return Err(Error::new("0A000", message));
+            }
+            wanted[place] = wanted[place].max(Some(how));
+        }
+        if let Some(name) = named.filter(|_| !found) {
+            let message = format!(
+                "relation \"{}\" in {kind} clause not found in FROM clause",
+                name.name
+            );
+            return Err(Error::new("42P01", message));
+        }
     }
     // Row locks have one mode: FOR SHARE takes it too, and keeps others from more than it has to.
-    Ok(Some(match lock.nonblock {
-        None => LockRows::Wait,
-        Some(NonBlock::Nowait) => LockRows::NoWait,
-        Some(NonBlock::SkipLocked) => LockRows::SkipLocked,
-    }))
+    let locks = wanted.into_iter().enumerate();
+    Ok(locks
+        .filter_map(|(place, how)| Some(RowLock { place, how: how? }))
+        .collect())
 }
 
 fn refuse_unknown_clauses(s: &Select) -> Result<()> {

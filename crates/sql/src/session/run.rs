@@ -98,7 +98,7 @@ impl SqlSession {
         let statement = portal.statement.clone();
         match &statement.kind {
             Kind::Select(plan) => {
-                if plan.lock.is_some() {
+                if !plan.locks.is_empty() {
                     self.refuse_if_read_only("SELECT FOR UPDATE")?;
                 }
                 if let Some(sent) = run_point(plan, &mut self.core, &portal.params, sink)? {

@@ -17,8 +17,8 @@ use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
 use crate::plan::{
-    DeletePlan, InsertPlan, InsertSource, Output, Planner, SelectPlan, Source, SuppliedWrite,
-    UpdatePlan, supply,
+    DeletePlan, InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite, UpdatePlan,
+    supply,
 };
 use crate::types::SqlType;
 
@@ -403,17 +403,8 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
     Ok(match statement {
         ast::Statement::Query(q) => match planner.query(&q) {
             Ok((plan, output)) => {
-                let lock = if plan.lock.is_some() {
-                    TableLock::RowShare
-                } else {
-                    TableLock::AccessShare
-                };
-                let tables = plan
-                    .source
-                    .tables()
-                    .into_iter()
-                    .map(|t| (t.clone(), lock))
-                    .collect();
+                let mut tables = Vec::new();
+                read_tables(&plan, &mut tables);
                 (Kind::Select(Box::new(plan)), Some(output.columns), tables)
             }
             // The general lane has more functions and operators.
@@ -427,7 +418,7 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
             let (plan, output) = planner.insert(&i, with, &general)?;
             let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
             if let InsertSource::Query(select, _) = &plan.source {
-                read_tables(&select.source, &mut tables);
+                read_tables(select, &mut tables);
             }
             (Kind::Insert(Box::new(plan)), columns_of(output), tables)
         }
@@ -461,10 +452,18 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
     })
 }
 
-fn read_tables(source: &Source, tables: &mut Tables) {
-    for t in source.tables() {
-        if !tables.iter().any(|(known, _)| known.oid == t.oid) {
-            tables.push((t.clone(), TableLock::AccessShare));
+/// Adds the tables that a plan reads, and those of which it locks rows.
+fn read_tables(plan: &SelectPlan, tables: &mut Tables) {
+    for (place, t) in plan.source.tables().into_iter().enumerate() {
+        let lock = match plan.locks.iter().any(|l| l.place == place) {
+            true => TableLock::RowShare,
+            false => TableLock::AccessShare,
+        };
+        match tables.iter_mut().find(|(known, _)| known.oid == t.oid) {
+            // Whoever writes to it has more already.
+            Some((_, held)) if *held == TableLock::AccessShare => *held = lock,
+            Some(_) => {}
+            None => tables.push((t.clone(), lock)),
         }
     }
 }

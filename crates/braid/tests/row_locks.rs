@@ -1,0 +1,215 @@
+//! Which rows `SELECT .. FOR UPDATE` locks, and as what it gives them: over several connections.
+//!
+//! `BRAID_ROW_LOCKS_PORT=5432 cargo test -p braid --test row_locks` runs the same histories against PostgreSQL, as user postgres.
+
+mod common;
+
+use common::Instance;
+use postgres::{Client, Config, NoTls, SimpleQueryMessage};
+
+struct Db {
+    /// `None`: another server.
+    instance: Option<Instance>,
+    port: u16,
+}
+
+impl Db {
+    fn new(name: &str) -> Db {
+        let db = match std::env::var("BRAID_ROW_LOCKS_PORT") {
+            Ok(port) => Db {
+                instance: None,
+                port: port.parse().expect("a port"),
+            },
+            Err(_) => Db {
+                port: 0,
+                instance: Some(Instance::start(name)),
+            },
+        };
+        let mut c = db.connect();
+        for table in ["job", "owner"] {
+            run(&mut c, &format!("drop table if exists {name}_{table}"));
+        }
+        run(
+            &mut c,
+            &format!(
+                "create table {name}_job (id int primary key, rank int, owner int, note text);
+                 create table {name}_owner (id int primary key, name text);
+                 insert into {name}_job values (1, 40, 7, 'a'), (2, 30, 7, 'b'), (3, 20, 8, 'c'), (4, 10, 8, 'd'), (5, 50, null, 'e');
+                 insert into {name}_owner values (7, 'x'), (8, 'y')"
+            ),
+        );
+        db
+    }
+
+    fn connect(&self) -> Client {
+        match &self.instance {
+            Some(instance) => instance.client(),
+            None => Config::new()
+                .host("127.0.0.1")
+                .port(self.port)
+                .user("postgres")
+                .dbname("postgres")
+                .connect(NoTls)
+                .expect("a connection"),
+        }
+    }
+
+    fn begin(&self) -> Client {
+        let mut c = self.connect();
+        run(&mut c, "begin");
+        c
+    }
+
+    /// The ids of jobs that nobody has locked.
+    fn free(&self, name: &str) -> String {
+        ids(
+            &mut self.connect(),
+            &format!("select id from {name}_job order by id for update skip locked"),
+        )
+    }
+
+    /// Runs `sql` on its own thread, waits until the server shows that it waits for a row, lets `meanwhile` run, and returns what came of it.
+    fn blocked(&self, mut c: Client, sql: String, meanwhile: impl FnOnce()) -> (Client, String) {
+        let asked = sql.clone();
+        let running = std::thread::spawn(move || {
+            let found = ids(&mut c, &sql);
+            (c, found)
+        });
+        let mut watcher = self.connect();
+        let waiting = match &self.instance {
+            Some(_) => "select 1 from v$session_wait where event = 'enq: TX - row lock contention'",
+            None => "select 1 from pg_locks where not granted",
+        };
+        while watcher.query(waiting, &[]).expect("the waits").is_empty() {
+            assert!(!running.is_finished(), "{asked} did not wait");
+            std::thread::yield_now();
+        }
+        meanwhile();
+        running.join().expect("the statement")
+    }
+}
+
+fn run(c: &mut Client, sql: &str) {
+    c.batch_execute(sql)
+        .unwrap_or_else(|e| panic!("{sql}: {e}"));
+}
+
+/// The rows in the order in which they came, columns beside each other.
+fn ids(c: &mut Client, sql: &str) -> String {
+    let rows = c.simple_query(sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+    let rows = rows.iter().filter_map(|m| match m {
+        SimpleQueryMessage::Row(r) => {
+            let values: Vec<&str> = (0..r.len()).map(|i| r.get(i).unwrap_or("-")).collect();
+            Some(values.join("."))
+        }
+        _ => None,
+    });
+    rows.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn only_the_rows_that_are_returned_are_locked() {
+    let db = Db::new("returned");
+    let mut a = db.begin();
+    let by_rank = "select id, note from returned_job order by rank limit 2 for update";
+    assert_eq!(ids(&mut a, by_rank), "4.d 3.c");
+    assert_eq!(db.free("returned"), "1 2 5");
+    // Behind a row that OFFSET passes over stands its lock.
+    let mut b = db.begin();
+    let skipping =
+        "select id from returned_job order by rank limit 1 offset 1 for update skip locked";
+    assert_eq!(ids(&mut b, skipping), "1");
+    assert_eq!(db.free("returned"), "5");
+    run(&mut a, "rollback");
+    assert_eq!(db.free("returned"), "3 4 5");
+    run(&mut b, "commit");
+    // Of what was fetched of a cursor, no more.
+    let mut c = db.begin();
+    run(
+        &mut c,
+        "declare q cursor for select id from returned_job order by rank desc for no key update",
+    );
+    assert_eq!(ids(&mut c, "fetch 2 from q"), "5 1");
+    assert_eq!(db.free("returned"), "2 3 4");
+    assert_eq!(ids(&mut c, "fetch 1 from q"), "2");
+    assert_eq!(db.free("returned"), "3 4");
+}
+
+#[test]
+fn two_take_turns_at_a_queue() {
+    let db = Db::new("queue");
+    let next =
+        "select id from queue_job where rank > 10 order by rank limit 1 for update skip locked";
+    let (mut a, mut b) = (db.begin(), db.begin());
+    assert_eq!(ids(&mut a, next), "3");
+    assert_eq!(ids(&mut b, next), "2");
+    run(&mut a, "delete from queue_job where id = 3; commit");
+    run(&mut b, "rollback");
+    assert_eq!(ids(&mut db.begin(), next), "2");
+}
+
+#[test]
+fn a_row_that_changed_is_judged_again_at_its_old_place() {
+    let db = Db::new("changed");
+    let (mut a, b) = (db.begin(), db.begin());
+    run(
+        &mut a,
+        "update changed_job set rank = 99, note = 'late' where id = 4;
+         update changed_job set rank = -1 where id = 3;
+         delete from changed_job where id = 2",
+    );
+    let sql =
+        "select id, rank, note from changed_job where rank > 0 order by rank limit 3 for update";
+    let (mut b, found) = db.blocked(b, sql.to_string(), || run(&mut a, "commit"));
+    // 3 is no longer asked for, 2 is gone, and others come instead. What was looked at again stays locked.
+    assert_eq!(found, "4.99.late 1.40.a 5.50.e");
+    assert_eq!(db.free("changed"), "");
+    run(&mut b, "commit");
+}
+
+#[test]
+fn of_a_join_the_tables_that_are_named() {
+    let db = Db::new("joined");
+    let owners = |db: &Db| {
+        let sql = "select id from joined_owner order by id for update skip locked";
+        ids(&mut db.connect(), sql)
+    };
+    let join = "select j.id, o.name from joined_owner o join joined_job j on j.owner = o.id where o.id = 7 order by j.rank";
+    let mut a = db.begin();
+    assert_eq!(ids(&mut a, &format!("{join} for update of j")), "2.x 1.x");
+    assert_eq!(db.free("joined"), "3 4 5");
+    assert_eq!(owners(&db), "7 8");
+    run(&mut a, "rollback; begin");
+    assert_eq!(ids(&mut a, &format!("{join} limit 1 for update")), "2.x");
+    assert_eq!(db.free("joined"), "1 3 4 5");
+    assert_eq!(owners(&db), "8");
+    run(&mut a, "rollback; begin");
+    assert_eq!(
+        ids(&mut a, &format!("{join} for share of o, j nowait")),
+        "2.x 1.x"
+    );
+    let refused = db
+        .connect()
+        .batch_execute("select * from joined_owner for update nowait");
+    let refused = refused.expect_err("a lock");
+    assert_eq!(refused.code().expect("a code").code(), "55P03");
+    run(&mut a, "rollback; begin");
+    // A changed owner: the join is judged again.
+    run(
+        &mut a,
+        "update joined_owner set name = 'new' where id = 7; update joined_job set owner = 8 where id = 1",
+    );
+    let (_, found) = db.blocked(db.begin(), format!("{join} for update"), || {
+        run(&mut a, "commit");
+    });
+    assert_eq!(found, "2.new");
+    // The side that may be missing has no row to lock.
+    let left =
+        "select j.id from joined_job j left join joined_owner o on o.id = j.owner where j.id = 5";
+    let mut c = db.begin();
+    assert_eq!(ids(&mut c, &format!("{left} for update of j")), "5");
+    let refused = c
+        .batch_execute(&format!("{left} for update"))
+        .expect_err("both sides");
+    assert_eq!(refused.code().expect("a code").code(), "0A000");
+}
