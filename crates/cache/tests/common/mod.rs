@@ -92,11 +92,17 @@ pub struct Instance {
     lgwr: Option<LogWriter>,
 }
 
-fn identity() -> ThreadIdentity {
+/// Of the only thread that the control file of a storage knows.
+fn identity(s: &SimStorage) -> Tried<ThreadIdentity> {
+    let thread = ControlFile::open(s)?.get().threads[0].thread;
+    Ok(identity_of(thread))
+}
+
+fn identity_of(thread: ThreadId) -> ThreadIdentity {
     ThreadIdentity {
         database: 77,
         database_incarnation: 1,
-        thread: THREAD,
+        thread,
     }
 }
 
@@ -106,8 +112,13 @@ fn members(s: &SimStorage) -> [Arc<dyn Storage>; 1] {
 
 /// An empty database.
 pub fn create() -> SimStorage {
+    create_of(THREAD)
+}
+
+/// The same with a redo thread of this number.
+pub fn create_of(number: ThreadId) -> SimStorage {
     let s = SimStorage::new();
-    LogFiles::create(&members(&s), identity(), GEOMETRY, &mut |_| ()).unwrap();
+    LogFiles::create(&members(&s), identity_of(number), GEOMETRY, &mut |_| ()).unwrap();
     s.create("data", FileKind::Data)
         .unwrap()
         .allocate(
@@ -118,7 +129,7 @@ pub fn create() -> SimStorage {
         .unwrap();
     DoubleWrite::create(&s, "double-write").unwrap();
     let thread = ThreadInfo {
-        thread: THREAD,
+        thread: number,
         state: ThreadState::Open,
         incarnation: 0,
         log_files: GEOMETRY.files,
@@ -139,9 +150,14 @@ pub fn create() -> SimStorage {
     s
 }
 
-fn restart_point(s: &SimStorage) -> Tried<RestartPoint> {
+/// The redo files in `s`.
+pub fn open_log(s: &SimStorage) -> Tried<LogFiles> {
+    Ok(LogFiles::open(&members(s), identity(s)?, GEOMETRY)?)
+}
+
+pub fn restart_point(s: &SimStorage) -> Tried<RestartPoint> {
     let control = ControlFile::open(s)?.get();
-    let thread = control.thread(THREAD).expect("it is there");
+    let thread = &control.threads[0];
     Ok(RestartPoint {
         pos: thread.checkpoint,
         batch: BatchNo(thread.checkpoint_batch),
@@ -150,7 +166,7 @@ fn restart_point(s: &SimStorage) -> Tried<RestartPoint> {
 
 /// Where the redo in `s` ends: records before it survived, records from it on are lost.
 pub fn log_end(s: &SimStorage) -> Tried<LogPos> {
-    let logs = LogFiles::open(&members(s), identity(), GEOMETRY)?;
+    let logs = open_log(s)?;
     Ok(RedoReader::new(&logs, restart_point(s)?).finish()?.next.pos)
 }
 
@@ -178,7 +194,7 @@ impl Instance {
         control.update(|c| c.scn_ceiling = ceiling + (1 << 32))?;
         let clock = Arc::new(Clock::new(Scn(ceiling), Scn(ceiling + (1 << 32))));
         let start = restart_point(s)?;
-        let to_read = LogFiles::open(&members(s), identity(), GEOMETRY)?;
+        let to_read = open_log(s)?;
         let end = RedoReader::new(&to_read, start).finish()?;
         let last_group = clock.tick();
         let config = RedoConfig {
@@ -188,7 +204,7 @@ impl Instance {
         };
         let events = Arc::new(Events::default());
         let redo = Redo::open(
-            LogFiles::open(&members(s), identity(), GEOMETRY)?,
+            open_log(s)?,
             config,
             clock,
             events.clone(),
@@ -204,7 +220,7 @@ impl Instance {
             redo,
         });
         let writer = cache.start_writer(
-            writer_config(&cache),
+            writer_config(&cache, identity(s)?.thread),
             double_write,
             control.clone(),
             gate.clone(),
@@ -232,10 +248,10 @@ impl Instance {
     }
 }
 
-fn writer_config(cache: &Arc<Cache>) -> WriterConfig {
+fn writer_config(cache: &Arc<Cache>, thread: ThreadId) -> WriterConfig {
     let stopping = Arc::downgrade(cache);
     WriterConfig {
-        thread: THREAD,
+        thread,
         recovery_target_bytes: 256 << 10,
         fatal: Box::new(move |_| {
             // In a real instance the process ends. Here the log must fail, or sessions would wait for ever for a checkpoint that frees it.
@@ -261,7 +277,7 @@ pub struct LoggedChange {
 
 /// All changes from the checkpoint on.
 pub fn logged_changes(s: &SimStorage) -> Tried<Vec<LoggedChange>> {
-    let logs = LogFiles::open(&members(s), identity(), GEOMETRY)?;
+    let logs = open_log(s)?;
     let mut reader = RedoReader::new(&logs, restart_point(s)?);
     let mut changes = Vec::new();
     while let Some(batch) = reader.next_batch()? {

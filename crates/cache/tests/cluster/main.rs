@@ -1,7 +1,9 @@
 //! Several caches over one data file, each with a log of its own, speaking through a network in memory that delays: increments of all are all counted, readers
 //! never see less than was there when they asked, and disk with everybody's redo gives the same.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod deaths;
 
 use block::{BlockBuf, InstanceId, Op, Scn};
 use cache::{Cache, Change, Reconfiguration, RecordHeader};
@@ -14,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use storage::{FileKind, SimStorage, Storage};
 
-struct Mail {
+pub struct Mail {
     clock: Scn,
     epoch: u64,
     kind: u16,

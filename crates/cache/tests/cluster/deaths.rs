@@ -1,0 +1,620 @@
+//! Members die at any moment, several at once, during a recovery too, and whoever says when it is over as well; they come back under a new incarnation. Of a dead one what its log had made durable is left, and what it
+//! had written, perhaps a block torn on its way home. The others go on: every increment whose record was durable counts once, none that was acknowledged is lost, and in the end disk and
+//! the survivors' redo give the same.
+//!
+//! `BRAID_CACHE_SEED` replays one seed, `BRAID_CACHE_DEATHS` sets how many there are. Threads decide in which order things happen, so a seed does not repeat a run to the byte.
+
+use crate::common::*;
+use crate::{Mail, id};
+use block::{BLOCK_SIZE, InstanceId, LogPos, Op, ThreadId};
+use cache::{Cache, Change, DeadThreads, Reconfiguration, RecordHeader, WriteGuard};
+use interconnect::{Parcel, Post};
+use redo::{DeadRedo, RedoReader};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::time::{Duration, Instant};
+use storage::{ControlFile, DoubleWrite, File, FileKind, SimStorage, Storage, TornHomes};
+
+/// Blocks that are used; the last of them are formatted by whoever needs them first.
+const USED: u64 = 60;
+const HOT: u64 = 4;
+/// However slow the machine is: whoever waits longer waits for ever.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+// ---- a data file whose user may die ----
+
+const ALIVE: u8 = 0;
+/// Dies in the next write.
+const DYING: u8 = 1;
+const DEAD: u8 = 2;
+
+/// The shared data file as one instance has it open.
+struct Mortal {
+    file: Arc<dyn File>,
+    life: AtomicU8,
+    /// Held while writing: who is dead does not write.
+    writing: RwLock<()>,
+    /// Bytes that get there of the write in which it dies.
+    torn_at: usize,
+}
+
+impl Mortal {
+    fn crashed(&self) -> storage::Result<()> {
+        match self.life.load(SeqCst) {
+            DEAD => Err(storage::Error::Crashed),
+            _ => Ok(()),
+        }
+    }
+    fn die(&self) {
+        self.life.store(DEAD, SeqCst);
+        drop(self.writing.write().unwrap());
+    }
+}
+
+impl File for Mortal {
+    fn path(&self) -> &str {
+        self.file.path()
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> storage::Result<()> {
+        self.crashed()?;
+        self.file.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> storage::Result<()> {
+        let _writing = self.writing.read().unwrap();
+        self.crashed()?;
+        if self
+            .life
+            .compare_exchange(DYING, DEAD, SeqCst, SeqCst)
+            .is_ok()
+        {
+            self.file
+                .write_at(offset, &buf[..self.torn_at.min(buf.len())])?;
+            return Err(storage::Error::Crashed);
+        }
+        self.file.write_at(offset, buf)
+    }
+    fn sync(&self) -> storage::Result<()> {
+        self.crashed()?;
+        self.file.sync()
+    }
+    fn len(&self) -> storage::Result<u64> {
+        self.file.len()
+    }
+    fn allocate(&self, len: u64, zeroes: bool, p: &mut dyn FnMut(u64)) -> storage::Result<()> {
+        self.file.allocate(len, zeroes, p)
+    }
+    fn punch(&self, offset: u64, len: u64) -> storage::Result<()> {
+        self.file.punch(offset, len)
+    }
+}
+
+// ---- one life of an instance ----
+
+#[derive(Clone, Copy)]
+struct Increment {
+    block: u32,
+    end: LogPos,
+}
+
+struct Life {
+    member: (InstanceId, u32),
+    cache: Arc<Cache>,
+    own: SimStorage,
+    data: Arc<Mortal>,
+    alive: AtomicBool,
+    to: Mutex<BTreeMap<u16, Sender<Mail>>>,
+    /// In the order of its log.
+    increments: Mutex<Vec<Increment>>,
+    instance: Mutex<Option<Instance>>,
+    /// Sessions at work.
+    working: (Mutex<u64>, Condvar),
+}
+
+impl Post for Life {
+    fn me(&self) -> InstanceId {
+        self.member.0
+    }
+    fn send(&self, to: InstanceId, p: Parcel<'_>) {
+        assert_ne!(to, self.member.0);
+        if !self.alive.load(SeqCst) {
+            return;
+        }
+        let mail = Mail {
+            clock: self.cache.redo().clock().now(),
+            epoch: p.epoch,
+            kind: p.kind,
+            body: p.body.to_vec(),
+            block: p.block.map(|b| Box::new(b.clone())),
+        };
+        if let Some(queue) = self.to.lock().unwrap().get(&to.0) {
+            let _ = queue.send(mail); // the receiver may be dead
+        }
+    }
+}
+
+fn deliver(from: &Life, to: &Life, queue: &Receiver<Mail>, mut rng: Rng) {
+    // Of what the dead has sent, so much arrives all the same.
+    let mut posthumous = rng.below(5);
+    while let Ok(mail) = queue.recv() {
+        if rng.often(5) {
+            std::thread::sleep(Duration::from_micros(rng.below(300)));
+        }
+        if !to.alive.load(SeqCst) {
+            return;
+        }
+        if !from.alive.load(SeqCst) {
+            if posthumous == 0 {
+                return;
+            }
+            posthumous -= 1;
+        }
+        to.cache.redo().clock().lift(mail.clock).unwrap();
+        let block = mail.block.as_deref();
+        to.cache
+            .message(from.member.0, mail.epoch, mail.kind, &mail.body, block)
+            .unwrap();
+    }
+}
+
+/// A dead instance whose thread is open.
+struct Open {
+    member: (InstanceId, u32),
+    left: SimStorage,
+}
+
+#[derive(Default)]
+struct Closed {
+    /// Of this epoch the dead threads are needed no more.
+    epochs: Vec<u64>,
+}
+
+// ---- the cluster ----
+
+struct Cluster {
+    seed: u64,
+    data: SimStorage,
+    /// The living, by instance.
+    up: RwLock<BTreeMap<u16, Arc<Life>>>,
+    /// Increments that count, of those who are dead, by block.
+    durable: Mutex<BTreeMap<u32, u64>>,
+    /// Acknowledged, by block.
+    acknowledged: Vec<AtomicU64>,
+    closed: Arc<(Mutex<Closed>, Condvar)>,
+    open: Mutex<Vec<Open>>,
+    epoch: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Cluster {
+    fn new(seed: u64) -> Arc<Cluster> {
+        Arc::new(Cluster {
+            seed,
+            data: create(),
+            up: RwLock::default(),
+            durable: Mutex::default(),
+            acknowledged: (0..=BLOCKS).map(|_| AtomicU64::new(0)).collect(),
+            closed: Arc::default(),
+            open: Mutex::default(),
+            epoch: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    fn living(&self) -> Vec<Arc<Life>> {
+        self.up.read().unwrap().values().cloned().collect()
+    }
+
+    /// A new life on what is in `own`.
+    fn start(self: &Arc<Self>, member: (InstanceId, u32), own: SimStorage, rng: &mut Rng) {
+        let data = Arc::new(Mortal {
+            file: self.data.open("data", FileKind::Data).unwrap(),
+            life: AtomicU8::new(ALIVE),
+            writing: RwLock::new(()),
+            torn_at: storage::SECTOR
+                * (1 + rng.below(2 * (BLOCK_SIZE / storage::SECTOR) as u64) as usize),
+        });
+        let instance = Instance::open_paused(&own, data.clone()).unwrap();
+        let clock = instance.cache.redo().clock();
+        clock.raise_ceiling(block::Scn(1 << 40));
+        // A joiner takes the highest clock.
+        for life in self.living() {
+            clock.lift(life.cache.redo().clock().now()).unwrap();
+        }
+        instance.gate.open.store(true, Release);
+        let life = Arc::new(Life {
+            member,
+            cache: instance.cache.clone(),
+            own,
+            data,
+            alive: AtomicBool::new(true),
+            to: Mutex::default(),
+            increments: Mutex::default(),
+            instance: Mutex::new(Some(instance)),
+            working: Default::default(),
+        });
+        for other in self.living() {
+            for (from, to) in [(&life, &other), (&other, &life)] {
+                let (out, queue) = channel();
+                from.to.lock().unwrap().insert(to.member.0.0, out);
+                let (from, to) = (from.clone(), to.clone());
+                let rng = Rng(rng.next());
+                std::thread::spawn(move || deliver(&from, &to, &queue, rng));
+            }
+        }
+        let closed = self.closed.clone();
+        life.cache.on_threads_closed(Box::new(move |epoch, _| {
+            closed.0.lock().unwrap().epochs.push(epoch);
+            closed.1.notify_all();
+        }));
+        life.cache.join_cluster(life.clone()).unwrap();
+        self.up.write().unwrap().insert(member.0.0, life);
+    }
+
+    /// The next epoch, with the living as members. Each enters it, reads the dead threads and goes on, when it comes to it.
+    fn next_epoch(self: &Arc<Self>, rng: &mut Rng) -> (u64, impl Iterator<Item = ()> + use<>) {
+        let epoch = self.epoch.fetch_add(1, SeqCst) + 1;
+        let living = self.living();
+        let open = self.open.lock().unwrap();
+        let new = Reconfiguration {
+            epoch,
+            members: living.iter().map(|l| l.member).collect(),
+            dead: open.iter().map(|o| o.member).collect(),
+            recoverer: living[rng.below(living.len() as u64) as usize].member.0,
+        };
+        let left: Vec<SimStorage> = open.iter().map(|o| o.left.clone()).collect();
+        drop(open);
+        let (entered, all) = channel();
+        for life in &living {
+            let (new, left, mut rng) = (new.clone(), left.clone(), Rng(rng.next()));
+            let (life, entered) = (life.clone(), entered.clone());
+            let go_on = move || {
+                std::thread::sleep(Duration::from_micros(rng.below(3000)));
+                life.cache.reconfigure(&new);
+                let _ = entered.send(()); // nobody may wait for it
+                if !new.dead.is_empty() {
+                    std::thread::sleep(Duration::from_micros(rng.below(5000)));
+                    let threads = read_dead(&left);
+                    if let Err(e) = life.cache.dead_redo(epoch, threads) {
+                        assert!(!life.alive.load(SeqCst), "{e}");
+                    }
+                }
+            };
+            std::thread::spawn(go_on);
+        }
+        (epoch, all.into_iter().take(living.len()))
+    }
+
+    /// Joiners work only when everybody has entered their epoch.
+    fn joined(self: &Arc<Self>, rng: &mut Rng) {
+        let (_, entered) = self.next_epoch(rng);
+        entered.for_each(drop);
+    }
+
+    /// Waits until the dead threads are needed no more; not if somebody else dies first.
+    fn await_closed(&self, epoch: u64) {
+        let (closed, rung) = &*self.closed;
+        let until = Instant::now() + PATIENCE;
+        let mut state = closed.lock().unwrap();
+        while !state.epochs.contains(&epoch) {
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(
+                !left.is_zero(),
+                "the recovery in epoch {epoch} does not end"
+            );
+            state = rung.wait_timeout(state, left).unwrap().0;
+        }
+    }
+
+    /// Ends a life. It may die while it writes a block home.
+    fn kill(&self, instance: InstanceId, rng: &mut Rng) {
+        let life = self.up.write().unwrap().remove(&instance.0).unwrap();
+        if rng.often(50) {
+            let _ = life
+                .data
+                .life
+                .compare_exchange(ALIVE, DYING, SeqCst, SeqCst);
+            let until = Instant::now() + Duration::from_millis(50);
+            while life.data.life.load(SeqCst) == DYING && Instant::now() < until {
+                life.cache.want_checkpoint();
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        life.data.die();
+        life.own.power_off();
+        life.alive.store(false, SeqCst);
+        life.to.lock().unwrap().clear();
+        for other in self.living() {
+            other.to.lock().unwrap().remove(&instance.0);
+        }
+        // Nobody waits for its sessions, which may wait for ever; nothing more of it is heard or written.
+        std::mem::forget(life.instance.lock().unwrap().take());
+        let left = life.own.after_crash(rng.next());
+        let end = log_end(&left).unwrap();
+        let mut durable = self.durable.lock().unwrap();
+        for i in life
+            .increments
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|i| i.end <= end)
+        {
+            *durable.entry(i.block).or_default() += 1;
+        }
+        let member = life.member;
+        self.open.lock().unwrap().push(Open { member, left });
+    }
+
+    fn sessions(self: &Arc<Self>, rng: &mut Rng, instance: InstanceId, n: u64) {
+        let life = self.up.read().unwrap()[&instance.0].clone();
+        *life.working.0.lock().unwrap() += n;
+        for _ in 0..n {
+            let (cluster, life, rng) = (self.clone(), life.clone(), Rng(rng.next()));
+            std::thread::spawn(move || {
+                let end = SessionEnd(cluster, life);
+                end.0.work(&end.1, rng);
+            });
+        }
+    }
+
+    fn work(&self, life: &Life, mut rng: Rng) {
+        while !self.stop.load(SeqCst) && life.alive.load(SeqCst) {
+            let n = if rng.often(40) { HOT } else { USED };
+            let block = 1 + rng.below(n) as u32;
+            let done = match rng.often(60) {
+                true => self.increment(life, block),
+                false => self.look(life, block, rng.often(50)),
+            };
+            if let Err(e) = done {
+                assert!(!life.alive.load(SeqCst) || self.is_dying(life), "{e}");
+                return;
+            }
+        }
+    }
+
+    fn is_dying(&self, life: &Life) -> bool {
+        life.data.life.load(SeqCst) != ALIVE
+    }
+
+    fn increment(&self, life: &Life, block: u32) -> Tried<()> {
+        let cache = &life.cache;
+        cache.reserve()?;
+        let mut guard = cache.write(dba(block))?;
+        if rows(&guard).is_none() {
+            logged(cache, &mut guard, Op::HeapFormat, &[], |_| ());
+        }
+        let first = rows(&guard).and_then(|r| r.first().copied());
+        if first.is_none() {
+            logged(cache, &mut guard, Op::HeapInsert, &row(0, 0), |_| ());
+        }
+        let value = first.unwrap_or(0);
+        let payload = row(0, value + 1);
+        let mut at = LogPos(0);
+        logged(cache, &mut guard, Op::HeapOverwrite, &payload, |end| {
+            life.increments
+                .lock()
+                .unwrap()
+                .push(Increment { block, end });
+            at = end;
+        });
+        drop(guard);
+        cache.redo().flush_to(at)?;
+        // What the broadcast of a commit does, before anybody may rest on it.
+        let now = cache.redo().clock().now();
+        for other in self.living() {
+            other.cache.redo().clock().lift(now)?;
+        }
+        if life.alive.load(SeqCst) {
+            self.acknowledged[block as usize].fetch_add(1, SeqCst);
+        }
+        Ok(())
+    }
+
+    fn look(&self, life: &Life, block: u32, current: bool) -> Tried<()> {
+        let before = self.acknowledged[block as usize].load(SeqCst);
+        let seen = value(&life.cache, block, current)?;
+        assert!(
+            seen >= before,
+            "block {block}: {seen} seen, {before} were acknowledged"
+        );
+        Ok(())
+    }
+
+    /// What every block must say.
+    fn expected(&self) -> Vec<u64> {
+        let mut n = vec![0; BLOCKS as usize + 1];
+        for (&block, &of_dead) in &*self.durable.lock().unwrap() {
+            n[block as usize] += of_dead;
+        }
+        for life in self.living() {
+            for i in &*life.increments.lock().unwrap() {
+                n[i.block as usize] += 1;
+            }
+        }
+        n
+    }
+
+    /// Those of the dead may wait for ever.
+    fn await_sessions(&self) {
+        let until = Instant::now() + PATIENCE;
+        for life in self.living() {
+            let (working, rung) = &life.working;
+            let mut n = working.lock().unwrap();
+            while *n > 0 {
+                let left = until.saturating_duration_since(Instant::now());
+                let me = life.member.0.0;
+                assert!(
+                    !left.is_zero(),
+                    "{} sessions of instance {me} wait for ever",
+                    *n
+                );
+                n = rung.wait_timeout(n, left).unwrap().0;
+            }
+        }
+    }
+}
+
+/// Counts a session as ended when it is.
+struct SessionEnd(Arc<Cluster>, Arc<Life>);
+
+impl Drop for SessionEnd {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}: a session has failed", self.0.seed);
+            std::process::abort();
+        }
+        *self.1.working.0.lock().unwrap() -= 1;
+        self.1.working.1.notify_all();
+    }
+}
+
+fn logged(
+    cache: &Cache,
+    guard: &mut WriteGuard<'_>,
+    op: Op,
+    payload: &[u8],
+    under_latch: impl FnOnce(LogPos),
+) {
+    let change = Change {
+        guard,
+        op,
+        object: OBJECT,
+        payload,
+    };
+    cache.change(RecordHeader::NONE, &mut [change], |a, _| under_latch(a.end));
+}
+
+fn value(cache: &Cache, block: u32, current: bool) -> Tried<u64> {
+    let guard = match current {
+        true => cache.read(dba(block))?,
+        false => cache.read_as_of(dba(block), cache.redo().clock().now())?,
+    };
+    let first = rows(&guard).and_then(|r| r.first().copied());
+    Ok(first.unwrap_or(0))
+}
+
+/// What a survivor's engine does.
+fn read_dead(left: &[SimStorage]) -> DeadThreads {
+    let logs: Vec<_> = left.iter().map(|s| open_log(s).unwrap()).collect();
+    let readers = left.iter().zip(&logs);
+    let readers = readers
+        .map(|(s, log)| RedoReader::new(log, restart_point(s).unwrap()))
+        .collect();
+    let (redo, _) = DeadRedo::read::<redo::Error>(readers, |_| Ok(())).unwrap();
+    let doubles: Vec<_> = left
+        .iter()
+        .map(|s| DoubleWrite::open(s, "double-write").unwrap())
+        .collect();
+    DeadThreads {
+        redo: Arc::new(redo),
+        torn: TornHomes::read(&doubles.iter().collect::<Vec<_>>()).unwrap(),
+    }
+}
+
+fn run(seed: u64) {
+    let mut rng = Rng(seed);
+    let instances = 2 + rng.below(3) as usize;
+    println!("seed {seed}: {instances} instances");
+    let cluster = Cluster::new(seed);
+    for n in 0..instances {
+        let own = create_of(ThreadId(id(n).0));
+        cluster.start((id(n), 1), own, &mut rng);
+    }
+    cluster.joined(&mut rng);
+    for n in 0..instances {
+        cluster.sessions(&mut rng, id(n), 3);
+    }
+    let ticking = cluster.clone();
+    let ticks = std::thread::spawn(move || {
+        while !ticking.stop.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(20));
+            ticking.living().iter().for_each(|l| l.cache.tick());
+        }
+    });
+    for _ in 0..1 + rng.below(3) {
+        cluster.a_recovery(&mut rng);
+    }
+    std::thread::sleep(Duration::from_millis(rng.below(20)));
+    cluster.stop.store(true, SeqCst);
+    cluster.await_sessions();
+    ticks.join().unwrap();
+    cluster.verify();
+}
+
+impl Cluster {
+    /// Somebody dies, perhaps somebody else before it is over; and perhaps they come back.
+    fn a_recovery(self: &Arc<Self>, rng: &mut Rng) {
+        let pause = |rng: &mut Rng, ms: u64| {
+            std::thread::sleep(Duration::from_micros(rng.below(ms * 1000)))
+        };
+        pause(rng, 60);
+        let mut epoch = 0;
+        while self.living().len() > 1 {
+            let n = 1 + rng.below(self.living().len() as u64 - 1);
+            for _ in 0..n {
+                let living = self.living();
+                let dies = living[rng.below(living.len() as u64) as usize].member.0;
+                self.kill(dies, rng);
+                pause(rng, 2);
+            }
+            epoch = self.next_epoch(rng).0;
+            if rng.often(60) {
+                break;
+            }
+            pause(rng, 15);
+        }
+        if epoch == 0 {
+            return;
+        }
+        self.await_closed(epoch);
+        let recovered = std::mem::take(&mut *self.open.lock().unwrap());
+        pause(rng, 20);
+        if rng.often(70) {
+            for Open { member, left } in recovered {
+                let control = ControlFile::open(&left).unwrap();
+                control.update(|c| c.scn_ceiling = 1 << 32).unwrap();
+                self.start((member.0, member.1 + 1), left, rng);
+                self.joined(rng);
+                self.sessions(rng, member.0, 3);
+                pause(rng, 10);
+            }
+        }
+    }
+
+    fn verify(&self) {
+        let expected = self.expected();
+        for life in self.living() {
+            for b in 1..=USED as u32 {
+                let found = value(&life.cache, b, true).unwrap();
+                assert_eq!(
+                    found, expected[b as usize],
+                    "block {b} on {:?}",
+                    life.member
+                );
+            }
+        }
+        let living = self.living();
+        for life in &living {
+            let redo = life.cache.redo();
+            redo.flush_to(redo.end()).unwrap();
+        }
+        for life in &living {
+            life.cache.leave_cluster();
+            life.to.lock().unwrap().clear();
+        }
+        for life in &living {
+            life.instance.lock().unwrap().take().unwrap().stop();
+        }
+        let logs: Vec<SimStorage> = living.iter().map(|l| l.own.clone()).collect();
+        assert_eq!(crate::recovered(&self.data, &logs), expected);
+    }
+}
+
+#[test]
+fn survivors_bring_back_what_the_dead_had() {
+    let n = std::env::var("BRAID_CACHE_DEATHS").map_or(8, |n| n.parse().expect("a number"));
+    for seed in crate::seeds(n) {
+        run(seed);
+    }
+}
