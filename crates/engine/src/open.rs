@@ -15,6 +15,7 @@
 use crate::background::Background;
 use crate::cluster::{self, Cluster, ClusterHost, Contact, Locks, list};
 use crate::files::{self, Places};
+use crate::inquiry::Inquiries;
 use crate::instance::{Membership, Threads};
 use crate::recovery::{OwnThread, Recovery, roll_forward};
 use crate::temp::TempSpace;
@@ -262,11 +263,13 @@ impl Opening<'_> {
         epoch: u64,
     ) -> Result<()> {
         let locks = Arc::new(Locks::default());
+        let inquiries = Inquiries::new(membership.me.incarnation);
         let parts = cluster::Parts {
             me: membership.me,
             host,
-            layers: cluster::of_core(&core.txns, &locks),
+            layers: cluster::of_core(&core.txns, &locks, &inquiries),
             locks,
+            inquiries,
             evidence: Arc::new(cluster::Commits(core.txns.clone())),
             file: membership.file.clone(),
             control: core.control.clone(),

@@ -57,6 +57,14 @@ impl Database {
                 .map_or(Ok(()), |database| database.reload())
                 .map_err(|e| e.to_string())
         }));
+        if let Some(cluster) = database.engine.cluster() {
+            let weak = Arc::downgrade(&database);
+            let stopped = || "it is stopping".to_string();
+            cluster.inquiries().respond_with(Box::new(move |question| {
+                let database = weak.upgrade().ok_or_else(stopped)?;
+                crate::views::respond(&database, question)
+            }));
+        }
         Ok(database)
     }
 

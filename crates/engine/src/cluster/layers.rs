@@ -1,6 +1,7 @@
 //! The layers below as the cluster knows them.
 
 use super::{Evidence, Kinds, Layer, Members};
+use crate::inquiry::{INQUIRY_KINDS, Inquiries};
 use crate::{Engine, GlobalLocks, LOCK_KINDS, Progress, Result};
 use block::{BlockBuf, InstanceId};
 use cache::{Cache, Reconfiguration};
@@ -16,11 +17,16 @@ const LEAVE_LOOK: Duration = Duration::from_millis(20);
 
 /// The protocols of an instance's own layers, in the order in which they hear of changes.
 /// Transactions come first: blocks are sent with evidence that knows of the members, and a leaver's commits are acknowledged before it gives its blocks away.
-pub(crate) fn of_core(txns: &Arc<TxnManager>, locks: &Arc<Locks>) -> Vec<(Kinds, Arc<dyn Layer>)> {
+pub(crate) fn of_core(
+    txns: &Arc<TxnManager>,
+    locks: &Arc<Locks>,
+    inquiries: &Arc<Inquiries>,
+) -> Vec<(Kinds, Arc<dyn Layer>)> {
     vec![
         (kinds::TXN, Arc::new(Transactions(txns.clone()))),
         (kinds::CACHE, Arc::new(Blocks(txns.cache().clone()))),
         (LOCK_KINDS, locks.clone()),
+        (INQUIRY_KINDS, inquiries.clone()),
     ]
 }
 

@@ -25,8 +25,10 @@ pub(crate) use members::list;
 pub use members::{Layer, Members};
 pub(crate) use setup::Contact;
 pub use setup::{ClusterHost, Evidence, Kinds};
+pub use storage::lease::{MemberRecord, MemberState};
 
 use crate::files::Places;
+use crate::inquiry::Inquiries;
 use crate::{Error, Progress, Result};
 use block::{InstanceId, Scn};
 use interconnect::{Interconnect, Member, Post};
@@ -37,7 +39,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use storage::lease::{ClusterFile, MemberState};
+use storage::lease::ClusterFile;
 use storage::{ControlFile, DataFiles, Fatal};
 use wait::Event;
 
@@ -62,6 +64,7 @@ pub(crate) struct Parts {
     pub host: ClusterHost,
     pub layers: Vec<(Kinds, Arc<dyn Layer>)>,
     pub locks: Arc<Locks>,
+    pub inquiries: Arc<Inquiries>,
     pub evidence: Arc<dyn Evidence>,
     pub file: Arc<ClusterFile>,
     pub control: Arc<ControlFile>,
@@ -74,9 +77,12 @@ pub(crate) struct Parts {
 /// The membership of a running instance. See the module.
 pub struct Cluster {
     me: Member,
+    address: std::net::SocketAddr,
     layers: Layers,
     /// One of the layers.
     locks: Arc<Locks>,
+    /// Another.
+    inquiries: Arc<Inquiries>,
     evidence: Arc<dyn Evidence>,
     file: Arc<ClusterFile>,
     control: Arc<ControlFile>,
@@ -136,8 +142,10 @@ impl Cluster {
         config.fatal = Arc::new(move |why| fatal(why));
         let cluster = Arc::new(Cluster {
             me: parts.me,
+            address: host.bound.address(),
             layers: Layers::new(parts.layers.into_iter().chain(host.layers).collect()),
             locks: parts.locks,
+            inquiries: parts.inquiries,
             evidence: parts.evidence,
             file: parts.file,
             control: parts.control,
@@ -267,6 +275,16 @@ impl Cluster {
     /// The engine is there: from now on this instance answers for strong locks and the dictionary.
     pub(crate) fn attach(self: &Arc<Self>, engine: &Arc<crate::Engine>) {
         self.locks.attach(self.post(), engine);
+    }
+
+    /// Where this instance listens for the others.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.address
+    }
+
+    /// Questions to the others, and the answers to theirs.
+    pub fn inquiries(&self) -> &Arc<Inquiries> {
+        &self.inquiries
     }
 
     /// How the engine's own parts, and tests, send.

@@ -301,6 +301,9 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
             .map(|stream| (stream, profiled))
             .map_err(from_datafusion)
     })?;
+    for warning in context.take_warnings() {
+        core.notice("WARNING", "01000", warning);
+    }
     if let (Some(profile), Some(plan)) = (&mut core.profile, profiled) {
         profile.general = Some(Box::new(move || measured(&*plan)));
     }

@@ -203,7 +203,7 @@ impl TableProvider for ViewTable {
         _: &[Expr],
         _: Option<usize>,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let rows = (self.view.rows)(&self.context)?;
+        let rows = self.view.read(&self.context)?;
         let types: Vec<SqlType> = self.view.columns.iter().map(|c| c.1).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         let batch = RecordBatch::try_new_with_options(

@@ -86,6 +86,12 @@ const SECONDS: Kind = Kind::Int {
     max: 600,
     unit: Unit::Seconds,
 };
+/// A wait for others that somebody looks on at.
+const PATIENCE: Kind = Kind::Int {
+    min: 10,
+    max: 600_000,
+    unit: Unit::Milliseconds,
+};
 const ISOLATION: Kind = Kind::Word(&[
     "read committed",
     "repeatable read",
@@ -131,6 +137,7 @@ pub const PARAMS: &[Param] = &[
     reported(session("DateStyle", Kind::Text, "ISO, MDY", "Order of day, month and year in input; output is ISO.")),
     reported(session("default_transaction_read_only", Kind::Bool, "off", "Whether new transactions are read-only.")),
     session("default_transaction_isolation", ISOLATION, "read committed", "Isolation level of new transactions."),
+    session("gv_view_timeout", PATIENCE, "2000", "Longest silence of an instance that is asked for its rows of a gv$ view."),
     session("idle_in_transaction_session_timeout", TIMEOUT, "0", "Time a transaction may be idle; 0: no limit."),
     session("idle_session_timeout", TIMEOUT, "0", "Time a session may be idle outside a transaction; 0: no limit."),
     reported(session("IntervalStyle", Kind::Word(&["postgres", "postgres_verbose", "sql_standard", "iso_8601"]), "postgres", "Text form of intervals.")),

@@ -21,6 +21,7 @@ use crate::prepared::Prepared;
 
 pub use core::{Core, cancelled, now_micros};
 pub(crate) use run::Keep;
+pub(crate) use settings::Settings;
 pub(crate) use statement::{Kind, plan_alone};
 pub use statement::{Portal, Statement};
 pub(crate) use timeout::Timer;

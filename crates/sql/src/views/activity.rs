@@ -6,6 +6,7 @@ use block::value::Datum;
 use wait::session::{Kind, Session};
 use wait::{Event, views};
 
+use super::Source::Here;
 use super::value::{NULL, int4, int8, optional, text, time};
 use super::{Context, Rows, VirtualTable};
 use crate::error::Result;
@@ -42,7 +43,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("time_since_last_wait_micro", Int8),
             ("seq#", Int8),
         ],
-        rows: sessions,
+        rows: Here(sessions),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -63,7 +64,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("seconds_in_wait", Int8),
             ("time_since_last_wait_micro", Int8),
         ],
-        rows: session_waits,
+        rows: Here(session_waits),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -76,7 +77,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("average_wait_micro", Int8),
             ("max_wait_micro", Int8),
         ],
-        rows: system_events,
+        rows: Here(system_events),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -90,7 +91,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("average_wait_micro", Int8),
             ("max_wait_micro", Int8),
         ],
-        rows: session_events,
+        rows: Here(session_events),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -101,7 +102,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("wait_time_below_micro", Int8),
             ("wait_count", Int8),
         ],
-        rows: histogram,
+        rows: Here(histogram),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -114,13 +115,13 @@ pub const VIEWS: &[VirtualTable] = &[
             ("parameter3", Text),
             ("wait_class", Text),
         ],
-        rows: event_names,
+        rows: Here(event_names),
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$sysstat",
         columns: &[("statistic#", Int4), ("name", Text), ("value", Int8)],
-        rows: system_stats,
+        rows: Here(system_stats),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -131,7 +132,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("name", Text),
             ("value", Int8),
         ],
-        rows: session_stats,
+        rows: Here(session_stats),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -143,7 +144,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("sleeps", Int8),
             ("wait_time_micro", Int8),
         ],
-        rows: latches,
+        rows: Here(latches),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -156,7 +157,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("sleeps", Int8),
             ("wait_time_micro", Int8),
         ],
-        rows: latch_children,
+        rows: Here(latch_children),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -166,7 +167,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("location", Text),
             ("sleep_count", Int8),
         ],
-        rows: latch_misses,
+        rows: Here(latch_misses),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -188,7 +189,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("sql_text", Text),
             ("transaction_id", Int8),
         ],
-        rows: history,
+        rows: Here(history),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -201,7 +202,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("cpu_used_micro", Int8),
             ("runnable_micro", Int8),
         ],
-        rows: processes,
+        rows: Here(processes),
     },
 ];
 

@@ -2,6 +2,7 @@
 
 use block::value::Datum;
 
+use super::Source::Here;
 use super::describe::{
     self, DATABASE, DEFAULT_COLLATION, INFORMATION_SCHEMA, OWNER, PG_CATALOG, PUBLIC,
 };
@@ -21,7 +22,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("nspacl", Text),
             ("tableoid", Oid),
         ],
-        rows: |_| {
+        rows: Here(|_| {
             let row = |number: u32, name: &str| {
                 vec![oid(number), text(name), oid(OWNER), NULL, oid(2615)]
             };
@@ -30,7 +31,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 row(PUBLIC, "public"),
                 row(INFORMATION_SCHEMA, "information_schema"),
             ])
-        },
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -62,7 +63,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("typcollation", Oid),
             ("typdefault", Text),
         ],
-        rows: types,
+        rows: Here(types),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -73,7 +74,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("amhandler", Text),
             ("amtype", Text),
         ],
-        rows: |_| {
+        rows: Here(|_| {
             Ok(vec![
                 vec![
                     oid(describe::HEAP_AM),
@@ -88,7 +89,7 @@ pub const VIEWS: &[VirtualTable] = &[
                     text("i"),
                 ],
             ])
-        },
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -110,7 +111,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("datcollversion", Text),
             ("datacl", Text),
         ],
-        rows: |cx| {
+        rows: Here(|cx| {
             Ok(vec![vec![
                 oid(DATABASE),
                 text(cx.database_name.clone()),
@@ -128,19 +129,19 @@ pub const VIEWS: &[VirtualTable] = &[
                 NULL,
                 NULL,
             ]])
-        },
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_roles",
         columns: ROLE_COLUMNS,
-        rows: roles,
+        rows: Here(roles),
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "pg_authid",
         columns: ROLE_COLUMNS,
-        rows: roles,
+        rows: Here(roles),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -156,7 +157,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("valuntil", TimestampTz),
             ("useconfig", Text),
         ],
-        rows: |cx| {
+        rows: Here(|cx| {
             Ok(vec![vec![
                 text(cx.user.clone()),
                 oid(OWNER),
@@ -168,7 +169,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 NULL,
                 NULL,
             ]])
-        },
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -180,7 +181,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("spcacl", Text),
             ("spcoptions", Text),
         ],
-        rows: |_| {
+        rows: Here(|_| {
             Ok(vec![vec![
                 oid(1663),
                 text("pg_default"),
@@ -188,7 +189,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 NULL,
                 NULL,
             ]])
-        },
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -204,7 +205,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("collcollate", Text),
             ("collctype", Text),
         ],
-        rows: |_| {
+        rows: Here(|_| {
             let row = |number: u32, name: &str, provider: &str| {
                 vec![
                     oid(number),
@@ -223,7 +224,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 row(950, "C", "c"),
                 row(951, "POSIX", "c"),
             ])
-        },
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -238,7 +239,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("hastriggers", Bool),
             ("rowsecurity", Bool),
         ],
-        rows: |cx| {
+        rows: Here(|cx| {
             let row = |t: &std::sync::Arc<crate::dict::Table>| {
                 vec![
                     text("public"),
@@ -252,7 +253,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 ]
             };
             Ok(cx.dict.tables().map(row).collect())
-        },
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -263,12 +264,12 @@ pub const VIEWS: &[VirtualTable] = &[
             ("viewowner", Name),
             ("definition", Text),
         ],
-        rows: |cx| {
+        rows: Here(|cx| {
             let row = |v: &'static VirtualTable| {
                 vec![text(v.schema), text(v.name), text(cx.user.clone()), NULL]
             };
             Ok(super::all().map(row).collect())
-        },
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -280,7 +281,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("tablespace", Name),
             ("indexdef", Text),
         ],
-        rows: |cx| {
+        rows: Here(|cx| {
             let mut rows = Rows::new();
             for t in cx.dict.tables() {
                 for i in &t.indexes {
@@ -295,7 +296,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 }
             }
             Ok(rows)
-        },
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -312,7 +313,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("cycle", Bool),
             ("cache_size", Int8),
         ],
-        rows: |cx| {
+        rows: Here(|cx| {
             let row = |s: &std::sync::Arc<crate::dict::Sequence>| {
                 vec![
                     text("public"),
@@ -328,7 +329,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 ]
             };
             Ok(cx.dict.sequences().map(row).collect())
-        },
+        }),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -342,7 +343,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("least_value", Text),
             ("greatest_value", Text),
         ],
-        rows: column_stats,
+        rows: Here(column_stats),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -361,7 +362,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("query", Text),
             ("backend_type", Text),
         ],
-        rows: super::activity::stat_activity,
+        rows: Here(super::activity::stat_activity),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -381,7 +382,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("proargtypes", Text),
             ("prosrc", Text),
         ],
-        rows: procedures,
+        rows: Here(procedures),
     },
 ];
 

@@ -2,11 +2,17 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::value::{int4, int8, text, time};
+use block::value::Datum;
+use engine::cluster::{Cluster, MemberRecord, MemberState};
+
+use super::Source::Here;
+use super::value::{NULL, int4, int8, optional, text, time};
 use super::{Context, Rows, VirtualTable};
 use crate::error::Result;
 use crate::params::{Context as Settable, Effect};
 use crate::types::SqlType::{Bool, Int4, Int8, Text, TimestampTz};
+
+pub const INSTANCE: &str = "v$instance";
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -24,7 +30,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("ctime_micro", Int8),
             ("block", Int4),
         ],
-        rows: locks,
+        rows: Here(locks),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -37,13 +43,13 @@ pub const VIEWS: &[VirtualTable] = &[
             ("start_time", TimestampTz),
             ("used_urec", Int8),
         ],
-        rows: transactions,
+        rows: Here(transactions),
     },
     VirtualTable {
         schema: "pg_catalog",
         name: "v$undostat",
         columns: &[("statistic", Text), ("value", Int8)],
-        rows: undo,
+        rows: Here(undo),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -55,7 +61,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("elapsed_time", Int8),
             ("rows_processed", Int8),
         ],
-        rows: statements,
+        rows: Here(statements),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -67,7 +73,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("getmisses", Int8),
             ("modifications", Int8),
         ],
-        rows: row_cache,
+        rows: Here(row_cache),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -82,19 +88,24 @@ pub const VIEWS: &[VirtualTable] = &[
             ("has_effect", Bool),
             ("description", Text),
         ],
-        rows: parameters,
+        rows: Here(parameters),
     },
     VirtualTable {
         schema: "pg_catalog",
-        name: "v$instance",
+        name: INSTANCE,
         columns: &[
             ("instance_number", Int4),
+            ("instance_name", Text),
             ("host_name", Text),
             ("version", Text),
             ("startup_time", TimestampTz),
             ("status", Text),
+            ("spid", Int4),
+            ("incarnation", Int8),
+            ("epoch", Int8),
+            ("interconnect", Text),
         ],
-        rows: instance,
+        rows: Here(instance),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -115,7 +126,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("reset_val", Text),
             ("pending_restart", Bool),
         ],
-        rows: settings,
+        rows: Here(settings),
     },
 ];
 
@@ -150,7 +161,7 @@ fn transactions(cx: &Context) -> Result<Rows> {
         let started = SystemTime::UNIX_EPOCH + Duration::from_millis(r.started_ms);
         vec![
             int4(r.sid),
-            block::value::Datum::Int8(r.txn.0 as i64),
+            Datum::Int8(r.txn.0 as i64),
             int4(r.txn.instance().0),
             int8(r.txn.number()),
             time(started),
@@ -228,9 +239,9 @@ fn parameters(cx: &Context) -> Result<Rows> {
             text(value.clone()),
             text(p.show(value)),
             text(p.default),
-            block::value::Datum::Bool(value == p.default),
+            Datum::Bool(value == p.default),
             text(modifiable),
-            block::value::Datum::Bool(p.effect == Effect::Works),
+            Datum::Bool(p.effect == Effect::Works),
             text(p.description),
         ]
     };
@@ -239,20 +250,61 @@ fn parameters(cx: &Context) -> Result<Rows> {
 
 fn instance(cx: &Context) -> Result<Rows> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let number = i32::from(cx.database.engine().transactions().instance().0);
+    let engine = cx.database.engine();
+    let number = engine.instance();
+    let interconnect = engine.cluster().map(|c| c.address().to_string());
     Ok(vec![vec![
         int4(number),
+        text(instance_name(number)),
         text(host.trim()),
         text(env!("CARGO_PKG_VERSION")),
-        block::value::Datum::TimestampTz(cx.database.started_micros()),
+        Datum::TimestampTz(cx.database.started_micros()),
         text("OPEN"),
+        int4(std::process::id()),
+        int8(engine.incarnation()),
+        int8(engine.epoch()),
+        optional(interconnect),
     ]])
+}
+
+fn instance_name(number: u16) -> String {
+    format!("braid{number}")
+}
+
+/// What the control file says of instances that are up, or dead and not recovered yet, and have not said anything themselves.
+pub fn silent(cluster: &Cluster, heard: &[u16]) -> Result<Vec<(u16, Vec<Datum>)>> {
+    let known = cluster.records()?;
+    let row = |m: &MemberRecord, status: &str| {
+        let number = m.instance.0;
+        let values = vec![
+            int4(number),
+            text(instance_name(number)),
+            NULL,
+            NULL,
+            NULL,
+            text(status),
+            NULL,
+            int8(m.incarnation),
+            int8(m.changed_in_epoch),
+            text(m.address.clone()),
+        ];
+        (number, values)
+    };
+    let silent = known
+        .members
+        .iter()
+        .filter(|m| !heard.contains(&m.instance.0));
+    let rows = silent.filter_map(|m| match m.state {
+        MemberState::Up => Some(row(m, "NOT RESPONDING")),
+        MemberState::Dead => Some(row(m, "DEAD, TO BE RECOVERED")),
+        MemberState::Down => None,
+    });
+    Ok(rows.collect())
 }
 
 fn settings(cx: &Context) -> Result<Rows> {
     use crate::params::Kind;
     let row = |(p, value): &(&'static crate::params::Param, String)| {
-        use super::value::{NULL, optional};
         let (kind, min, max, words, unit) = match p.kind {
             Kind::Bool => ("bool", None, None, None, None),
             Kind::Int { min, max, unit } => (
@@ -303,7 +355,7 @@ fn settings(cx: &Context) -> Result<Rows> {
             optional(words),
             text(p.default),
             text(instance),
-            block::value::Datum::Bool(false),
+            Datum::Bool(false),
         ]
     };
     Ok(cx.settings.iter().map(row).collect())

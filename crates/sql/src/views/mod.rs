@@ -4,12 +4,16 @@
 //!
 //! **Invariants.**
 //! - A view's rows have exactly its columns, in order, of their types.
-//! - Making rows takes no lock that a session may hold while it waits.
+//! - Making rows takes no lock that a session may hold while it waits; other instances are waited for by `gv$` views only, with a limit ([`everywhere`]).
+//! - Each `v$` view has its `gv$` view: those are made of the list of these.
 
 mod activity;
 mod catalog;
+mod codec;
+mod constraints;
 pub mod describe;
 mod empty;
+mod everywhere;
 pub mod functions;
 mod instance;
 mod relations;
@@ -18,11 +22,12 @@ mod schema;
 use std::sync::Arc;
 
 use block::value::Datum;
+use parking_lot::Mutex;
 
 use crate::database::Database;
 use crate::dict::Dict;
 use crate::error::Result;
-use crate::session::Core;
+use crate::session::{Core, Settings};
 use crate::types::SqlType;
 
 pub type Rows = Vec<Vec<Datum>>;
@@ -33,7 +38,25 @@ pub struct VirtualTable {
     pub schema: &'static str,
     pub name: &'static str,
     pub columns: &'static [(&'static str, SqlType)],
-    pub rows: fn(&Context) -> Result<Rows>,
+    pub rows: Source,
+}
+
+/// Where a view's rows come from.
+pub enum Source {
+    /// This instance's state.
+    Here(fn(&Context) -> Result<Rows>),
+    /// That of every instance: the rows that this view has on each.
+    Everywhere(&'static VirtualTable),
+}
+
+impl VirtualTable {
+    /// Makes the rows. Those of all instances are waited for: to be called by a session that holds no latch.
+    pub fn read(&self, cx: &Context) -> Result<Rows> {
+        match self.rows {
+            Source::Here(rows) => rows(cx),
+            Source::Everywhere(of) => everywhere::rows(of, cx),
+        }
+    }
 }
 
 impl std::fmt::Debug for VirtualTable {
@@ -52,6 +75,8 @@ pub struct Context {
     pub io: crate::pgtype::IoSettings,
     /// This session's parameters: name, value.
     pub settings: Vec<(&'static crate::params::Param, String)>,
+    /// What the client is to be told about the rows, such as that an instance's are missing.
+    warnings: Mutex<Vec<String>>,
 }
 
 impl Context {
@@ -63,7 +88,34 @@ impl Context {
             database_name: core.database_name.clone(),
             io: core.io,
             settings: core.settings.all().collect(),
+            warnings: Mutex::default(),
         }
+    }
+
+    /// For another instance's session: who it is and what it has set is not known here.
+    fn for_another(database: &Arc<Database>) -> Context {
+        Context {
+            database: database.clone(),
+            dict: database.dict(),
+            user: String::new(),
+            database_name: String::new(),
+            io: crate::pgtype::IoSettings::default(),
+            settings: Settings::new(database.params()).all().collect(),
+            warnings: Mutex::default(),
+        }
+    }
+
+    /// Says something once.
+    fn warn(&self, what: String) {
+        let mut warnings = self.warnings.lock();
+        if !warnings.contains(&what) {
+            warnings.push(what);
+        }
+    }
+
+    /// What there is to be said, which is then said.
+    pub fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.lock())
     }
 
     /// Blocks of a segment, used or not.
@@ -89,11 +141,17 @@ impl std::fmt::Debug for Context {
 
 /// All virtual tables.
 pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 6] = [
+    here().chain(everywhere::views())
+}
+
+/// Those of this instance alone.
+fn here() -> impl Iterator<Item = &'static VirtualTable> {
+    let lists: [&'static [VirtualTable]; 7] = [
         activity::VIEWS,
         instance::VIEWS,
         catalog::VIEWS,
         relations::VIEWS,
+        constraints::VIEWS,
         schema::VIEWS,
         empty::VIEWS,
     ];
@@ -105,6 +163,8 @@ pub fn find(schema: Option<&str>, name: &str) -> Option<&'static VirtualTable> {
     let schema = schema.unwrap_or("pg_catalog");
     all().find(|v| v.name == name && v.schema == schema)
 }
+
+pub use everywhere::respond;
 
 /// Whether the virtual table never has rows, because Braid does not have what it lists.
 pub fn is_always_empty(view: &'static VirtualTable) -> bool {

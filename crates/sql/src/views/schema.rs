@@ -1,5 +1,6 @@
 //! The part of information_schema that clients ask for.
 
+use super::Source::Here;
 use super::value::{NULL, int4, optional, text};
 use super::{Context, Rows, VirtualTable};
 use crate::dict::{Identity, Table};
@@ -16,7 +17,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("schema_name", Name),
             ("schema_owner", Name),
         ],
-        rows: |cx| {
+        rows: Here(|cx| {
             let row = |name: &str| {
                 vec![
                     text(cx.database_name.clone()),
@@ -29,7 +30,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 row("public"),
                 row("information_schema"),
             ])
-        },
+        }),
     },
     VirtualTable {
         schema: "information_schema",
@@ -41,7 +42,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("table_type", Text),
             ("is_insertable_into", Text),
         ],
-        rows: tables,
+        rows: Here(tables),
     },
     VirtualTable {
         schema: "information_schema",
@@ -65,7 +66,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("is_generated", Text),
             ("is_updatable", Text),
         ],
-        rows: columns,
+        rows: Here(columns),
     },
     VirtualTable {
         schema: "information_schema",
@@ -81,7 +82,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("is_deferrable", Text),
             ("initially_deferred", Text),
         ],
-        rows: constraints,
+        rows: Here(constraints),
     },
     VirtualTable {
         schema: "information_schema",
@@ -97,7 +98,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("ordinal_position", Int4),
             ("position_in_unique_constraint", Int4),
         ],
-        rows: keys,
+        rows: Here(keys),
     },
     VirtualTable {
         schema: "information_schema",
@@ -113,7 +114,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("increment", Text),
             ("cycle_option", Text),
         ],
-        rows: |cx| {
+        rows: Here(|cx| {
             let row = |s: &std::sync::Arc<crate::dict::Sequence>| {
                 vec![
                     text(cx.database_name.clone()),
@@ -128,7 +129,7 @@ pub const VIEWS: &[VirtualTable] = &[
                 ]
             };
             Ok(cx.dict.sequences().map(row).collect())
-        },
+        }),
     },
 ];
 

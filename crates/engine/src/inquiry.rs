@@ -1,0 +1,572 @@
+//! Questions of one instance to the others that need no lock and no block: how they are. The views of all instances (`gv$`) are made of the answers.
+//!
+//! What a question and its answer say is the business of whoever asks and of the responder ([`Inquiries::respond_with`]); here they are bytes.
+//!
+//! ```text
+//! session ── ASK id, page 0, question ──────────► receiving thread ──► queue ──► thread pz00: the responder makes the answer
+//!    ▲                                                                              │
+//!    └─ ANSWER id, page, pages, bytes ◄─────────────────────────────────────────────┘   ASK id, page 1 .. for the rest; END when all is there
+//! ```
+//!
+//! **Invariants.**
+//! - Receiving threads make no answers (R8): what an answer is made of is read under latches, and making it takes as long as it takes.
+//! - An answer is fetched page by page by whoever wants it, so a slow reader delays nobody, and a page is small enough not to hold up the blocks that share its lane.
+//! - Nobody waits for ever: an instance that says nothing for as long as the asker has patience is missing from the result, by name and with the reason.
+//! - Everything that can grow has a limit: questions waiting, an answer's bytes, answers kept for their further pages. What is over a limit is answered with an error that says so.
+//! - Messages may be lost with their connection, or come twice. An unanswered page is asked for again; an answer that is made a second time has another number, and its reader begins again.
+
+use crate::cluster::{Layer, Members};
+use crate::{Error, Result};
+use block::{BlockBuf, InstanceId};
+use interconnect::{Parcel, Post, Route};
+use parking_lot::{Condvar, Mutex};
+use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use wait::{Event, WaitResult, Waiter};
+
+/// Kinds of messages, within [`interconnect::kinds::ENGINE`].
+pub(crate) const INQUIRY_KINDS: RangeInclusive<u16> = 240..=242;
+const ASK: u16 = 240;
+const ANSWER: u16 = 241;
+const END: u16 = 242;
+
+/// Of an answer, in one message: four blocks.
+const PAGE_BYTES: usize = 32 << 10;
+/// Of an answer. The largest view is the ring of session history: 360,000 samples of about 250 bytes with their statements cut to 1000.
+const ANSWER_MAX_BYTES: usize = 512 << 20;
+/// Of a question: a view's name and the like.
+const QUESTION_MAX_BYTES: usize = 4096;
+/// Questions waiting for `pz00`: far more than sessions that look at such views at a time.
+const QUEUE_MAX: usize = 1024;
+/// All answers kept for their further pages; one is always kept.
+const KEPT_MAX_BYTES: usize = 2 * ANSWER_MAX_BYTES;
+/// A reader that has not asked for the next page for so long is gone.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
+/// Makes the answer to a question.
+pub type Responder = Box<dyn Fn(&[u8]) -> std::result::Result<Vec<u8>, String> + Send + Sync>;
+
+/// What an instance said.
+pub type Answer = (InstanceId, std::result::Result<Vec<u8>, Missing>);
+
+/// Why an instance's answer is missing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Missing {
+    #[error("it did not answer within {} ms", .0.as_millis())]
+    Silent(Duration),
+    #[error("it is no member of the cluster any more")]
+    Gone,
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A question of this instance, to one other.
+struct Open {
+    to: InstanceId,
+    question: Arc<[u8]>,
+    /// Pages that are here, one after the other, and how many.
+    bytes: Vec<u8>,
+    have: u32,
+    /// Which making of the answer they are of.
+    making: u64,
+    heard: Instant,
+    outcome: Option<std::result::Result<(), Missing>>,
+    waiter: Arc<Waiter>,
+}
+
+/// A question of another instance.
+struct Asked {
+    from: InstanceId,
+    id: u64,
+    page: u32,
+    question: Vec<u8>,
+}
+
+/// An answer of more than one page.
+struct Kept {
+    bytes: Vec<u8>,
+    making: u64,
+    read: Instant,
+}
+
+#[derive(Default)]
+struct Inbox {
+    queue: VecDeque<Asked>,
+    kept: HashMap<(InstanceId, u64), Kept>,
+    makings: u64,
+    stop: bool,
+}
+
+/// See the module.
+pub struct Inquiries {
+    post: OnceLock<Arc<dyn Post>>,
+    responder: OnceLock<Responder>,
+    /// As last told; empty as long as this instance has always been alone.
+    members: Mutex<Vec<InstanceId>>,
+    open: Mutex<(u64, HashMap<u64, Open>)>,
+    inbox: Mutex<Inbox>,
+    asked: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// This, for the thread.
+    own: std::sync::Weak<Inquiries>,
+}
+
+impl Inquiries {
+    /// `incarnation`: two lives of an instance never give a question the same number.
+    pub(crate) fn new(incarnation: u32) -> Arc<Inquiries> {
+        Arc::new_cyclic(|own| Inquiries {
+            post: OnceLock::new(),
+            responder: OnceLock::new(),
+            members: Mutex::default(),
+            open: Mutex::new((u64::from(incarnation) << 32, HashMap::new())),
+            inbox: Mutex::default(),
+            asked: Condvar::new(),
+            thread: Mutex::default(),
+            own: own.clone(),
+        })
+    }
+
+    /// Who answers the others. Once.
+    pub fn respond_with(&self, responder: Responder) {
+        assert!(
+            self.responder.set(responder).is_ok(),
+            "invariant: one responder answers for an instance"
+        );
+    }
+
+    /// Asks all others, and does `meanwhile` while they answer. Each is waited for as long as it says something every now and then, `patience` at most in between. Fails if the
+    /// session's statement is cancelled. To be called by a session that holds no latch.
+    pub fn ask_others<T>(
+        &self,
+        question: &[u8],
+        patience: Duration,
+        meanwhile: impl FnOnce() -> T,
+    ) -> Result<(Vec<Answer>, T)> {
+        assert!(
+            question.len() <= QUESTION_MAX_BYTES,
+            "invariant: questions are short"
+        );
+        let Some(post) = self.post.get() else {
+            return Ok((Vec::new(), meanwhile()));
+        };
+        let others: Vec<InstanceId> = {
+            let members = self.members.lock();
+            members
+                .iter()
+                .copied()
+                .filter(|m| *m != post.me())
+                .collect()
+        };
+        let asking = Asking {
+            of: self,
+            numbers: self.begin(&others, question),
+        };
+        let made = meanwhile();
+        let answers = asking
+            .numbers
+            .iter()
+            .map(|n| self.await_answer(*n, patience));
+        let answers = answers.collect::<Result<Vec<_>>>()?;
+        Ok((answers, made))
+    }
+
+    fn begin(&self, others: &[InstanceId], question: &[u8]) -> Vec<u64> {
+        let question: Arc<[u8]> = question.into();
+        let mut open = self.open.lock();
+        let first = open.0 + 1;
+        for &to in others {
+            open.0 += 1;
+            let number = open.0;
+            let new = Open {
+                to,
+                question: question.clone(),
+                bytes: Vec::new(),
+                have: 0,
+                making: 0,
+                heard: Instant::now(),
+                outcome: None,
+                waiter: Waiter::new(),
+            };
+            self.ask_on(number, &new);
+            open.1.insert(number, new);
+        }
+        (first..=open.0).collect()
+    }
+
+    fn await_answer(&self, number: u64, patience: Duration) -> Result<Answer> {
+        loop {
+            let (to, waiter, deadline) = {
+                let mut open = self.open.lock();
+                let q = open.1.get_mut(&number);
+                let q = q.expect(
+                    "invariant: a question is open as long as somebody waits for its answer",
+                );
+                if let Some(outcome) = q.outcome.take() {
+                    let bytes = std::mem::take(&mut q.bytes);
+                    return Ok((q.to, outcome.map(|()| bytes)));
+                }
+                let deadline = q.heard + patience;
+                if deadline <= Instant::now() {
+                    return Ok((q.to, Err(Missing::Silent(patience))));
+                }
+                (q.to, q.waiter.clone(), deadline)
+            };
+            let p = [u64::from(to.0), 0, 0];
+            if waiter.wait(Event::PxDeqMessage, p, Some(deadline)) == WaitResult::Cancelled {
+                return Err(txn::Error::Cancelled(wait::Cancelled).into());
+            }
+        }
+    }
+
+    /// Asks for the first page that is not here.
+    fn ask_on(&self, number: u64, q: &Open) {
+        let mut body = number.to_le_bytes().to_vec();
+        body.extend(q.have.to_le_bytes());
+        body.extend(&*q.question);
+        self.send(q.to, ASK, &body);
+    }
+
+    fn send(&self, to: InstanceId, kind: u16, body: &[u8]) {
+        if let Some(post) = self.post.get() {
+            let parcel = Parcel {
+                route: Route::Hash(0),
+                kind,
+                epoch: 0,
+                body,
+                block: None,
+            };
+            post.send(to, parcel);
+        }
+    }
+
+    // ---- for the receiving threads ----
+
+    fn was_asked(&self, from: InstanceId, body: &[u8]) -> Option<()> {
+        let (id, rest) = take::<8>(body)?;
+        let (page, question) = take::<4>(rest)?;
+        let (id, page) = (u64::from_le_bytes(id), u32::from_le_bytes(page));
+        if question.len() > QUESTION_MAX_BYTES {
+            return None;
+        }
+        let mut inbox = self.inbox.lock();
+        let known = |a: &Asked| (a.from, a.id, a.page) == (from, id, page);
+        if inbox.queue.iter().any(known) {
+            return Some(());
+        }
+        if inbox.queue.len() >= QUEUE_MAX {
+            drop(inbox);
+            let why = format!("{QUEUE_MAX} questions wait there already");
+            self.send_failure(from, id, &why);
+            return Some(());
+        }
+        inbox.queue.push_back(Asked {
+            from,
+            id,
+            page,
+            question: question.to_vec(),
+        });
+        self.asked.notify_one();
+        Some(())
+    }
+
+    fn was_answered(&self, from: InstanceId, body: &[u8]) -> Option<()> {
+        let a = Page::decode(body)?;
+        let mut open = self.open.lock();
+        // It may have given up.
+        let Some(q) = open.1.get_mut(&a.id).filter(|q| q.to == from) else {
+            return Some(());
+        };
+        if q.outcome.is_some() {
+            return Some(());
+        }
+        q.heard = Instant::now();
+        if a.pages == 0 {
+            let why = String::from_utf8_lossy(a.bytes).into_owned();
+            q.outcome = Some(Err(Missing::Failed(why)));
+            q.waiter.wake();
+            return Some(());
+        }
+        if q.making < a.making {
+            (q.have, q.making) = (0, a.making);
+            q.bytes.clear();
+        }
+        // Asked for twice, or of an earlier making.
+        if (a.making, a.page) != (q.making, q.have) {
+            return Some(());
+        }
+        if q.bytes.len() + a.bytes.len() > ANSWER_MAX_BYTES {
+            return None;
+        }
+        q.have += 1;
+        q.bytes.extend_from_slice(a.bytes);
+        if q.have == a.pages {
+            q.outcome = Some(Ok(()));
+            q.waiter.wake();
+            if a.pages > 1 {
+                self.send(from, END, &a.id.to_le_bytes());
+            }
+        } else {
+            self.ask_on(a.id, q);
+        }
+        Some(())
+    }
+
+    fn drive_again(&self, which: impl Fn(InstanceId) -> bool) {
+        for (number, q) in &self.open.lock().1 {
+            if q.outcome.is_none() && which(q.to) {
+                self.ask_on(*number, q);
+            }
+        }
+    }
+
+    // ---- the thread pz00 ----
+
+    fn next(&self) -> Option<Asked> {
+        let mut inbox = self.inbox.lock();
+        loop {
+            if inbox.stop {
+                return None;
+            }
+            if let Some(asked) = inbox.queue.pop_front() {
+                return Some(asked);
+            }
+            wait::during(Event::ParallelWorker, [0; 3], || {
+                self.asked.wait(&mut inbox);
+            });
+        }
+    }
+
+    fn serve(&self, asked: &Asked) {
+        let key = (asked.from, asked.id);
+        {
+            let mut inbox = self.inbox.lock();
+            if let Some(kept) = inbox.kept.get_mut(&key) {
+                kept.read = Instant::now();
+                self.send_page(key, asked.page, kept.making, &kept.bytes);
+                return;
+            }
+        }
+        let made = match self.responder.get() {
+            Some(respond) => respond(&asked.question),
+            None => Err("it is starting".to_string()),
+        };
+        let made = made.and_then(|bytes| match bytes.len() {
+            n if n > ANSWER_MAX_BYTES => Err(format!(
+                "its answer has {n} bytes, {ANSWER_MAX_BYTES} are possible"
+            )),
+            _ => Ok(bytes),
+        });
+        let bytes = match made {
+            Ok(bytes) => bytes,
+            Err(why) => return self.send_failure(asked.from, asked.id, &why),
+        };
+        let mut inbox = self.inbox.lock();
+        inbox.makings += 1;
+        let making = inbox.makings;
+        self.send_page(key, 0, making, &bytes);
+        if pages_of(&bytes) > 1 {
+            let read = Instant::now();
+            inbox.kept.insert(
+                key,
+                Kept {
+                    bytes,
+                    making,
+                    read,
+                },
+            );
+            inbox.make_room();
+        }
+    }
+
+    fn send_page(&self, (to, id): (InstanceId, u64), page: u32, making: u64, bytes: &[u8]) {
+        let pages = pages_of(bytes);
+        // Of an earlier making, which had more of them.
+        let page = if page < pages { page } else { 0 };
+        let from = page as usize * PAGE_BYTES;
+        let bytes = &bytes[from..bytes.len().min(from + PAGE_BYTES)];
+        let page = Page {
+            id,
+            making,
+            page,
+            pages,
+            bytes,
+        };
+        self.send(to, ANSWER, &page.encode());
+    }
+
+    fn send_failure(&self, to: InstanceId, id: u64, why: &str) {
+        let mut end = why.len().min(QUESTION_MAX_BYTES);
+        while !why.is_char_boundary(end) {
+            end -= 1;
+        }
+        let page = Page {
+            id,
+            making: 0,
+            page: 0,
+            pages: 0,
+            bytes: &why.as_bytes()[..end],
+        };
+        self.send(to, ANSWER, &page.encode());
+    }
+}
+
+impl Inbox {
+    /// The answers read last stay.
+    fn make_room(&mut self) {
+        while self.kept.len() > 1
+            && self.kept.values().map(|k| k.bytes.len()).sum::<usize>() > KEPT_MAX_BYTES
+        {
+            let oldest = self.kept.iter().min_by_key(|(_, k)| k.read);
+            let oldest = *oldest.expect("invariant: there are two").0;
+            self.kept.remove(&oldest);
+        }
+    }
+}
+
+/// Questions that are open until this is dropped.
+struct Asking<'a> {
+    of: &'a Inquiries,
+    numbers: Vec<u64>,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut open = self.of.open.lock();
+        for number in &self.numbers {
+            open.1.remove(number);
+        }
+    }
+}
+
+fn pages_of(bytes: &[u8]) -> u32 {
+    bytes.len().div_ceil(PAGE_BYTES).max(1) as u32
+}
+
+/// `id u64 | making u64 | page u32 | pages u32 | bytes`. No pages: the bytes say why there is no answer.
+struct Page<'a> {
+    id: u64,
+    making: u64,
+    page: u32,
+    pages: u32,
+    bytes: &'a [u8],
+}
+
+impl Page<'_> {
+    fn encode(&self) -> Vec<u8> {
+        let mut body = self.id.to_le_bytes().to_vec();
+        body.extend(self.making.to_le_bytes());
+        body.extend(self.page.to_le_bytes());
+        body.extend(self.pages.to_le_bytes());
+        body.extend(self.bytes);
+        body
+    }
+
+    /// None if these are no bytes of ours.
+    fn decode(body: &[u8]) -> Option<Page<'_>> {
+        let (id, rest) = take::<8>(body)?;
+        let (making, rest) = take::<8>(rest)?;
+        let (page, rest) = take::<4>(rest)?;
+        let (pages, bytes) = take::<4>(rest)?;
+        let page = Page {
+            id: u64::from_le_bytes(id),
+            making: u64::from_le_bytes(making),
+            page: u32::from_le_bytes(page),
+            pages: u32::from_le_bytes(pages),
+            bytes,
+        };
+        let last = page.pages.saturating_sub(1);
+        // All but the last are full, so that nobody can be kept busy with empty ones.
+        let whole = page.page >= last || bytes.len() == PAGE_BYTES;
+        (page.page <= last && whole && bytes.len() <= PAGE_BYTES).then_some(page)
+    }
+}
+
+fn take<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
+    let (head, tail) = bytes.split_first_chunk::<N>()?;
+    Some((*head, tail))
+}
+
+impl Layer for Inquiries {
+    fn join(&self, post: Arc<dyn Post>) -> Result<()> {
+        assert!(
+            self.post.set(post).is_ok(),
+            "invariant: a cluster is joined once"
+        );
+        let weak = self.own.clone();
+        let thread = wait::thread::spawn_named("pz00", move || {
+            while let Some(inquiries) = weak.upgrade()
+                && let Some(asked) = inquiries.next()
+            {
+                inquiries.serve(&asked);
+            }
+        });
+        let thread = thread.map_err(|source| Error::Thread {
+            name: "pz00",
+            source,
+        })?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    fn message(
+        &self,
+        from: InstanceId,
+        _: u64,
+        kind: u16,
+        body: &[u8],
+        _: Option<&BlockBuf>,
+    ) -> std::result::Result<(), String> {
+        let understood = match kind {
+            ASK => self.was_asked(from, body),
+            ANSWER => self.was_answered(from, body),
+            END => take::<8>(body).map(|(id, _)| {
+                let id = u64::from_le_bytes(id);
+                self.inbox.lock().kept.remove(&(from, id));
+            }),
+            _ => None,
+        };
+        understood.ok_or_else(|| format!("no question and no answer, in {} bytes", body.len()))
+    }
+
+    fn reconnected(&self, peer: InstanceId) {
+        self.drive_again(|to| to == peer);
+    }
+
+    fn tick(&self) {
+        self.drive_again(|_| true);
+        let mut inbox = self.inbox.lock();
+        inbox.kept.retain(|_, k| k.read.elapsed() < KEPT_FOR);
+    }
+
+    fn members_changed(&self, members: &Members) -> Result<()> {
+        let up = members.numbers();
+        for q in self.open.lock().1.values_mut() {
+            if !up.contains(&q.to) {
+                q.outcome.get_or_insert(Err(Missing::Gone));
+                q.waiter.wake();
+            }
+        }
+        let mut inbox = self.inbox.lock();
+        inbox.queue.retain(|a| up.contains(&a.from));
+        inbox.kept.retain(|(from, _), _| up.contains(from));
+        *self.members.lock() = up;
+        Ok(())
+    }
+
+    fn stopped(&self) {
+        self.inbox.lock().stop = true;
+        self.asked.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            assert!(
+                thread.join().is_ok(),
+                "invariant: background threads do not panic"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

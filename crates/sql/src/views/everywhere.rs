@@ -1,0 +1,161 @@
+//! The `gv$` views: of each `v$` view the rows of all instances, with the number of the instance in front.
+//!
+//! The others are asked at once ([`engine::Inquiries`]) and make their rows on a thread of their own. One that does not answer within `gv_view_timeout` is left out: a view about what is wrong must
+//! not hang on the instance that is wrong. Leaving it out silently would be a lie, and failing the statement would hide what the others say; so the client is warned (SQLSTATE 01000) with the
+//! instance and the reason, and `gv$instance` has a row for it that says so.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use super::value::int4;
+use super::{Context, Rows, Source, VirtualTable, codec, instance};
+use crate::database::Database;
+use crate::error::Result;
+use crate::types::SqlType;
+
+/// Of questions: the version, then the view's name.
+const VERSION: u8 = 1;
+
+static VIEWS: LazyLock<Vec<VirtualTable>> = LazyLock::new(|| {
+    super::here()
+        .filter(|v| v.name.starts_with("v$"))
+        .map(everywhere)
+        .collect()
+});
+
+pub fn views() -> &'static [VirtualTable] {
+    &VIEWS
+}
+
+/// Made once for the life of the process, as the others are.
+fn everywhere(of: &'static VirtualTable) -> VirtualTable {
+    let inst_id = ("inst_id", SqlType::Int4);
+    let columns: Vec<_> = std::iter::once(inst_id)
+        .chain(of.columns.iter().copied())
+        .collect();
+    VirtualTable {
+        schema: of.schema,
+        name: format!("g{}", of.name).leak(),
+        columns: columns.leak(),
+        rows: Source::Everywhere(of),
+    }
+}
+
+/// The rows that a view has on all instances.
+pub fn rows(of: &'static VirtualTable, cx: &Context) -> Result<Rows> {
+    let engine = cx.database.engine();
+    let mut all = Rows::new();
+    let add = |all: &mut Rows, instance: u16, rows: Rows| {
+        all.extend(rows.into_iter().map(|mut row| {
+            row.insert(0, int4(instance));
+            row
+        }));
+    };
+    let Some(cluster) = engine.cluster() else {
+        add(&mut all, engine.instance(), of.read(cx)?);
+        return Ok(all);
+    };
+    let question = [&[VERSION], of.name.as_bytes()].concat();
+    let patience = cx.setting_ms("gv_view_timeout");
+    let (answers, own) = cluster
+        .inquiries()
+        .ask_others(&question, patience, || of.read(cx))?;
+    add(&mut all, engine.instance(), own?);
+    let mut answered = vec![engine.instance()];
+    for (from, answer) in answers {
+        let rows = answer
+            .map_err(|missing| missing.to_string())
+            .and_then(|bytes| codec::decode(&bytes, of.columns));
+        match rows {
+            Ok(rows) => {
+                answered.push(from.0);
+                add(&mut all, from.0, rows);
+            }
+            Err(why) => cx.warn(format!(
+                "the rows of instance {} are missing from g{}: {why}",
+                from.0, of.name
+            )),
+        }
+    }
+    if of.name == instance::INSTANCE {
+        for (instance, row) in instance::silent(cluster, &answered)? {
+            add(&mut all, instance, vec![row]);
+        }
+    }
+    Ok(all)
+}
+
+/// Answers another instance. Runs on its own thread and waits for nobody: only views of this instance are asked for.
+pub fn respond(database: &Arc<Database>, question: &[u8]) -> std::result::Result<Vec<u8>, String> {
+    let view = view_of(question)?;
+    let rows = view.read(&Context::for_another(database));
+    codec::encode(view.columns, &rows.map_err(|e| e.to_string())?)
+}
+
+fn view_of(question: &[u8]) -> std::result::Result<&'static VirtualTable, String> {
+    let name = match question.split_first() {
+        Some((&VERSION, name)) => String::from_utf8_lossy(name),
+        _ => return Err("a question of another version".to_string()),
+    };
+    super::here()
+        .filter(|v| v.name.starts_with("v$"))
+        .find(|v| v.name == name)
+        .ok_or_else(|| format!("it has no view {name:?}"))
+}
+
+impl Context {
+    /// A parameter that is a time in milliseconds.
+    fn setting_ms(&self, name: &str) -> Duration {
+        let (param, value) = self
+            .settings
+            .iter()
+            .find(|(p, _)| p.name == name)
+            .unwrap_or_else(|| panic!("invariant: there is a parameter {name}"));
+        // Values are checked when they are set.
+        Duration::from_millis(
+            param
+                .parse(value)
+                .ok()
+                .and_then(|v| v.parse().ok())
+                .unwrap_or(0),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// None can be forgotten, and each is found where clients look.
+    #[test]
+    fn every_view_of_an_instance_has_one_of_all() {
+        let mut found = 0;
+        for of in super::super::here().filter(|v| v.name.starts_with("v$")) {
+            let name = format!("g{}", of.name);
+            let all = super::super::find(None, &name).expect(&name);
+            assert_eq!(all.columns[0], ("inst_id", SqlType::Int4));
+            assert_eq!(&all.columns[1..], of.columns);
+            let oid = super::super::relations::view_oid(&name).expect(&name);
+            assert!(oid < super::super::describe::INFORMATION_SCHEMA);
+            // What other instances cannot be told would be missing from it.
+            assert!(codec::encode(of.columns, &Rows::new()).is_ok());
+            found += 1;
+        }
+        assert!(found >= 20, "{found}");
+        assert_eq!(found, views().len());
+    }
+
+    #[test]
+    fn only_views_of_one_instance_are_answered() {
+        for (question, why) in [
+            (&b"\x01gv$session"[..], "no view"),
+            (b"\x01pg_class", "no view"),
+            (b"\x02v$session", "version"),
+            (b"", "version"),
+        ] {
+            let engine_is_not_asked = view_of(question).unwrap_err();
+            assert!(engine_is_not_asked.contains(why), "{engine_is_not_asked}");
+        }
+        assert_eq!(view_of(b"\x01v$lock").unwrap().name, "v$lock");
+    }
+}
