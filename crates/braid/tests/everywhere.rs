@@ -168,7 +168,10 @@ fn every_view_has_the_rows_of_both_instances() {
         "select c.relname, count(*) from pg_class c join pg_attribute a on a.attrelid = c.oid where c.relname like 'gv$%' and a.attnum > 0 group by 1 order by 1",
     );
     let of_one = one.rows("select viewname from pg_views where viewname like 'v$%'");
-    assert!(views.len() == of_one.len() && views.len() >= 20, "{views:?}");
+    assert!(
+        views.len() == of_one.len() && views.len() >= 20,
+        "{views:?}"
+    );
     for view in views {
         let (name, columns) = view.split_once('|').expect("two values");
         let rows = one.rows(&format!("select count(distinct inst_id) from {name}"));
