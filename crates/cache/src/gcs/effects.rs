@@ -331,8 +331,11 @@ impl Cache {
 
     /// Has the block written if it is dirty; otherwise its version is on disk.
     fn write_or_say_so(&self, s: &mut State, dba: Dba, out: &mut Vec<Effect>) {
+        let Some((_, generation)) = s.lane.mode(dba) else {
+            return;
+        };
         if s.arrived.contains_key(&dba) {
-            self.gcs.helper.push(Job::Write(dba));
+            self.gcs.helper.push(Job::Write { dba, generation });
             return;
         }
         let Some(ix) = self.frame_of(dba) else { return };
@@ -350,7 +353,7 @@ impl Cache {
                 false => self.writer.want_block(dba),
             }
         } else {
-            self.gcs.helper.push(Job::Write(dba));
+            self.gcs.helper.push(Job::Write { dba, generation });
         }
     }
 

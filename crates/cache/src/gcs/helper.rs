@@ -30,7 +30,10 @@ pub(super) enum Job {
         block: Dba,
         id: u64,
     },
-    Write(Dba),
+    Write {
+        dba: Dba,
+        generation: Generation,
+    },
     /// Bring back the newest version of a block that nobody holds.
     Recover(Dba),
     Flush(LogPos),
@@ -204,7 +207,7 @@ impl Cache {
             } => self.close_later(dba, keep, generation),
             Job::Copy { to, block, id } => self.copy_later(to, block, id),
             Job::UndoCopy { to, block, id } => self.send_undo(to, block, id, true),
-            Job::Write(dba) => self.write_later(dba),
+            Job::Write { dba, generation } => self.write_later(dba, generation),
             Job::Recover(_) => unreachable!("invariant: blocks are brought back by lmr0"),
             Job::Flush(_) => unreachable!("invariant: flushes are lmf0's"),
         }
@@ -260,7 +263,7 @@ impl Cache {
     /// If the block has left meanwhile its reader asks again, on its timer.
     fn copy_later(&self, to: InstanceId, block: Dba, id: RequestId) {
         self.latched(block, false, |s, ix| {
-            if s.lane.mode(block).is_none() {
+            if s.lane.mode(block).is_none() || !s.is_in_its_frame(block) {
                 return;
             }
             let mut out = Vec::new();
@@ -269,14 +272,19 @@ impl Cache {
         });
     }
 
-    fn write_later(&self, dba: Dba) {
-        // An error leaves the block where it is: whoever waits for its writing asks again.
+    /// Whoever waits for the writing asks again if nothing comes of it.
+    fn write_later(&self, dba: Dba, generation: Generation) {
         if self.settle(dba).is_err() {
             return;
         }
         self.latched(dba, false, |s, ix| {
             if self.frame(ix).is_dirty() {
                 self.writer.want_block(dba);
+                return;
+            }
+            // What is clean is on disk only if it is what was asked about: the block may have been given away since, its frame may keep what it was, or another's clean copy of what is not written.
+            let now = s.lane.mode(dba).map(|(_, now)| now);
+            if now != Some(generation) || !s.is_in_its_frame(dba) {
                 return;
             }
             // SAFETY: latched.

@@ -147,6 +147,11 @@ impl State {
         }
     }
 
+    /// Of a block that is held: whether its frame has it, and not what the block was when it was last here.
+    fn is_in_its_frame(&self, dba: Dba) -> bool {
+        !self.arrived.contains_key(&dba) && !self.to_read.contains_key(&dba)
+    }
+
     /// Which instance masters a block.
     fn master(&self, dba: Dba) -> InstanceId {
         self.masters[usize::from(fusion::gcs::bucket_of(dba, BUCKETS).0)]

@@ -21,7 +21,7 @@ use storage::{ControlFile, DoubleWrite, File, FileKind, SimStorage, Storage, Tor
 const USED: u64 = 60;
 const HOT: u64 = 4;
 /// However slow the machine is: whoever waits longer waits for ever.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 // ---- a data file whose user may die ----
 
@@ -183,6 +183,8 @@ struct Cluster {
     acknowledged: Vec<AtomicU64>,
     closed: Arc<(Mutex<Closed>, Condvar)>,
     open: Mutex<Vec<Open>>,
+    /// What each of the dead had left, for [`Cluster::tell`].
+    graves: Mutex<Vec<((InstanceId, u32), SimStorage)>>,
     epoch: AtomicU64,
     stop: AtomicBool,
 }
@@ -197,6 +199,7 @@ impl Cluster {
             acknowledged: (0..=BLOCKS).map(|_| AtomicU64::new(0)).collect(),
             closed: Arc::default(),
             open: Mutex::default(),
+            graves: Mutex::default(),
             epoch: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         })
@@ -299,11 +302,47 @@ impl Cluster {
         let mut state = closed.lock().unwrap();
         while !state.epochs.contains(&epoch) {
             let left = until.saturating_duration_since(Instant::now());
-            assert!(
-                !left.is_zero(),
-                "the recovery in epoch {epoch} does not end"
-            );
+            if left.is_zero() {
+                self.tell();
+                panic!("the recovery in epoch {epoch} does not end");
+            }
             state = rung.wait_timeout(state, left).unwrap().0;
+        }
+    }
+
+    /// What disk and the logs have of each block, for whoever looks for what went wrong.
+    fn tell(&self) {
+        let file = self.data.open("data", FileKind::Data).unwrap();
+        let graves = self.graves.lock().unwrap();
+        let dead = graves.iter().map(|(m, left)| (*m, "dead", left));
+        let living = self.living();
+        let logs: Vec<_> = dead
+            .chain(living.iter().map(|l| (l.member, "up", &l.own)))
+            .map(|(m, is, s)| (m, is, restart_point(s).unwrap(), logged_changes(s).unwrap()))
+            .collect();
+        for (member, is, from, changes) in &logs {
+            println!("{member:?} {is} from {from:?}: {} changes", changes.len());
+        }
+        for b in 1..=USED as u32 {
+            let mut block = block::BlockBuf::zeroed();
+            file.read_at(u64::from(b) * BLOCK_SIZE as u64, &mut block.0)
+                .unwrap();
+            println!(
+                "block {b}: on disk {:?} {:?}",
+                block.scn().0,
+                block.check(dba(b))
+            );
+            let of = logs
+                .iter()
+                .flat_map(|(m, _, _, changes)| changes.iter().map(move |c| (m, c)));
+            let mut of: Vec<_> = of.filter(|(_, c)| c.dba == dba(b)).collect();
+            of.sort_by_key(|(_, c)| c.scn);
+            for (m, c) in of {
+                println!(
+                    "  {} by {m:?} at {:?}, before {:?}",
+                    c.scn.0, c.pos, c.before
+                );
+            }
         }
     }
 
@@ -343,6 +382,10 @@ impl Cluster {
             *durable.entry(i.block).or_default() += 1;
         }
         let member = life.member;
+        self.graves
+            .lock()
+            .unwrap()
+            .push((member, left.after_crash(0)));
         self.open.lock().unwrap().push(Open { member, left });
     }
 

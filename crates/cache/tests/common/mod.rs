@@ -266,12 +266,12 @@ fn writer_config(cache: &Arc<Cache>, thread: ThreadId) -> WriterConfig {
 
 /// A vector in the log, on its own.
 pub struct LoggedChange {
-    pos: LogPos,
+    pub pos: LogPos,
     pub scn: Scn,
     pub dba: Dba,
     object: ObjectId,
     op: Op,
-    before: Option<Scn>,
+    pub before: Option<Scn>,
     payload: Vec<u8>,
 }
 

@@ -375,7 +375,8 @@ impl Holder {
     ) {
         let held = self.blocks.get_mut(&block).and_then(|l| l.held.as_mut());
         match held {
-            Some(held) if held.turn >= turn => {
+            // A clean copy that it got since says nothing about what is on disk.
+            Some(held) if held.turn == turn || held.turn > turn && held.duty => {
                 held.notify = true;
                 if held.installed {
                     out.push(Effect::Write { block });
