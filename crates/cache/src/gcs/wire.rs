@@ -1,7 +1,7 @@
 //! The messages of a lane as bytes: a tag, then the fields in the order of their declaration, little-endian, without padding.
 
 use block::{Dba, InstanceId, Scn};
-use fusion::gcs::{Declaration, DeclaredHold, Message, Mode, Scope, Source, Want};
+use fusion::gcs::{Declaration, DeclaredHold, Message, Mode, Source, Want};
 use fusion::ids::{Bucket, Epoch, RequestId, Turn};
 
 /// Appends the message. The bytes of a block travel beside it.
@@ -115,24 +115,42 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
             w.u64(id.0);
             w.u64(clock.0);
         }
-        Message::DeclareWanted { scope } => {
+        Message::DeclareWanted { buckets, blocks } => {
             w.u8(18);
-            w.scope(*scope);
+            w.list(buckets, |w, b| w.u16(b.0));
+            w.list(blocks, |w, b| w.u64(b.0));
         }
-        Message::Declare { scope, blocks } => {
+        Message::Declare {
+            bucket,
+            after,
+            blocks,
+            more,
+        } => {
             w.u8(19);
-            w.scope(*scope);
-            w.u32(blocks.len() as u32);
-            for (block, declaration) in blocks {
-                w.u64(block.0);
-                w.declaration(declaration);
-            }
+            w.u16(bucket.0);
+            w.option(*after, |w, b| w.u64(b.0));
+            w.declarations(blocks);
+            w.flag(*more);
         }
-        Message::DeadRedo { blocks } => {
+        Message::DeadRedo {
+            after,
+            blocks,
+            more,
+        } => {
             w.u8(20);
-            w.u32(blocks.len() as u32);
-            blocks.iter().for_each(|b| w.u64(b.0));
+            w.option(*after, |w, b| w.u64(b.0));
+            w.list(blocks, |w, b| w.u64(b.0));
+            w.flag(*more);
         }
+        Message::DeclareMore { bucket, after } => {
+            w.head(26, *after);
+            w.u16(bucket.0);
+        }
+        Message::DeclareBlocks { blocks } => {
+            w.u8(27);
+            w.declarations(blocks);
+        }
+        Message::DeadRedoMore { after } => w.head(28, *after),
         Message::Recover { block, turn } => w.turned(21, *block, *turn),
         Message::Recovered {
             block,
@@ -160,20 +178,30 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
     let mut r = Reader(bytes);
     let tag = r.u8()?;
     let message = match tag {
-        18 => Message::DeclareWanted { scope: r.scope()? },
-        19 => {
-            let scope = r.scope()?;
-            let n = r.count(9)?;
-            let blocks = (0..n)
-                .map(|_| Some((r.dba()?, r.declaration()?)))
-                .collect::<Option<_>>()?;
-            Message::Declare { scope, blocks }
+        18 => Message::DeclareWanted {
+            buckets: r.list(2, |r| r.take().map(u16::from_le_bytes).map(Bucket))?,
+            blocks: r.list(8, Reader::dba)?,
+        },
+        19 => Message::Declare {
+            bucket: Bucket(r.take().map(u16::from_le_bytes)?),
+            after: r.option(Reader::dba)?,
+            blocks: r.declarations()?,
+            more: r.flag()?,
+        },
+        20 => Message::DeadRedo {
+            after: r.option(Reader::dba)?,
+            blocks: r.list(8, Reader::dba)?,
+            more: r.flag()?,
+        },
+        26 => {
+            let after = r.dba()?;
+            let bucket = Bucket(r.take().map(u16::from_le_bytes)?);
+            Message::DeclareMore { bucket, after }
         }
-        20 => {
-            let n = r.count(8)?;
-            let blocks = (0..n).map(|_| r.dba()).collect::<Option<_>>()?;
-            Message::DeadRedo { blocks }
-        }
+        27 => Message::DeclareBlocks {
+            blocks: r.declarations()?,
+        },
+        28 => Message::DeadRedoMore { after: r.dba()? },
         25 => Message::RecoveryDone,
         1..=3 | 15..=17 => about_request(tag, &mut r)?,
         _ => about_turn(tag, &mut r)?,
@@ -362,17 +390,15 @@ impl Writer<'_> {
             put(self, v);
         }
     }
-    fn scope(&mut self, scope: Scope) {
-        match scope {
-            Scope::Bucket(bucket) => {
-                self.u8(0);
-                self.u64(u64::from(bucket.0));
-            }
-            Scope::Block(block) => {
-                self.u8(1);
-                self.u64(block.0);
-            }
-        }
+    fn list<T>(&mut self, of: &[T], put: impl Fn(&mut Self, &T)) {
+        self.u32(of.len() as u32);
+        of.iter().for_each(|item| put(self, item));
+    }
+    fn declarations(&mut self, of: &[(Dba, Declaration)]) {
+        self.list(of, |w, (block, declaration)| {
+            w.u64(block.0);
+            w.declaration(declaration);
+        });
     }
     fn declaration(&mut self, d: &Declaration) {
         self.option(d.held, |w, h| {
@@ -453,14 +479,13 @@ impl Reader<'_> {
             false => Some(None),
         }
     }
-    fn scope(&mut self) -> Option<Scope> {
-        match self.u8()? {
-            0 => u16::try_from(self.u64()?)
-                .ok()
-                .map(|b| Scope::Bucket(Bucket(b))),
-            1 => self.dba().map(Scope::Block),
-            _ => None,
-        }
+    /// Of things of at least `size` bytes each.
+    fn list<T>(&mut self, size: usize, get: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let n = self.count(size)?;
+        (0..n).map(|_| get(self)).collect()
+    }
+    fn declarations(&mut self) -> Option<Vec<(Dba, Declaration)>> {
+        self.list(10, |r| Some((r.dba()?, r.declaration()?)))
     }
     fn declaration(&mut self) -> Option<Declaration> {
         let held = self.option(|r| {
@@ -479,6 +504,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fusion::gcs::BLOCKS_PER_MESSAGE;
 
     fn turn(n: u64) -> Turn {
         Turn {
@@ -500,7 +526,6 @@ mod tests {
             held: Some(hold),
             image: Some(version),
         };
-        let scope = Scope::Bucket(Bucket(12));
         let turn = turn(9);
         let mode = Mode::Shared;
         let mut all = vec![
@@ -560,15 +585,28 @@ mod tests {
                 clock: snapshot,
             },
             Message::DeclareWanted {
-                scope: Scope::Block(block),
+                buckets: vec![Bucket(12), Bucket(255)],
+                blocks: vec![block],
+            },
+            Message::DeclareMore {
+                bucket: Bucket(12),
+                after: block,
             },
             Message::Declare {
-                scope,
+                bucket: Bucket(12),
+                after: Some(block),
                 blocks: vec![(block, declared), (Dba(78), Declaration::default())],
+                more: true,
+            },
+            Message::DeclareBlocks {
+                blocks: vec![(block, declared)],
             },
             Message::DeadRedo {
+                after: None,
                 blocks: vec![block, Dba(1)],
+                more: false,
             },
+            Message::DeadRedoMore { after: block },
             Message::Recover { block, turn },
             Message::Recovered {
                 block,
@@ -621,6 +659,41 @@ mod tests {
             }
             bytes.push(0);
             assert_eq!(decode(&bytes), None, "{message:?} with a byte more");
+        }
+    }
+
+    /// What a frame of the interconnect has room for.
+    #[test]
+    fn the_longest_messages_fit_a_frame() {
+        let turn = turn(1);
+        let held = DeclaredHold {
+            mode: Mode::Shared,
+            turn,
+            id: RequestId(1),
+            duty: false,
+        };
+        let declared = Declaration {
+            held: Some(held),
+            image: Some(Scn(1)),
+        };
+        let long = Message::Declare {
+            bucket: Bucket(1),
+            after: Some(Dba(1)),
+            blocks: vec![(Dba(1), declared); BLOCKS_PER_MESSAGE],
+            more: true,
+        };
+        let asked = Message::DeclareWanted {
+            buckets: vec![Bucket(1); usize::from(super::super::BUCKETS)],
+            blocks: vec![Dba(1); BLOCKS_PER_MESSAGE],
+        };
+        for message in [long, asked] {
+            let mut bytes = Vec::new();
+            encode(&message, &mut bytes);
+            assert!(
+                bytes.len() <= interconnect::MAX_PAYLOAD_BYTES,
+                "{}",
+                bytes.len()
+            );
         }
     }
 

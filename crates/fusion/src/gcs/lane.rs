@@ -10,12 +10,13 @@
 
 use super::holder::Holder;
 use super::master::{FrozenBucket, Master, Rebuilding};
-use super::message::{Closed, Declaration, Effect, Message, Scope, Want};
+use super::message::{BLOCKS_PER_MESSAGE, Closed, Declaration, Effect, Message, Want};
 use super::{Mode, bucket_of};
 use crate::ids::{Bucket, Epoch, Generation, Member, Waiter};
 use crate::planted::{Mutation, Planted};
 use block::ids::{Dba, InstanceId, LogPos, Scn};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// What a change of epoch decides.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -50,12 +51,16 @@ pub struct Lane {
     recoverer: InstanceId,
     holder: Holder,
     master: Master,
-    /// Blocks that dead threads name, in buckets mastered here. None until the recoverer has read them.
-    dead_redo: Option<BTreeSet<Dba>>,
+    /// Blocks that dead threads name, of the buckets frozen here. None until the recoverer has said them all.
+    dead_redo: Option<BTreeMap<Bucket, Vec<Dba>>>,
+    /// Those that it has said so far, of all buckets mastered here.
+    named: BTreeSet<Dba>,
     reported: bool,
     /// The recoverer's: what it read, and which masters need the dead threads no more.
     pass_one: Option<BTreeSet<Dba>>,
     finished: BTreeSet<InstanceId>,
+    /// Blocks in one message; fewer in tests.
+    part: usize,
     planted: Planted,
 }
 
@@ -72,9 +77,11 @@ impl Lane {
             holder: Holder::new(me),
             master: Master::new(),
             dead_redo: None,
+            named: BTreeSet::new(),
             reported: false,
             pass_one: None,
             finished: BTreeSet::new(),
+            part: BLOCKS_PER_MESSAGE,
             planted: Planted::default(),
         }
     }
@@ -176,14 +183,7 @@ impl Lane {
     /// Drives outstanding requests and services again. For a timer of a second or so: a message between two instances can
     /// be lost with their connection while a third waits for what comes of it, and nobody would tell that one.
     pub fn timer(&mut self, out: &mut Vec<Effect>) {
-        self.holder_step(out, |h, master, out| h.ask_again(None, master, out));
-        let blocks: Vec<Dba> = self.master.entries.keys().copied().collect();
-        for block in blocks {
-            self.master.drive(block, out);
-        }
-        for block in self.master.unwritten.clone() {
-            self.master.write_wanted(block, out);
-        }
+        self.drive_again(out);
         self.settle(out);
     }
 
@@ -217,20 +217,42 @@ impl Lane {
 
     /// Delivers messages to this instance itself at once, in order.
     fn settle(&mut self, out: &mut Vec<Effect>) {
+        self.deliver_own(out);
+        self.report(out);
+        self.deliver_own(out);
+    }
+
+    fn deliver_own(&mut self, out: &mut Vec<Effect>) {
         let me = self.me;
         let to_me = |e: &Effect| matches!(e, Effect::Send { to, .. } if *to == me);
-        let mut delivered = 0;
-        while let Some(at) = out.iter().position(to_me) {
-            if let Effect::Send { message, .. } = out.remove(at) {
-                delivered += 1;
-                assert!(delivered < 1000, "an instance talks to itself: {message:?}");
-                self.dispatch(me, message, out);
+        let Some(first) = out.iter().position(to_me) else {
+            return;
+        };
+        // What is left for the driver moves to the front as what was delivered falls away; deliveries add to the end.
+        let (mut kept, mut at, mut delivered) = (first, first, 0);
+        while at < out.len() {
+            if to_me(&out[at]) {
+                let nothing = Effect::Discard { block: Dba::NONE };
+                if let Effect::Send { message, .. } = std::mem::replace(&mut out[at], nothing) {
+                    delivered += 1;
+                    assert!(
+                        delivered < 1000 || delivered < 20 * self.known(),
+                        "an instance talks to itself: {message:?}"
+                    );
+                    self.dispatch(me, message, out);
+                }
+            } else {
+                out.swap(kept, at);
+                kept += 1;
             }
+            at += 1;
         }
-        self.report(out);
-        if out.iter().any(to_me) {
-            self.settle(out);
-        }
+        out.truncate(kept);
+    }
+
+    /// How many things a step may be about: nothing is said about one of them more than a few times.
+    fn known(&self) -> usize {
+        self.masters.len() + self.master.entries.len() + self.holder.len()
     }
 
     fn dispatch(&mut self, from: InstanceId, message: Message, out: &mut Vec<Effect>) {
@@ -279,9 +301,23 @@ impl Lane {
             Message::Recover { block, turn } => {
                 self.holder_step(out, |h, m, out| h.recover(block, turn, m, out));
             }
-            Message::DeclareWanted { scope } => self.declare(from, scope, out),
-            Message::Declare { scope, blocks } => self.declared(from, scope, blocks, out),
-            Message::DeadRedo { blocks } => self.dead_redo(blocks, out),
+            Message::DeclareWanted { buckets, blocks } => {
+                self.declare(from, &buckets, &blocks, out)
+            }
+            Message::DeclareMore { bucket, after } => self.declare_more(from, bucket, after, out),
+            Message::Declare {
+                bucket,
+                after,
+                blocks,
+                more,
+            } => self.declared(from, (bucket, after), (blocks, more), out),
+            Message::DeclareBlocks { blocks } => self.blocks_declared(from, blocks, out),
+            Message::DeadRedo {
+                after,
+                blocks,
+                more,
+            } => self.dead_redo(after, (blocks, more), out),
+            Message::DeadRedoMore { after } => self.send_dead_redo(from, Some(after), out),
             Message::RecoveryDone => {
                 self.finished.insert(from);
                 if self
@@ -353,28 +389,43 @@ impl Lane {
 
     /// The connection to `peer` broke and is back: messages either way may have been lost.
     pub fn reconnected(&mut self, peer: InstanceId, out: &mut Vec<Effect>) {
-        self.holder_step(out, |h, master, out| h.ask_again(None, master, out));
-        let blocks: Vec<Dba> = self.master.entries.keys().copied().collect();
-        for block in blocks {
-            self.master.drive(block, out);
-            let rebuilding = self.master.entries.get(&block).map(|e| &e.rebuilding);
-            if matches!(rebuilding, Some(Some(r)) if r.missing.contains(&peer)) {
-                let scope = Scope::Block(block);
-                self.send(peer, Message::DeclareWanted { scope }, out);
+        self.drive_again(out);
+        let misses = |r: &&Dba| self.master.rebuilding[r].missing.contains(&peer);
+        let blocks: Vec<Dba> = self
+            .master
+            .rebuilding
+            .keys()
+            .filter(misses)
+            .copied()
+            .collect();
+        let mut buckets = Vec::new();
+        for (&bucket, frozen) in &self.master.frozen {
+            match frozen.missing.get(&peer) {
+                Some(None) => buckets.push(bucket),
+                Some(&Some(after)) => self.send(peer, Message::DeclareMore { bucket, after }, out),
+                None => {}
             }
         }
-        for (&bucket, frozen) in &self.master.frozen {
-            if frozen.missing.contains(&peer) {
-                let scope = Scope::Bucket(bucket);
-                self.send(peer, Message::DeclareWanted { scope }, out);
-            }
+        self.want_declarations([peer], &buckets, &blocks, out);
+        if self.pass_one.is_some() {
+            self.send_dead_redo(peer, None, out);
+        }
+        if peer == self.recoverer {
+            self.ask_for_more_dead_redo(out);
+        }
+        self.reported = false;
+        self.settle(out);
+    }
+
+    /// Requests, and services for others, again.
+    fn drive_again(&mut self, out: &mut Vec<Effect>) {
+        self.holder_step(out, |h, master, out| h.ask_again(master, out));
+        for block in self.master.in_service() {
+            self.master.drive(block, out);
         }
         for block in self.master.unwritten.clone() {
             self.master.write_wanted(block, out);
         }
-        self.send_dead_redo(Some(peer), out);
-        self.reported = false;
-        self.settle(out);
     }
 
     /// Enters a new epoch.
@@ -400,13 +451,14 @@ impl Lane {
         self.members = plan.members;
         self.recovering = plan.recovering;
         self.recoverer = plan.recoverer;
-        self.dead_redo = self.recovering.is_empty().then(BTreeSet::new);
+        self.dead_redo = self.recovering.is_empty().then(BTreeMap::new);
+        self.named.clear();
         self.reported = false;
         self.pass_one = None;
         self.finished.clear();
-        self.holder.new_epoch(out);
+        let waited = self.holder.new_epoch(out);
         self.rebuild_directory(&old_masters, &survivors, out);
-        self.holder_step(out, |h, master, out| h.resume(master, out));
+        self.holder_step(out, |h, master, out| h.resume(&waited, master, out));
         self.settle(out);
     }
 
@@ -426,97 +478,170 @@ impl Lane {
             let mine_before =
                 old_masters.get(at) == Some(&self.me) && !unfinished.contains_key(&bucket);
             if master == self.me && !mine_before {
-                let missing = members.clone();
-                let declared = BTreeMap::new();
-                let frozen = FrozenBucket { missing, declared };
+                let frozen = FrozenBucket {
+                    missing: members.iter().map(|&m| (m, None)).collect(),
+                    ..FrozenBucket::default()
+                };
                 self.master.frozen.insert(bucket, frozen);
             }
         }
         let buckets = self.master.buckets;
         let (masters, me, frozen) = (&self.masters, self.me, &self.master.frozen);
-        self.master.entries.retain(|&block, _| {
-            let bucket = bucket_of(block, buckets);
+        let stays = |block: &Dba| {
+            let bucket = bucket_of(*block, buckets);
             masters[bucket.0 as usize] == me && !frozen.contains_key(&bucket)
-        });
-        let mut scopes: Vec<Scope> = frozen.keys().map(|&b| Scope::Bucket(b)).collect();
-        let blocks: Vec<Dba> = self.master.entries.keys().copied().collect();
-        for block in blocks {
-            if self.master.bury(block, survivors) {
-                let entry = self.master.entries.get_mut(&block).expect("just buried");
-                let missing = members.clone();
-                let declared = BTreeMap::new();
-                entry.rebuilding = Some(Rebuilding { missing, declared });
-                scopes.push(Scope::Block(block));
-            }
+        };
+        self.master.entries.retain(|block, _| stays(block));
+        self.master.rebuilding.retain(|block, _| stays(block));
+        let came: Vec<Bucket> = frozen.keys().copied().collect();
+        let anew = self.master.bury(survivors);
+        for &block in &anew {
+            let missing = members.clone();
+            let declared = BTreeMap::new();
+            let rebuilding = Rebuilding { missing, declared };
+            self.master.rebuilding.insert(block, rebuilding);
         }
-        for scope in scopes {
-            for &to in &members {
-                self.send(to, Message::DeclareWanted { scope }, out);
+        self.want_declarations(members, &came, &anew, out);
+    }
+
+    fn want_declarations(
+        &self,
+        of: impl IntoIterator<Item = InstanceId>,
+        buckets: &[Bucket],
+        blocks: &[Dba],
+        out: &mut Vec<Effect>,
+    ) {
+        for to in of {
+            if !buckets.is_empty() {
+                let buckets = buckets.to_vec();
+                let blocks = Vec::new();
+                self.send(to, Message::DeclareWanted { buckets, blocks }, out);
+            }
+            for blocks in blocks.chunks(self.part) {
+                let blocks = blocks.to_vec();
+                let buckets = Vec::new();
+                self.send(to, Message::DeclareWanted { buckets, blocks }, out);
             }
         }
     }
 
-    fn declare(&mut self, to: InstanceId, scope: Scope, out: &mut Vec<Effect>) {
-        let buckets = self.master.buckets;
-        let blocks = self.holder.declare(|block| match scope {
-            Scope::Bucket(bucket) => bucket_of(block, buckets) == bucket,
-            Scope::Block(only) => block == only,
-        });
-        self.send(to, Message::Declare { scope, blocks }, out);
+    fn declare(
+        &mut self,
+        to: InstanceId,
+        buckets: &[Bucket],
+        blocks: &[Dba],
+        out: &mut Vec<Effect>,
+    ) {
+        let count = self.master.buckets;
+        let parts = match buckets.is_empty() {
+            true => BTreeMap::new(),
+            false => self.holder.declare_buckets(buckets, count, self.part),
+        };
+        for (bucket, (blocks, more)) in parts {
+            let message = Message::Declare {
+                bucket,
+                after: None,
+                blocks,
+                more,
+            };
+            self.send(to, message, out);
+        }
+        if !blocks.is_empty() {
+            let declare = |&block: &Dba| (block, self.holder.declare_block(block));
+            let blocks = blocks.iter().map(declare).collect();
+            self.send(to, Message::DeclareBlocks { blocks }, out);
+        }
+    }
+
+    fn declare_more(&mut self, to: InstanceId, bucket: Bucket, after: Dba, out: &mut Vec<Effect>) {
+        let count = self.master.buckets;
+        let (blocks, more) = self.holder.declare_more((bucket, after), count, self.part);
+        let message = Message::Declare {
+            bucket,
+            after: Some(after),
+            blocks,
+            more,
+        };
+        self.send(to, message, out);
     }
 
     fn declared(
         &mut self,
         from: InstanceId,
-        scope: Scope,
-        blocks: Vec<(Dba, Declaration)>,
+        (bucket, after): (Bucket, Option<Dba>),
+        (blocks, more): (Vec<(Dba, Declaration)>, bool),
         out: &mut Vec<Effect>,
     ) {
-        match scope {
-            Scope::Bucket(bucket) => {
-                let Some(frozen) = self.master.frozen.get_mut(&bucket) else {
-                    return;
-                };
-                if frozen.missing.remove(&from) {
-                    for (block, declaration) in blocks {
-                        let block = frozen.declared.entry(block).or_default();
-                        block.insert(from, declaration);
-                    }
-                }
-                self.open_bucket(bucket, out);
+        let Some(frozen) = self.master.frozen.get_mut(&bucket) else {
+            return;
+        };
+        if frozen.missing.get(&from) != Some(&after) {
+            return; // a late copy
+        }
+        let last = blocks.last().map(|(block, _)| *block);
+        for (block, declaration) in blocks {
+            let block = frozen.declared.entry(block).or_default();
+            block.insert(from, declaration);
+        }
+        match last {
+            Some(after) if more => {
+                frozen.missing.insert(from, Some(after));
+                self.send(from, Message::DeclareMore { bucket, after }, out);
             }
-            Scope::Block(block) => {
-                let entry = self.master.entries.get_mut(&block);
-                let Some(rebuilding) = entry.and_then(|e| e.rebuilding.as_mut()) else {
-                    return;
-                };
-                if rebuilding.missing.remove(&from) {
-                    let own = blocks.into_iter().map(|(_, d)| (from, d));
-                    rebuilding.declared.extend(own);
-                }
-                if rebuilding.missing.is_empty() {
-                    let declared = std::mem::take(&mut rebuilding.declared);
-                    let lost = !self.recovering.is_empty();
-                    self.master
-                        .rebuilt(block, &declared, lost, self.recoverer, out);
-                }
+            _ => {
+                frozen.missing.remove(&from);
+                self.open_bucket(bucket, out);
             }
         }
     }
 
+    fn blocks_declared(
+        &mut self,
+        from: InstanceId,
+        blocks: Vec<(Dba, Declaration)>,
+        out: &mut Vec<Effect>,
+    ) {
+        for (block, declaration) in blocks {
+            let Some(rebuilding) = self.master.rebuilding.get_mut(&block) else {
+                continue;
+            };
+            if rebuilding.missing.remove(&from) {
+                rebuilding.declared.insert(from, declaration);
+            }
+            self.rebuild(block, out);
+        }
+    }
+
+    /// Rebuilds a single block's entry when everything is known. What somebody owes the write of is the newest version; of anything else that is so if no image of it was declared and the dead
+    /// threads do not name it: they are waited for.
+    fn rebuild(&mut self, block: Dba, out: &mut Vec<Effect>) {
+        let Some(rebuilding) = self.master.rebuilding.get_mut(&block) else {
+            return;
+        };
+        let owed = |d: &Declaration| d.held.is_some_and(|h| h.duty);
+        let owed = rebuilding.declared.values().any(owed);
+        if !rebuilding.missing.is_empty() || !owed && self.dead_redo.is_none() {
+            return;
+        }
+        let declared = std::mem::take(&mut rebuilding.declared);
+        let lost = self.dead_redo.is_some() && self.named.contains(&block);
+        self.master
+            .rebuilt(block, &declared, lost, self.recoverer, out);
+    }
+
     /// Opens a frozen bucket when everything is known.
     fn open_bucket(&mut self, bucket: Bucket, out: &mut Vec<Effect>) {
-        let (Some(frozen), Some(dead_redo)) = (self.master.frozen.get(&bucket), &self.dead_redo)
+        let (Some(frozen), Some(dead_redo)) =
+            (self.master.frozen.get(&bucket), &mut self.dead_redo)
         else {
             return;
         };
         if !frozen.missing.is_empty() {
             return;
         }
+        let lost = dead_redo.remove(&bucket).unwrap_or_default();
+        let lost: BTreeSet<Dba> = lost.into_iter().collect();
         let frozen = self.master.frozen.remove(&bucket).expect("just seen");
-        let buckets = self.master.buckets;
-        let inside = |block: &Dba| bucket_of(*block, buckets) == bucket;
-        let lost: BTreeSet<Dba> = dead_redo.iter().copied().filter(inside).collect();
         let recoverer = self.recoverer;
         let blocks: BTreeSet<Dba> = frozen.declared.keys().chain(&lost).copied().collect();
         let nothing = BTreeMap::new();
@@ -525,8 +650,7 @@ impl Lane {
             let lost = lost.contains(&block);
             self.master.rebuilt(block, declared, lost, recoverer, out);
         }
-        let waiting: Vec<Dba> = self.master.entries.keys().copied().collect();
-        for block in waiting.into_iter().filter(inside) {
+        for block in frozen.asked {
             self.master.pump(block, out);
         }
     }
@@ -535,53 +659,78 @@ impl Lane {
     pub fn pass_one(&mut self, blocks: BTreeSet<Dba>, out: &mut Vec<Effect>) {
         assert_eq!(self.recoverer, self.me, "only the recoverer reads");
         self.pass_one = Some(blocks);
-        self.send_dead_redo(None, out);
+        for to in self.members.iter().map(|m| m.instance).collect::<Vec<_>>() {
+            self.send_dead_redo(to, None, out);
+        }
         self.settle(out);
     }
 
-    fn send_dead_redo(&self, only: Option<InstanceId>, out: &mut Vec<Effect>) {
+    fn send_dead_redo(&self, to: InstanceId, after: Option<Dba>, out: &mut Vec<Effect>) {
         let Some(pass_one) = &self.pass_one else {
             return;
         };
         let buckets = self.master.buckets;
-        for to in self.members.iter().map(|m| m.instance) {
-            if only.is_some_and(|only| only != to) {
-                continue;
-            }
-            let his = |b: &Dba| self.masters[bucket_of(*b, buckets).0 as usize] == to;
-            let blocks = pass_one.iter().copied().filter(his).collect();
-            self.send(to, Message::DeadRedo { blocks }, out);
-        }
+        let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let his = |b: &&Dba| self.masters[bucket_of(**b, buckets).0 as usize] == to;
+        let range = pass_one.range((behind, Bound::Unbounded));
+        let mut blocks: Vec<Dba> = range.filter(his).take(self.part + 1).copied().collect();
+        let more = blocks.len() > self.part;
+        blocks.truncate(self.part);
+        let message = Message::DeadRedo {
+            after,
+            blocks,
+            more,
+        };
+        self.send(to, message, out);
     }
 
-    fn dead_redo(&mut self, blocks: Vec<Dba>, out: &mut Vec<Effect>) {
-        if self.dead_redo.is_some() {
+    fn dead_redo(
+        &mut self,
+        after: Option<Dba>,
+        (blocks, more): (Vec<Dba>, bool),
+        out: &mut Vec<Effect>,
+    ) {
+        if self.dead_redo.is_some() || self.named.last() != after.as_ref() {
+            return; // a late copy
+        }
+        self.named.extend(blocks);
+        if more {
+            self.ask_for_more_dead_redo(out);
             return;
         }
-        self.dead_redo = Some(blocks.iter().copied().collect());
-        let frozen: Vec<Bucket> = self.master.frozen.keys().copied().collect();
-        for block in blocks {
-            if !frozen.contains(&bucket_of(block, self.master.buckets)) {
-                self.master.keep_threads_for(block, out);
+        let mut of_frozen: BTreeMap<Bucket, Vec<Dba>> = BTreeMap::new();
+        for &block in &self.named {
+            let bucket = bucket_of(block, self.master.buckets);
+            match self.master.frozen.contains_key(&bucket) {
+                true => of_frozen.entry(bucket).or_default().push(block),
+                false => self.master.keep_threads_for(block, out),
             }
         }
+        self.dead_redo = Some(of_frozen);
+        let rebuilding: Vec<Dba> = self.master.rebuilding.keys().copied().collect();
+        for block in rebuilding {
+            self.rebuild(block, out);
+        }
+        let frozen: Vec<Bucket> = self.master.frozen.keys().copied().collect();
         for bucket in frozen {
             self.open_bucket(bucket, out);
         }
     }
 
+    fn ask_for_more_dead_redo(&self, out: &mut Vec<Effect>) {
+        if let Some(&after) = self.named.last() {
+            self.send(self.recoverer, Message::DeadRedoMore { after }, out);
+        }
+    }
+
     /// Tells the recoverer when the dead threads are not needed here any more.
     fn report(&mut self, out: &mut Vec<Effect>) {
-        if self.recovering.is_empty() {
+        if self.recovering.is_empty() || self.reported || self.dead_redo.is_none() {
             return;
         }
-        let rebuilt = self.dead_redo.is_some()
-            && self.master.frozen.is_empty()
-            && self.master.entries.values().all(|e| e.rebuilding.is_none());
-        if rebuilt
-            && self.master.unwritten.is_empty()
-            && !std::mem::replace(&mut self.reported, true)
-        {
+        let m = &self.master;
+        if m.frozen.is_empty() && m.rebuilding.is_empty() && m.unwritten.is_empty() {
+            self.reported = true;
             self.send(self.recoverer, Message::RecoveryDone, out);
         }
     }
@@ -593,6 +742,11 @@ impl Lane {
     /// The mode that the block's copy here may be used in; None if there is none.
     pub fn mode(&self, block: Dba) -> Option<(Mode, Generation)> {
         self.holder.mode(block)
+    }
+
+    #[cfg(test)]
+    pub(super) fn declare_in_parts_of(&mut self, part: usize) {
+        self.part = part;
     }
 
     #[cfg(test)]

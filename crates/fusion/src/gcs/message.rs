@@ -59,12 +59,8 @@ pub struct DeclaredHold {
     pub duty: bool,
 }
 
-/// Which blocks a declaration is asked for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Scope {
-    Bucket(Bucket),
-    Block(Dba),
-}
+/// Blocks that one message speaks of at most. A declaration takes 44 bytes, a frame of the interconnect 256 KiB.
+pub const BLOCKS_PER_MESSAGE: usize = 4096;
 
 /// Messages. `Block` and `Copy` travel with the block's bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -179,16 +175,37 @@ pub enum Message {
         clock: Scn,
     },
     // reconfiguration and recovery
+    /// Say what you hold of these buckets, the first part of each, and of these blocks.
     DeclareWanted {
-        scope: Scope,
+        buckets: Vec<Bucket>,
+        blocks: Vec<Dba>,
     },
+    /// The part of a bucket's declaration that comes behind this block.
+    DeclareMore {
+        bucket: Bucket,
+        after: Dba,
+    },
+    /// What the sender holds of a bucket, by address, behind `after`.
     Declare {
-        scope: Scope,
+        bucket: Bucket,
+        after: Option<Dba>,
+        blocks: Vec<(Dba, Declaration)>,
+        /// There is more, behind the last of these.
+        more: bool,
+    },
+    /// What the sender holds of each block that it was asked about.
+    DeclareBlocks {
         blocks: Vec<(Dba, Declaration)>,
     },
-    /// From the recoverer to each master: the blocks of its buckets that dead threads name.
+    /// From the recoverer to each master: the blocks of its buckets that dead threads name, by address, behind `after`.
     DeadRedo {
+        after: Option<Dba>,
         blocks: Vec<Dba>,
+        more: bool,
+    },
+    /// The part behind this block.
+    DeadRedoMore {
+        after: Dba,
     },
     /// Bring the newest version back, from your past image or disk and the dead threads, and own it.
     Recover {

@@ -9,6 +9,8 @@ mod lane;
 mod master;
 mod message;
 #[cfg(test)]
+mod pauses;
+#[cfg(test)]
 mod scenarios;
 #[cfg(test)]
 mod tests;
@@ -18,7 +20,9 @@ mod world;
 pub use holder::{Holder, STEP_DOWN_AFTER_COPIES};
 pub use lane::{Admission, Lane, Plan};
 pub use master::Master;
-pub use message::{Closed, Declaration, DeclaredHold, Effect, Message, Mode, Scope, Source, Want};
+pub use message::{
+    BLOCKS_PER_MESSAGE, Closed, Declaration, DeclaredHold, Effect, Message, Mode, Source, Want,
+};
 
 use crate::ids::Bucket;
 use block::ids::Dba;

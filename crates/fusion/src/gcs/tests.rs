@@ -22,6 +22,7 @@ pub(super) fn model(nodes: usize, blocks: u32, wants: &[Want], sessions: usize) 
         evictions: 0,
         background: false,
         remasters: 0,
+        part: 1000,
         planted: Planted::default(),
     }
 }
@@ -212,6 +213,20 @@ fn simulation_with_duplicates_and_broken_connections() {
 fn simulation_with_all_faults() {
     for seed in seeds(schedules(5_000)) {
         walk(&faulty(), seed, 400).unwrap_or_else(|e| panic!("{e}\n{}", replay(seed)));
+    }
+}
+
+/// Declarations and the names in the dead threads come in parts of one block; parts are lost, and come twice.
+#[test]
+fn simulation_with_all_faults_and_declarations_in_parts() {
+    let config = Config {
+        blocks: 7,
+        part: 1,
+        breaks: 8,
+        ..faulty()
+    };
+    for seed in seeds(schedules(2_000)) {
+        walk(&config, seed, 400).unwrap_or_else(|e| panic!("{e}\n{}", replay(seed)));
     }
 }
 

@@ -1,6 +1,8 @@
 //! Taking possession of blocks, and what a change of epoch means for them.
 
 use super::*;
+use crate::gcs::bucket_of;
+use std::ops::Bound;
 
 impl Holder {
     pub(in crate::gcs) fn granted(
@@ -173,63 +175,95 @@ impl Holder {
 
     // ---- reconnection, reconfiguration, recovery ----
 
-    /// Sends outstanding requests again whose master is `to`, or all.
-    pub(in crate::gcs) fn ask_again(
-        &self,
-        to: Option<InstanceId>,
-        master: MasterOf,
-        out: &mut Vec<Effect>,
-    ) {
-        for &block in self.blocks.keys() {
-            if to.is_none_or(|to| to == master(block)) {
-                self.ask(block, master, out);
-            }
+    /// Sends outstanding requests again.
+    pub(in crate::gcs) fn ask_again(&self, master: MasterOf, out: &mut Vec<Effect>) {
+        for &block in self.outstanding.values() {
+            self.ask(block, master, out);
         }
     }
 
-    /// A new epoch: orders under way are void, what was closed for them is opened again.
-    pub(in crate::gcs) fn new_epoch(&mut self, out: &mut Vec<Effect>) {
+    /// A new epoch: orders under way are void, what was closed for them is opened again. Returns the blocks that sessions wait for.
+    pub(in crate::gcs) fn new_epoch(&mut self, out: &mut Vec<Effect>) -> Vec<Dba> {
         self.flushing.clear();
         self.recoveries.clear();
-        let blocks: Vec<Dba> = self.blocks.keys().copied().collect();
-        for block in blocks {
-            let local = self.blocks.get_mut(&block).expect("just listed");
-            local.parked = None;
+        let (mut closed, mut waited, mut idle) = (Vec::new(), Vec::new(), Vec::new());
+        for (&block, local) in &mut self.blocks {
+            let parked = local.parked.take().is_some() || !local.parked_reads.is_empty();
             local.parked_reads.clear();
             if let Some(image) = &mut local.image {
                 image.turn = None;
             }
             if local.held.as_ref().is_some_and(|h| h.closing.is_some()) {
-                self.reopen(block, out);
+                closed.push(block);
+            }
+            if !local.queue.is_empty() {
+                waited.push(block);
+            } else if parked {
+                idle.push(block);
             }
         }
+        for block in closed {
+            self.reopen(block, out);
+        }
+        for block in idle {
+            self.tidy(block);
+        }
+        waited
     }
 
     /// After the epoch's new masters are known: local sessions go on, requests are driven again.
-    pub(in crate::gcs) fn resume(&mut self, master: MasterOf, out: &mut Vec<Effect>) {
-        self.ask_again(None, master, out);
-        let blocks: Vec<Dba> = self.blocks.keys().copied().collect();
-        for block in blocks {
+    pub(in crate::gcs) fn resume(
+        &mut self,
+        waited: &[Dba],
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        self.ask_again(master, out);
+        for &block in waited {
             self.advance(block, master, out);
         }
     }
 
-    pub(in crate::gcs) fn declare(&self, within: impl Fn(Dba) -> bool) -> Vec<(Dba, Declaration)> {
-        self.blocks
-            .iter()
-            .filter(|(block, _)| within(**block))
-            .map(|(&block, local)| {
-                let held = local.held.as_ref().map(|h| DeclaredHold {
-                    mode: h.mode,
-                    turn: h.turn,
-                    id: h.id,
-                    duty: h.duty || h.mode == Mode::Exclusive,
-                });
-                let image = local.image.map(|i| i.version);
-                (block, Declaration { held, image })
-            })
-            .filter(|(_, d)| *d != Declaration::default())
-            .collect()
+    /// The first part of the declaration of each of these buckets, of `count` in all, in one pass.
+    pub(in crate::gcs) fn declare_buckets(
+        &self,
+        buckets: &[Bucket],
+        count: u16,
+        limit: usize,
+    ) -> BTreeMap<Bucket, Part> {
+        let mut parts: BTreeMap<Bucket, Part> =
+            buckets.iter().map(|&b| (b, Part::default())).collect();
+        for (&block, local) in &self.blocks {
+            if let Some(part) = parts.get_mut(&bucket_of(block, count)) {
+                declare_into(part, block, local, limit);
+            }
+        }
+        parts
+    }
+
+    /// The next part of a bucket's declaration.
+    pub(in crate::gcs) fn declare_more(
+        &self,
+        (bucket, after): (Bucket, Dba),
+        count: u16,
+        limit: usize,
+    ) -> Part {
+        let mut part = Part::default();
+        let behind = (Bound::Excluded(after), Bound::Unbounded);
+        for (&block, local) in self.blocks.range(behind) {
+            if part.1 {
+                break;
+            }
+            if bucket_of(block, count) == bucket {
+                declare_into(&mut part, block, local, limit);
+            }
+        }
+        part
+    }
+
+    pub(in crate::gcs) fn declare_block(&self, block: Dba) -> Declaration {
+        let local = self.blocks.get(&block);
+        local.map(Local::declaration).unwrap_or_default()
     }
 
     /// Brings a block back and owns it from now on. Whatever was asked for here is thereby served.
@@ -291,5 +325,16 @@ impl Holder {
         if self.blocks.get(&block) == Some(&Local::default()) {
             self.blocks.remove(&block);
         }
+    }
+}
+
+fn declare_into((blocks, more): &mut Part, block: Dba, local: &Local, limit: usize) {
+    let declaration = local.declaration();
+    if declaration == Declaration::default() {
+        return;
+    }
+    match blocks.len() < limit {
+        true => blocks.push((block, declaration)),
+        false => *more = true,
     }
 }

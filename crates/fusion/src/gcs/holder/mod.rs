@@ -12,7 +12,7 @@ mod grants;
 mod orders;
 
 use super::message::{Closed, Declaration, DeclaredHold, Effect, Message, Mode, Source, Want};
-use crate::ids::{Generation, RequestId, Turn, Waiter};
+use crate::ids::{Bucket, Generation, RequestId, Turn, Waiter};
 use crate::planted::{Mutation, Planted};
 use block::ids::{Dba, InstanceId, LogPos, Scn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,12 +93,28 @@ struct Local {
     parked_reads: BTreeSet<(InstanceId, RequestId, Scn)>,
 }
 
+impl Local {
+    fn declaration(&self) -> Declaration {
+        let held = self.held.as_ref().map(|h| DeclaredHold {
+            mode: h.mode,
+            turn: h.turn,
+            id: h.id,
+            duty: h.duty || h.mode == Mode::Exclusive,
+        });
+        let image = self.image.map(|i| i.version);
+        Declaration { held, image }
+    }
+}
+
+/// Part of a bucket's declaration: by address, and whether there is more.
+pub(super) type Part = (Vec<(Dba, Declaration)>, bool);
+
 /// All blocks of a lane in which this instance has a part.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Holder {
     me: InstanceId,
     blocks: BTreeMap<Dba, Local>,
-    outstanding: BTreeSet<RequestId>,
+    outstanding: BTreeMap<RequestId, Dba>,
     last_id: u64,
     last_generation: u64,
     durable: LogPos,
@@ -116,7 +132,7 @@ impl Holder {
         Holder {
             me,
             blocks: BTreeMap::new(),
-            outstanding: BTreeSet::new(),
+            outstanding: BTreeMap::new(),
             last_id: 0,
             last_generation: 0,
             durable: LogPos(0),
@@ -133,7 +149,12 @@ impl Holder {
 
     fn floor(&self) -> RequestId {
         let next = RequestId(self.last_id + 1);
-        self.outstanding.first().copied().unwrap_or(next)
+        self.outstanding.keys().next().copied().unwrap_or(next)
+    }
+
+    /// Blocks in which this instance has a part.
+    pub(super) fn len(&self) -> usize {
+        self.blocks.len()
     }
 
     // ---- local sessions and the cache ----
@@ -176,7 +197,7 @@ impl Holder {
             self.last_id += 1;
             let id = RequestId(self.last_id);
             local.wanted = Some((id, want));
-            self.outstanding.insert(id);
+            self.outstanding.insert(id, block);
             self.ask(block, master, out);
         }
         self.tidy(block);

@@ -81,8 +81,6 @@ pub(super) struct Entry {
     service: Option<Service>,
     reads: BTreeSet<Reader>,
     write_wanted: bool,
-    /// Declarations still missing. While there are any, nothing is served.
-    pub(super) rebuilding: Option<Rebuilding>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -91,11 +89,14 @@ pub(super) struct Rebuilding {
     pub(super) declared: BTreeMap<InstanceId, Declaration>,
 }
 
-/// A bucket that came to this master: declarations by block, and who has not declared yet.
+/// A bucket that came to this master: declarations by block, and who has not declared all yet.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct FrozenBucket {
-    pub(super) missing: BTreeSet<InstanceId>,
+    /// Behind which block each one's declaration goes on; none if nothing of it is here.
+    pub(super) missing: BTreeMap<InstanceId, Option<Dba>>,
     pub(super) declared: BTreeMap<Dba, BTreeMap<InstanceId, Declaration>>,
+    /// Blocks that somebody has asked for meanwhile.
+    pub(super) asked: BTreeSet<Dba>,
 }
 
 /// Which requests of an instance are done, as far as a late copy of one could still arrive.
@@ -114,6 +115,8 @@ pub struct Master {
     last_turn: u64,
     /// Buckets whose directory is being rebuilt.
     pub(super) frozen: BTreeMap<Bucket, FrozenBucket>,
+    /// Single blocks of which declarations are missing. Nothing is served for them.
+    pub(super) rebuilding: BTreeMap<Dba, Rebuilding>,
     pub(super) buckets: u16,
     /// Blocks that dead threads are needed for until they are on disk.
     pub(super) unwritten: BTreeSet<Dba>,
@@ -128,6 +131,7 @@ impl Master {
             epoch: Epoch(0),
             last_turn: 0,
             frozen: BTreeMap::new(),
+            rebuilding: BTreeMap::new(),
             buckets: 1,
             unwritten: BTreeSet::new(),
             planted: Planted::default(),
@@ -136,11 +140,25 @@ impl Master {
 
     /// Nothing is served for this block while its directory entry is being rebuilt.
     fn halted(&self, block: Dba) -> bool {
-        self.frozen.contains_key(&bucket_of(block, self.buckets))
-            || self
-                .entries
-                .get(&block)
-                .is_some_and(|e| e.rebuilding.is_some())
+        let frozen = || self.frozen.contains_key(&bucket_of(block, self.buckets));
+        let rebuilding = || self.rebuilding.contains_key(&block);
+        !self.frozen.is_empty() && frozen() || !self.rebuilding.is_empty() && rebuilding()
+    }
+
+    /// Blocks that are being served.
+    pub(super) fn in_service(&self) -> Vec<Dba> {
+        let served = self.entries.iter().filter(|(_, e)| e.service.is_some());
+        served.map(|(&block, _)| block).collect()
+    }
+
+    /// The block's entry, for something that is to be done with it once it is halted no more.
+    fn entry_for_later(&mut self, block: Dba) -> &mut Entry {
+        if !self.frozen.is_empty()
+            && let Some(frozen) = self.frozen.get_mut(&bucket_of(block, self.buckets))
+        {
+            frozen.asked.insert(block);
+        }
+        self.entries.entry(block).or_default()
     }
 
     fn turn(&mut self) -> Turn {

@@ -100,7 +100,7 @@ impl Master {
         version: Scn,
         out: &mut Vec<Effect>,
     ) {
-        let entry = self.entries.entry(block).or_default();
+        let entry = self.entry_for_later(block);
         let image = entry.images.entry(from).or_insert(version);
         *image = version.max(*image);
         self.write_wanted(block, out);
@@ -118,8 +118,8 @@ impl Master {
         recoverer: InstanceId,
         out: &mut Vec<Effect>,
     ) {
+        self.rebuilding.remove(&block);
         let entry = self.entries.entry(block).or_default();
-        entry.rebuilding = None;
         entry.service = None;
         entry.holders.clear();
         entry.images.clear();
@@ -231,23 +231,25 @@ impl Master {
         self.pump(block, out);
     }
 
-    /// Removes a dead instance from an entry. True if the entry has to be declared anew.
-    pub(in crate::gcs) fn bury(&mut self, block: Dba, living: &BTreeSet<InstanceId>) -> bool {
-        let entry = self.entries.get_mut(&block).expect("listed");
-        entry.queue.clear(); // driven again by their requesters
-        entry.reads.clear();
-        let dead_owner = entry
-            .holders
-            .iter()
-            .any(|(i, h)| h.duty && !living.contains(i));
-        let anew = entry.service.is_some() || entry.rebuilding.is_some() || dead_owner;
-        entry.service = None; // what it was about is declared anew
-        if !anew {
-            entry.holders.retain(|i, _| living.contains(i));
-            entry.images.retain(|i, _| living.contains(i));
-            self.tidy(block);
-        }
-        anew
+    /// Removes the dead from the directory. Returns the blocks that are to be declared anew.
+    pub(in crate::gcs) fn bury(&mut self, living: &BTreeSet<InstanceId>) -> Vec<Dba> {
+        let unfinished = std::mem::take(&mut self.rebuilding);
+        let mut anew: BTreeSet<Dba> = unfinished.into_keys().collect();
+        self.entries.retain(|&block, entry| {
+            entry.queue.clear(); // driven again by their requesters
+            entry.reads.clear();
+            let dead_owner = |(i, h): (&InstanceId, &Holding)| h.duty && !living.contains(i);
+            let served = entry.service.take().is_some(); // what it was about is declared anew
+            if served || entry.holders.iter().any(dead_owner) {
+                anew.insert(block);
+            }
+            if !anew.contains(&block) {
+                entry.holders.retain(|i, _| living.contains(i));
+                entry.images.retain(|i, _| living.contains(i));
+            }
+            *entry != Entry::default()
+        });
+        anew.into_iter().collect()
     }
 
     pub(in crate::gcs) fn forget_requests_of(&mut self, instance: InstanceId) {

@@ -17,7 +17,7 @@ impl Master {
         if self.is_done(block, from, id) {
             return;
         }
-        let entry = self.entries.entry(block).or_default();
+        let entry = self.entry_for_later(block);
         let in_service = entry
             .service
             .as_ref()
@@ -121,7 +121,7 @@ impl Master {
         out: &mut Vec<Effect>,
     ) {
         let halted = self.halted(block);
-        let entry = self.entries.entry(block).or_default();
+        let entry = self.entry_for_later(block);
         entry.reads.insert(Reader { to, id, snapshot });
         let recorded = entry.holders.get(&from).is_some_and(|h| h.turn == turn);
         match &mut entry.service {

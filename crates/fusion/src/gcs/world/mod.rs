@@ -29,6 +29,8 @@ pub(super) struct Config {
     pub(super) background: bool,
     /// Moves of a bucket to another master while everybody lives.
     pub(super) remasters: usize,
+    /// Declarations in one message.
+    pub(super) part: usize,
     pub(super) planted: Planted,
 }
 
@@ -197,6 +199,7 @@ impl World {
         self.lives[n] = Incarnation(self.lives[n].0 + 1);
         let mut lane = Lane::new(instance(n));
         lane.plant(self.config.planted);
+        lane.declare_in_parts_of(self.config.part);
         self.nodes[n] = Some(Node {
             lane,
             incarnation: self.lives[n],

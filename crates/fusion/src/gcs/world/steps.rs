@@ -214,10 +214,12 @@ impl World {
             let how = if recovery { "recovery" } else { "R4/11: disk" };
             self.fail(format!("{how} gave a version that is not the newest"));
         }
+        let on_disk = self.disk[&block] == version;
         let frame = self.frame(n, block);
         frame.loading = None;
         frame.version = version;
-        frame.dirty = recovery;
+        frame.dirty = recovery && !on_disk;
+        frame.write_wanted &= frame.dirty;
         let generation = frame.generation;
         self.with(n, 0, |lane, out| {
             lane.installed(block, Scn(version), generation, out);
