@@ -38,31 +38,39 @@ impl Heap {
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         stat::add(Stat::TableFetchByRowid, 1);
-        let mut version = {
-            let block = self.cache().read_as_of(rid.dba(), snap.scn)?;
-            if block.object() != self.object() {
-                return Ok(None);
-            }
-            let Some(row) = heap::row(&block, rid.slot())? else {
-                return Ok(None);
+        let (version, seen) = loop {
+            // What is read may be another instance's copy, and tell of undo that dies with it.
+            let lost = self.cache().copies_lost();
+            let mut version = {
+                let block = self.cache().read_as_of(rid.dba(), snap.scn)?;
+                if block.object() != self.object() {
+                    return Ok(None);
+                }
+                let Some(row) = heap::row(&block, rid.slot())? else {
+                    return Ok(None);
+                };
+                if row.head.is_piece() {
+                    return Ok(None);
+                }
+                if !row.head.is_chained()
+                    && matches!(self.txns.verdict(row.head.stamp, snap), Verdict::Visible)
+                {
+                    if block.is_copy() && self.cache().copies_lost() != lost {
+                        continue;
+                    }
+                    return Ok((!row.head.is_deleted()).then(|| f(row.body)));
+                }
+                Version {
+                    head: row.head,
+                    body: row.body.to_vec(),
+                }
             };
-            if row.head.is_piece() {
-                return Ok(None);
-            }
-            if !row.head.is_chained()
-                && matches!(self.txns.verdict(row.head.stamp, snap), Verdict::Visible)
-            {
-                return Ok((!row.head.is_deleted()).then(|| f(row.body)));
-            }
-            Version {
-                head: row.head,
-                body: row.body.to_vec(),
+            let seen = self.resolve(snap, rid, &mut version);
+            if self.cache().copies_lost() == lost {
+                break (version, seen?);
             }
         };
-        match self.resolve(snap, rid, &mut version)? {
-            true => Ok(Some(f(&version.body))),
-            false => Ok(None),
-        }
+        Ok(seen.then(|| f(&version.body)))
     }
 
     /// The newest version of a row that the calling transaction has locked; `None` if it is deleted.

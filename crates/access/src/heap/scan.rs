@@ -18,11 +18,23 @@ impl Heap {
         f: &mut dyn FnMut(RowId, &[u8]),
     ) -> Result<()> {
         let mut later = Vec::new();
-        {
+        let lost = loop {
+            let lost = self.cache().copies_lost();
             let block = self.cache().read_as_of(dba, snap.scn)?;
-            self.visible_rows(snap, dba, &block, &mut *f, &mut later)?;
-        }
-        self.later_rows(snap, later, f)
+            later.clear();
+            if !block.is_copy() {
+                self.visible_rows(snap, dba, &block, &mut *f, &mut later)?;
+                break lost;
+            }
+            let mut rows = Vec::with_capacity(usize::from(heap::slots(&block)));
+            let row = |rid, row| rows.push((rid, row));
+            self.visible_rows(snap, dba, &block, row, &mut later)?;
+            if self.cache().copies_lost() == lost {
+                rows.into_iter().for_each(|(rid, row)| f(rid, row));
+                break lost;
+            }
+        };
+        self.later_rows(snap, lost, later, f)
     }
 
     /// The same with the rows of the block at once, for readers that take them apart column by column. Those that are not as the block has them come one by one
@@ -34,13 +46,18 @@ impl Heap {
         f: &mut dyn FnMut(&[&[u8]]),
     ) -> Result<()> {
         let mut later = Vec::new();
-        {
+        let lost = loop {
+            let lost = self.cache().copies_lost();
             let block = self.cache().read_as_of(dba, snap.scn)?;
+            later.clear();
             let mut rows = Vec::with_capacity(usize::from(heap::slots(&block)));
             self.visible_rows(snap, dba, &block, |_, row| rows.push(row), &mut later)?;
-            f(&rows);
-        }
-        self.later_rows(snap, later, &mut |_, row| f(&[row]))
+            if !block.is_copy() || self.cache().copies_lost() == lost {
+                f(&rows);
+                break lost;
+            }
+        };
+        self.later_rows(snap, lost, later, &mut |_, row| f(&[row]))
     }
 
     /// The rows that the snapshot sees as they are in the block; the others are put aside for when the latch is free.
@@ -96,14 +113,19 @@ impl Heap {
         Ok(())
     }
 
+    /// `lost`: what [`cache::Cache::copies_lost`] said before the rows were read. What a copy told of them is worth nothing once its maker is gone: then each is read anew.
     fn later_rows(
         &self,
         snap: &Snapshot,
+        lost: u64,
         later: Vec<(RowId, Version)>,
         f: &mut dyn FnMut(RowId, &[u8]),
     ) -> Result<()> {
         for (rid, mut version) in later {
-            if self.resolve(snap, rid, &mut version)? {
+            let seen = self.resolve(snap, rid, &mut version);
+            if self.cache().copies_lost() != lost {
+                self.fetch_with(snap, rid, |row| f(rid, row))?;
+            } else if seen? {
                 f(rid, &version.body);
             }
         }

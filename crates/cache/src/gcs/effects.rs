@@ -109,8 +109,10 @@ impl Cache {
                     slot.tell(Told::Copy(Arc::new(bytes.clone())), event);
                 }
             }
-            // A member that is gone has left cleanly: its redo was durable, so its copies are good.
-            Effect::DropCopies { .. } => {}
+            Effect::DropCopies { supplier } => {
+                s.undo.gone(supplier, s.lane.epoch().0);
+                self.gcs.copies_lost.fetch_add(1, SeqCst);
+            }
             Effect::Recover { block, generation } => self.recover(s, block, generation),
             Effect::CloseThreads { dead } => {
                 let life = |m: &Member| (m.instance, m.incarnation.0 as u32);

@@ -31,7 +31,7 @@ use interconnect::Post;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use session::Slot;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
 
 /// Buckets of the directory.
@@ -59,6 +59,8 @@ pub(crate) struct Gcs {
     helper: Arc<helper::Jobs>,
     /// Who is told that dead threads are needed no more.
     closed: OnceLock<ThreadsClosed>,
+    /// How often a member was gone: see [`Cache::copies_lost`].
+    copies_lost: AtomicU64,
 }
 
 /// See the module.
@@ -238,7 +240,7 @@ impl Cache {
                 Ok(())
             }
             UNDO_WANTED => self.undo_wanted(from, body),
-            UNDO_COPY => self.undo_arrived(from, body, block),
+            UNDO_COPY => self.undo_arrived((from, epoch), body, block),
             _ => Err(Error::BadMessage { from, kind }),
         }
     }
@@ -328,6 +330,13 @@ impl Cache {
             });
         }
         oldest
+    }
+
+    /// Changes whenever the copies that another instance has made become worthless, because it is gone: they may show what it had changed and lost, and point to undo that it lost with it or that its next life
+    /// has written anew. Whoever has read a copy and goes on to look at undo compares what this said before with what it says after, and starts over if they differ (R3).
+    #[inline]
+    pub fn copies_lost(&self) -> u64 {
+        self.gcs.copies_lost.load(SeqCst)
     }
 
     /// Asks for the writing of the images whose redo lies before `upto`, so that the checkpoint can pass it.

@@ -2,7 +2,9 @@
 //!
 //! The owner sends what it has cached. What it does not have cached is on disk as new as it is anywhere, and the record that a reader
 //! came for is there: it was in the block before the row that points to it was. The block may be written while it is read; then its checksum tells, and the reader
-//! asks again.
+//! asks again, and waits with that if the owner is dead.
+//!
+//! A copy dies with its owner ([`Cache::copies_lost`]), also one that is still on its way: what a former life has sent is not taken for the next one's.
 
 use super::session::{Slot, Told};
 use super::{State, UNDO_COPY, UNDO_WANTED, helper::Job, is_private};
@@ -20,6 +22,15 @@ use wait::{Event, Stat, stat};
 pub(super) struct Wanted {
     last: u64,
     waiting: HashMap<u64, (Dba, Arc<Slot>)>,
+    /// Of an instance that was gone once: the epoch in which it was.
+    gone: HashMap<InstanceId, u64>,
+}
+
+impl Wanted {
+    /// What it has sent in an earlier epoch is worthless.
+    pub fn gone(&mut self, instance: InstanceId, epoch: u64) {
+        self.gone.insert(instance, epoch);
+    }
 }
 
 /// Reads of a block that was being written each time: then something else is wrong with it.
@@ -49,18 +60,18 @@ impl Cache {
             return self.read(dba);
         }
         assert_none_held("another instance's undo is read");
-        if up && let Some(block) = self.ask_for_undo(dba, owner) {
-            return Ok(ReadGuard::of_copy(self, block));
-        }
         let mut block = BlockBuf::zeroed();
         let mut tries = 0;
-        while let Err(e) = self.files.read_block(dba, &mut block) {
-            tries += 1;
-            if tries == TORN_READS {
-                return Err(e.into());
+        loop {
+            if up && let Some(block) = self.ask_for_undo(dba, owner) {
+                return Ok(ReadGuard::of_copy(self, block));
+            }
+            match self.files.read_block(dba, &mut block) {
+                Ok(()) => return Ok(ReadGuard::of_copy(self, Arc::from(block))),
+                Err(e) if tries == TORN_READS => return Err(e.into()),
+                Err(_) => tries += 1,
             }
         }
-        Ok(ReadGuard::of_copy(self, Arc::from(block)))
     }
 
     /// None: the owner does not have it cached.
@@ -71,7 +82,7 @@ impl Cache {
             let id = s.undo.last;
             s.undo.waiting.insert(id, (dba, slot.clone()));
             if !s.dead.includes(owner) {
-                self.send_undo_wanted(owner, dba, id);
+                self.send_undo_wanted((owner, s.lane.epoch().0), dba, id);
             }
         });
         let p = [u64::from(dba.file().0), u64::from(dba.block()), 0];
@@ -84,18 +95,24 @@ impl Cache {
         }
     }
 
-    fn send_undo_wanted(&self, owner: InstanceId, dba: Dba, id: u64) {
+    fn send_undo_wanted(&self, (owner, epoch): (InstanceId, u64), dba: Dba, id: u64) {
         let mut body = [0; 16];
         body[..8].copy_from_slice(&dba.0.to_le_bytes());
         body[8..].copy_from_slice(&id.to_le_bytes());
-        self.send_about_undo(owner, UNDO_WANTED, &body, None);
+        self.send_about_undo((owner, epoch), UNDO_WANTED, &body, None);
     }
 
-    fn send_about_undo(&self, to: InstanceId, kind: u16, body: &[u8], block: Option<&BlockBuf>) {
+    fn send_about_undo(
+        &self,
+        (to, epoch): (InstanceId, u64),
+        kind: u16,
+        body: &[u8],
+        block: Option<&BlockBuf>,
+    ) {
         let parcel = Parcel {
             route: Route::Hash(0),
             kind,
-            epoch: 0,
+            epoch,
             body,
             block,
         };
@@ -104,7 +121,7 @@ impl Cache {
 
     /// Asks again what may have been lost. If the owner has left, what is on disk is its last word; if it is dead, its undo is waited for.
     pub(super) fn ask_undo_again(&self, s: &mut State, only: Option<InstanceId>) {
-        let (members, dead) = (&s.members, &s.dead);
+        let (members, dead, epoch) = (&s.members, &s.dead, s.lane.epoch().0);
         s.undo.waiting.retain(|&id, (dba, slot)| {
             let owner = owner(*dba);
             if dead.includes(owner) {
@@ -115,7 +132,7 @@ impl Cache {
                 return false;
             }
             if only.is_none_or(|only| only == owner) {
-                self.send_undo_wanted(owner, *dba, id);
+                self.send_undo_wanted((owner, epoch), *dba, id);
             }
             true
         });
@@ -144,6 +161,10 @@ impl Cache {
         let mut body = [0; 16];
         body[..8].copy_from_slice(&block.0.to_le_bytes());
         body[8..].copy_from_slice(&id.to_le_bytes());
+        // Read before the block is: what is sent is at least as new.
+        let mut epoch = 0;
+        self.with_state(|s| epoch = s.lane.epoch().0);
+        let to = (to, epoch);
         let Some(ix) = self.frame_of(block) else {
             self.send_about_undo(to, UNDO_COPY, &body, None);
             return;
@@ -152,6 +173,7 @@ impl Cache {
         if may_wait {
             frame.latch.lock_shared(&self.latch_group);
         } else if !frame.latch.try_lock_shared() {
+            let to = to.0;
             self.gcs.helper.push(Job::UndoCopy { to, block, id });
             return;
         }
@@ -168,7 +190,7 @@ impl Cache {
 
     pub(super) fn undo_arrived(
         &self,
-        from: InstanceId,
+        (from, epoch): (InstanceId, u64),
         body: &[u8],
         block: Option<&BlockBuf>,
     ) -> Result<()> {
@@ -177,6 +199,9 @@ impl Cache {
             kind: UNDO_COPY,
         })?;
         self.with_state(|s| {
+            if s.undo.gone.get(&from).is_some_and(|&gone| epoch < gone) {
+                return;
+            }
             // Answered before, when it was asked again.
             let Some((of, slot)) = s.undo.waiting.remove(&id) else {
                 return;
