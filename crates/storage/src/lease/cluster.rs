@@ -3,27 +3,27 @@
 //! ```text
 //! control file, slot 0 at byte 65536, slot 1 at byte 81920; each:
 //! magic u64 | format version u32 | payload length u32 | sequence u64 | CRC32C of version, sequence and payload u32 | payload:
-//! epoch u64 | members u16 | each: instance u16 | incarnation u32 | state u8 | changed in epoch u64 | address length u8 | address
+//! epoch u64 | members u16 | each: instance u16 | incarnation u32 | state u8 | changed in epoch u64 | last group: batch u64, SCN u64 | address length u8 | address
 //! ```
 //!
 //! **Invariants.**
 //! - Read, decided and written under the lock: no decision rests on what was read before it was taken.
 //! - Every change of a member is a new epoch, exactly one above the last. An incarnation never falls and is never used twice.
-//! - A member is declared dead only with a [`Proof`], and joins again only when its thread has been closed by whoever recovered it: the lock of a thread marked open means recovery
-//!   first, never reopening.
+//! - A member is declared dead only with a [`Proof`], and joins again only when its blocks have been recovered: by survivors, who leave its transactions to its next life, or by whoever opened first
+//!   and closed its thread. The lock of a thread marked open means recovery first, never reopening.
 //! - As in the control state, a decision goes to one slot, durably, and then to the other: a decider that dies writing leaves the old state or the new, and a slot that decays does not bring back an
 //!   incarnation that has been used.
 
 use super::{EXCLUSIVE_BYTE, Lease, Proof, Takeover, locks_of};
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
-use block::{FileId, InstanceId};
+use block::{FileId, InstanceId, Scn};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait::{Event, WaitResult, Waiter};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDCM1");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Behind the slots of the control state, with room for those to grow no further than they may.
 const REGION: u64 = 64 << 10;
 const SLOT: usize = 4 * SECTOR;
@@ -32,7 +32,7 @@ const NAME: &str = "control";
 /// With the greatest number of instances, each with an address of this length, the state fits a slot.
 pub const MAX_ADDRESS_BYTES: usize = 120;
 const _: () =
-    assert!(HEADER + 10 + FileId::MAX_INSTANCES as usize * (16 + MAX_ADDRESS_BYTES) <= SLOT);
+    assert!(HEADER + 10 + FileId::MAX_INSTANCES as usize * (32 + MAX_ADDRESS_BYTES) <= SLOT);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemberState {
@@ -41,6 +41,9 @@ pub enum MemberState {
     Up = 1,
     /// Proved dead and not yet recovered.
     Dead = 2,
+    /// Dead, and survivors have brought every block that its redo names to disk. Its thread is open still: its next life rolls its transactions back. Until then nobody knows how they stand, and its undo
+    /// is not up to date.
+    Recovered = 3,
 }
 
 /// What is known of one instance.
@@ -51,6 +54,8 @@ pub struct MemberRecord {
     pub incarnation: u32,
     pub state: MemberState,
     pub changed_in_epoch: u64,
+    /// The newest group of its thread that survivors of its last death had heard of, by batch number, and when it took effect. If it is the thread's last one, its SCN stands nowhere else.
+    pub last_group: Option<(u64, Scn)>,
     /// Of its interconnect.
     pub address: String,
 }
@@ -83,6 +88,7 @@ impl Cluster {
                     incarnation: 0,
                     state: MemberState::Down,
                     changed_in_epoch: 0,
+                    last_group: None,
                     address: String::new(),
                 };
                 self.members.insert(at, new);
@@ -118,6 +124,9 @@ impl Cluster {
             w.extend(m.incarnation.to_le_bytes());
             w.push(m.state as u8);
             w.extend(m.changed_in_epoch.to_le_bytes());
+            let (batch, scn) = m.last_group.unwrap_or_default();
+            w.extend(batch.to_le_bytes());
+            w.extend(scn.0.to_le_bytes());
             w.push(m.address.len() as u8);
             w.extend(m.address.as_bytes());
         }
@@ -142,9 +151,12 @@ impl Cluster {
                 0 => MemberState::Down,
                 1 => MemberState::Up,
                 2 => MemberState::Dead,
+                3 => MemberState::Recovered,
                 _ => return None,
             };
             let changed_in_epoch = u64::from_le_bytes(take(8)?.try_into().ok()?);
+            let batch = u64::from_le_bytes(take(8)?.try_into().ok()?);
+            let scn = Scn(u64::from_le_bytes(take(8)?.try_into().ok()?));
             let length = usize::from(take(1)?[0]);
             let address = String::from_utf8(take(length)?.to_vec()).ok()?;
             c.members.push(MemberRecord {
@@ -152,6 +164,7 @@ impl Cluster {
                 incarnation,
                 state,
                 changed_in_epoch,
+                last_group: (batch > 0).then_some((batch, scn)),
                 address,
             });
         }
@@ -368,7 +381,7 @@ impl Exclusive<'_> {
         self.cluster.read()
     }
 
-    /// Makes the instance whose lease this is a member, in a new life and a new epoch. Its former life must have been closed.
+    /// Makes the instance whose lease this is a member, in a new life and a new epoch. Its former life must have been closed, or recovered.
     pub fn join(&self, lease: &Lease, address: &str) -> Result<(MemberRecord, Cluster)> {
         let instance = lease.instance();
         if address.len() > MAX_ADDRESS_BYTES {
@@ -383,7 +396,7 @@ impl Exclusive<'_> {
         );
         let cluster = self.decide(|c| {
             if let Some(m) = c.member(instance)
-                && m.state != MemberState::Down
+                && !matches!(m.state, MemberState::Down | MemberState::Recovered)
             {
                 return Err(Error::Membership(format!(
                     "instance {}.{} was not stopped cleanly: its thread must be recovered before it joins",
@@ -440,11 +453,33 @@ impl Exclusive<'_> {
         })
     }
 
+    /// Survivors have recovered the blocks of dead instances, and heard of these last groups of theirs. All in one epoch.
+    pub fn recovered(&self, dead: &[(InstanceId, u32, Option<(u64, Scn)>)]) -> Result<Cluster> {
+        self.decide(|c| {
+            for &(instance, incarnation, heard) in dead {
+                if c.expect(instance, incarnation)?.state != MemberState::Dead {
+                    return Err(Error::Membership(format!(
+                        "instance {}.{incarnation} is not dead, so its blocks were not recovered",
+                        instance.0
+                    )));
+                }
+                c.change(instance, |m| {
+                    m.state = MemberState::Recovered;
+                    m.last_group = m.last_group.max(heard);
+                });
+            }
+            Ok(())
+        })
+    }
+
     /// A dead instance's thread has been recovered and closed. By locks only: a fenced one's must have been got by then, or it could not be started again anyway.
     pub fn close(&self, recovered: &Takeover) -> Result<Cluster> {
         self.decide(|c| {
             let victim = recovered.victim();
-            if c.expect_member(victim)?.state != MemberState::Dead {
+            if !matches!(
+                c.expect_member(victim)?.state,
+                MemberState::Dead | MemberState::Recovered
+            ) {
                 return Err(Error::Membership(format!(
                     "instance {} is not dead, so it was not recovered",
                     victim.0
@@ -520,14 +555,17 @@ mod tests {
         c.change(InstanceId(2), |m| {
             m.incarnation = 3;
             m.state = MemberState::Dead;
+            m.last_group = Some((7, Scn(8)));
             m.address = "h:1".to_string();
         });
         c.change(InstanceId(1), |m| m.incarnation = 9);
         let bytes = c.encode();
         let pinned = [
             2, 0, 0, 0, 0, 0, 0, 0, 2, 0, // epoch, members
-            1, 0, 9, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, // instance 1
-            2, 0, 3, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 3, b'h', b':', b'1',
+            1, 0, 9, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, // instance 1
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // no last group, no address
+            2, 0, 3, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, // instance 2
+            7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 3, b'h', b':', b'1',
         ];
         assert_eq!(bytes, pinned);
         assert_eq!(Cluster::decode(&bytes), Some(c));
@@ -535,7 +573,7 @@ mod tests {
             assert_eq!(Cluster::decode(&bytes[..n]), None);
         }
         let mut state = pinned;
-        state[16] = 3;
+        state[16] = 4;
         assert_eq!(Cluster::decode(&state), None);
     }
 }
