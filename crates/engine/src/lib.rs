@@ -17,6 +17,7 @@ mod inquiry;
 mod instance;
 mod locks;
 mod open;
+mod parts;
 mod read;
 mod recovery;
 mod session;

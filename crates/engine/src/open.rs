@@ -7,8 +7,8 @@
 //! 3. Nobody lives: all open threads are recovered. First the dead's double-write files, then one roll-forward over the merge of their redo, all of it written to the data files; then thread by thread, as the
 //!    dead instance, its transactions are rolled back and it is stopped cleanly. This instance's own thread comes last and stays open: what its dead transactions changed is put back in the
 //!    background, their rows locked until then.
-//! 4. Somebody lives and nobody is dead: nothing is recovered.
-//! 5. Somebody lives and somebody is dead: the living end themselves as soon as they notice. That is waited for, without the lock.
+//! 4. Somebody lives: those who are found dead, this instance's former life among them, are declared so, and the living recover their blocks (`cluster::recover`). That is waited for, without the lock and without the dead ones' locks.
+//!    Then this instance's own redo, if its thread is open, is read for its undo and its transactions only: other instances may have changed all other blocks since.
 //!
 //! A crash at any point leaves threads that are open, and is recovered in the same way: a block that has a change already passes it over, and a rollback goes on where the last one was.
 
@@ -16,28 +16,20 @@ use crate::background::Background;
 use crate::cluster::{self, Cluster, ClusterHost, Contact, Locks, list};
 use crate::files::{self, Places};
 use crate::inquiry::Inquiries;
-use crate::instance::{Membership, Threads};
-use crate::recovery::{OwnThread, Recovery, roll_forward};
-use crate::temp::TempSpace;
-use crate::{Config, Engine, Error, Progress, Result, bootstrap};
-use access::space::Space;
-use block::{FileId, InstanceId, LogPos, Op, Scn, ThreadId};
-use cache::{Cache, CheckpointClient, RecordHeader, Writer, WriterConfig};
+use crate::instance::Membership;
+use crate::parts::{Core, Parts};
+use crate::recovery::{Apply, Recovery};
+use crate::{Config, Engine, Error, Progress, Result};
+use block::{InstanceId, ThreadId};
 use interconnect::{Bound, Member, Secret};
-use redo::{
-    BatchNo, Clock, LogEvents, LogFiles, LogWriter, Redo, RedoConfig, RedoReader, RestartPoint,
-};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use storage::lease::{
     Attempt, Claim, ClusterFile, Exclusive, MemberState, Proof, Takeover, canary,
 };
 use storage::{
-    Control, ControlFile, DataFiles, DoubleWrite, OsStorage, ReadOnly, Storage, ThreadInfo,
-    ThreadState, restore_all,
+    Control, ControlFile, DataFiles, OsStorage, ReadOnly, Storage, ThreadInfo, ThreadState,
 };
-use txn::{TxnConfig, TxnManager, TxnRecovery};
 use wait::{Event, Waiter};
 
 /// Ends the instance at once, whatever it is doing: called with the reason when a promise of the hardware is broken.
@@ -48,8 +40,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a former life of this instance may take to end once it has been killed, and how often that is looked at.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 const EXIT_INTERVAL: Duration = Duration::from_millis(20);
-/// How long the living may take to notice that somebody is dead, and to end. They look every second; longer means that one of them hangs.
-const END_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a start waits for the living to recover the dead before it gives up: seconds as a rule; longer means that one of them hangs.
+const RECOVERY_PATIENCE: Duration = Duration::from_secs(120);
 
 /// The cluster's secret, in the database directory; nobody but its owner may read it.
 const SECRET_FILE: &str = "cluster.secret";
@@ -146,11 +138,27 @@ impl Found {
             || member.is_some_and(|m| m.state != MemberState::Down)
     }
 
-    /// Instances that are dead, this one's former life included.
-    fn victims(&self) -> Vec<InstanceId> {
-        let me = self.own.victim();
-        let own = Found::suspect(&self.state, &self.members, me).then_some(me);
-        self.dead.iter().map(Takeover::victim).chain(own).collect()
+    fn record(&self, k: InstanceId) -> Option<MemberState> {
+        self.members.member(k).map(|m| m.state)
+    }
+
+    /// Proofs of the death of those that count as members still.
+    fn undeclared(&self) -> Vec<&Takeover> {
+        std::iter::once(&self.own)
+            .chain(&self.dead)
+            .filter(|t| self.record(t.victim()) == Some(MemberState::Up))
+            .collect()
+    }
+
+    /// Whose blocks the living have to recover.
+    fn to_be_recovered(&self) -> Vec<InstanceId> {
+        self.members
+            .members
+            .iter()
+            .filter(|m| m.state == MemberState::Dead)
+            .map(|m| m.instance)
+            .chain(self.undeclared().iter().map(|t| t.victim()))
+            .collect()
     }
 
     fn takeover(&self, k: InstanceId) -> Option<&Takeover> {
@@ -159,17 +167,15 @@ impl Found {
             .find(|t| t.victim() == k)
     }
 
-    /// The proofs of those that were members.
-    fn proofs(&self) -> Vec<&Takeover> {
-        let was_up = |t: &&Takeover| {
-            let member = self.members.member(t.victim());
-            member.is_some_and(|m| m.state != MemberState::Down)
-        };
-        std::iter::once(&self.own)
-            .chain(&self.dead)
-            .filter(was_up)
-            .collect()
+    fn was_member(&self, k: InstanceId) -> bool {
+        self.record(k)
+            .is_some_and(|state| state != MemberState::Down)
     }
+}
+
+fn declare(turn: &Exclusive<'_>, dead: &[&Takeover]) -> Result<()> {
+    turn.declare_dead(&dead.iter().map(|t| Proof::Locks(t)).collect::<Vec<_>>())?;
+    Ok(())
 }
 
 impl Opening<'_> {
@@ -180,20 +186,20 @@ impl Opening<'_> {
             .as_ref()
             .map(|h| Contact::of(h, found.state.database_id));
         self.may_join(&found, contact)?;
-        let proofs = found.proofs();
-        turn.declare_dead(&proofs.iter().map(|t| Proof::Locks(t)).collect::<Vec<_>>())?;
-        let mut recovery = self.recover_others(&turn, &found)?;
+        let alone = found.alive.is_empty();
+        let mut recovery = None;
+        if alone {
+            declare(&turn, &found.undeclared())?;
+            recovery = self.recover_others(&turn, &found)?;
+        }
         let own = self.own_parts(&found)?;
         let clean = own.info.state == ThreadState::Closed;
         let mut core = own.open(&[], self.progress)?;
-        // How its former life's transactions ended must be known before anybody can ask. Beside others there is none to be recovered, and no horizon is computed before theirs are heard.
-        if found.alive.is_empty() {
-            core.recover()?;
-        }
+        core.know_transactions()?;
         if !clean {
             recovery.get_or_insert_default().add(&core.recovery);
         }
-        if proofs.iter().any(|t| t.victim() == self.me) {
+        if alone && found.was_member(self.me) {
             turn.close(&found.own)?;
         }
         let lease = found.own.lease().clone();
@@ -217,7 +223,7 @@ impl Opening<'_> {
             retreat(core, &membership, clean)?;
             return Err(e);
         }
-        core.recover()?;
+        core.move_checkpoint();
         let engine = core.engine(self.config, recovery, Some(membership))?;
         if let Some(cluster) = engine.cluster() {
             cluster.attach(&engine);
@@ -274,7 +280,7 @@ impl Opening<'_> {
             file: membership.file.clone(),
             control: core.control.clone(),
             places: self.places.clone(),
-            data_files: core.cache.files().clone(),
+            cache: core.cache.clone(),
             clock: core.redo.clock().clone(),
             fatal: self.fatal.clone(),
         };
@@ -287,32 +293,29 @@ impl Opening<'_> {
         settled
     }
 
-    /// Takes the control file's lock and looks, until nobody is dead while others live.
+    /// Takes the control file's lock and looks, until nobody waits to be recovered by others that live.
     fn settle<'c>(&self, cluster: &'c ClusterFile) -> Result<(Exclusive<'c>, Found)> {
         let mut waiting_since = None;
         loop {
             let turn = self.turn(cluster)?;
             let found = self.look(&turn)?;
-            let victims = found.victims();
-            if found.alive.is_empty() || victims.is_empty() {
+            let dead = found.to_be_recovered();
+            if found.alive.is_empty() || dead.is_empty() {
                 return Ok((turn, found));
             }
+            declare(&turn, &found.undeclared())?;
             let alive = list(&found.alive);
-            // Nobody can learn that they are dead as long as their locks are held here.
             drop(found);
             turn.release()?;
-            let what = format!(
-                "{} died; waiting for {alive} to end, then everything is recovered",
-                list(&victims)
-            );
             let since = *waiting_since.get_or_insert_with(Instant::now);
-            if since.elapsed() > END_PATIENCE {
+            if since.elapsed() > RECOVERY_PATIENCE {
                 return Err(Error::Cluster(format!(
-                    "{} died, and {alive} should have ended but still has its locks after {} s: end it, or wait and start again",
-                    list(&victims),
-                    END_PATIENCE.as_secs()
+                    "{} died, and {alive} should have recovered it but has not for {} s: end it, or wait and start again",
+                    list(&dead),
+                    RECOVERY_PATIENCE.as_secs()
                 )));
             }
+            let what = format!("{} died; waiting for {alive} to recover it", list(&dead));
             self.progress.step(&what, 0, 0);
             pause(LOOK_INTERVAL);
         }
@@ -403,8 +406,7 @@ impl Opening<'_> {
                 let recovery = self.recover(found, takeover, &with)?;
                 sum.get_or_insert_default().add(&recovery);
             }
-            let was_member = found.proofs().iter().any(|t| t.victim() == k);
-            if was_member {
+            if found.was_member(k) {
                 turn.close(takeover)?;
             }
             takeover.lease().release();
@@ -420,13 +422,14 @@ impl Opening<'_> {
         };
         let control = Arc::new(ControlFile::open(&**dead.storage(0))?);
         let with: Vec<_> = with.iter().filter_map(|k| found.takeover(*k)).collect();
-        let parts = self.parts(dead, &with, control)?;
+        let parts = self.parts(found, dead, &with, control)?;
         let others = with
             .iter()
-            .map(|t| self.parts(t, &[], parts.control.clone()))
+            .map(|t| self.parts(found, t, &[], parts.control.clone()))
             .collect::<Result<Vec<_>>>()?;
         let mut core = parts.open(&others, self.progress)?;
-        core.recover()?;
+        core.know_transactions()?;
+        core.move_checkpoint();
         let recovery = core.recovery;
         let engine = core.engine(config, Some(recovery), None)?;
         self.progress.step("rolling back", 0, recovery.transactions);
@@ -448,7 +451,7 @@ impl Opening<'_> {
         let control = Arc::new(ControlFile::open(&**own.storage(0))?);
         let places = self.leased(own);
         files::make_instance_files(&control, &places, self.me, &self.config, self.progress)?;
-        self.parts(own, &[], control)
+        self.parts(found, own, &[], control)
     }
 
     fn leased(&self, takeover: &Takeover) -> Places {
@@ -463,6 +466,7 @@ impl Opening<'_> {
     /// What is needed to be the instance whose locks these are.
     fn parts(
         &self,
+        found: &Found,
         takeover: &Takeover,
         dead: &[&Takeover],
         control: Arc<ControlFile>,
@@ -485,7 +489,14 @@ impl Opening<'_> {
                 .map_or(plain.clone(), |t| t.storage(0).clone()),
         };
         files::open_data_files(&state, &through, &data_files)?;
+        let apply = match info.state {
+            ThreadState::Open if found.alive.is_empty() => Apply::All,
+            ThreadState::Open => Apply::OwnUndo,
+            ThreadState::New | ThreadState::Closed => Apply::Nothing,
+        };
         Ok(Parts {
+            heard: found.members.member(instance).and_then(|m| m.last_group),
+            apply,
             config: &self.config,
             instance,
             places: self.leased(takeover),
@@ -531,287 +542,4 @@ fn present(claim: &Claim) -> Result<Vec<(String, storage::FileKind)>> {
 fn pause(time: Duration) {
     let until = Instant::now() + time;
     Waiter::new().wait(Event::EnqCf, [0; 3], Some(until));
-}
-
-/// An instance's files, held and open, before its redo has been read.
-struct Parts<'a> {
-    config: &'a Config,
-    instance: InstanceId,
-    places: Places,
-    fatal: Fatal,
-    state: Control,
-    info: ThreadInfo,
-    control: Arc<ControlFile>,
-    data_files: Arc<DataFiles>,
-}
-
-/// An instance rolled forward, not yet open: log, cache and transactions.
-struct Core {
-    control: Arc<ControlFile>,
-    redo: Arc<Redo>,
-    cache: Arc<Cache>,
-    txns: Arc<TxnManager>,
-    temp: Arc<TempSpace>,
-    writer: Writer,
-    recovery: Recovery,
-    gate: Arc<Gate>,
-    /// What redo says of transactions, and when the last group committed, until [`Core::recover`].
-    unfinished: Option<(TxnRecovery, Scn)>,
-}
-
-/// What the log tells the instance.
-struct Events {
-    fatal: Fatal,
-    /// Weak: the cache holds the log, which holds this.
-    cache: OnceLock<Weak<Cache>>,
-}
-
-impl LogEvents for Events {
-    fn log_failed(&self, why: &redo::Error) {
-        (self.fatal)(&format!("the redo log cannot be written: {why}"));
-    }
-    fn checkpoint_wanted(&self) {
-        if let Some(cache) = self.cache.get().and_then(Weak::upgrade) {
-            cache.want_checkpoint();
-        }
-    }
-    fn member_lost(&self, healthy: usize) {
-        eprintln!("braid: a member of the redo log cannot be written any more; {healthy} left");
-    }
-}
-
-/// Keeps the checkpoint where it is until redo has been applied.
-struct Gate {
-    txns: OnceLock<Arc<TxnManager>>,
-    open: AtomicBool,
-    start: LogPos,
-}
-
-impl CheckpointClient for Gate {
-    fn before_checkpoint(&self) -> cache::Result<LogPos> {
-        match self.txns.get() {
-            Some(txns) if self.open.load(Ordering::Acquire) => txns.before_checkpoint(),
-            _ => Ok(self.start),
-        }
-    }
-}
-
-impl Parts<'_> {
-    fn thread(&self) -> ThreadId {
-        ThreadId(self.instance.0)
-    }
-
-    fn start(&self) -> RestartPoint {
-        RestartPoint {
-            pos: self.info.checkpoint,
-            batch: BatchNo(self.info.checkpoint_batch),
-        }
-    }
-
-    fn log_files(&self) -> Result<LogFiles> {
-        let identity = files::identity(&self.state, self.thread());
-        let geometry = files::geometry(&self.info);
-        Ok(LogFiles::open(&self.places.members, identity, geometry)?)
-    }
-
-    fn double_writes(&self) -> Result<[DoubleWrite; 2]> {
-        let storage = &*self.places.storage;
-        Ok([
-            DoubleWrite::open(storage, &files::double_write(self.instance))?,
-            DoubleWrite::open(storage, &files::status_double_write(self.instance))?,
-        ])
-    }
-
-    /// Reads the thread to its end, opens it for appending, and applies it, together with the redo of others that are dead.
-    fn open(self, others: &[Parts<'_>], progress: &dyn Progress) -> Result<Core> {
-        let [mut double_write, mut status_double_write] = self.double_writes()?;
-        let mut of_others = Vec::new();
-        for other in others {
-            of_others.extend(other.double_writes()?);
-        }
-        // A thread that was closed left nothing torn; others may be writing what its last batch once held.
-        if self.info.state == ThreadState::Open {
-            let mut all = vec![&mut double_write, &mut status_double_write];
-            all.extend(&mut of_others);
-            restore_all(&all, &self.data_files)?;
-        }
-
-        let start = self.start();
-        let to_read = self.log_files()?;
-        let end = RedoReader::new(&to_read, start).finish()?;
-        let floor = Scn(self.state.scn_ceiling.max(end.max_scn.0 + 1));
-        let clock = Arc::new(Clock::new(floor, Scn(floor.0 + Clock::CEILING_STEP)));
-        let incarnation = self.info.incarnation.max(end.incarnation) + 1;
-        let thread = self.thread();
-        self.control.update(|c| {
-            c.scn_ceiling = clock.ceiling().0;
-            if let Some(t) = c.thread_mut(thread) {
-                t.state = ThreadState::Open;
-                t.incarnation = incarnation;
-            }
-        })?;
-        let last_group = clock.tick();
-        let events = Arc::new(Events {
-            fatal: self.fatal.clone(),
-            cache: OnceLock::new(),
-        });
-        let redo_config = RedoConfig {
-            max_appenders: self.config.max_sessions as usize,
-            ..RedoConfig::default()
-        };
-        let log = self.log_files()?;
-        let capacity = log.geometry().capacity();
-        let redo = Redo::open(
-            log,
-            redo_config,
-            clock,
-            events.clone(),
-            &end,
-            last_group,
-            incarnation,
-        )?;
-        let cache = Cache::new(
-            self.config.buffer_bytes,
-            self.data_files.clone(),
-            redo.clone(),
-        )?;
-        assert!(
-            events.cache.set(Arc::downgrade(&cache)).is_ok(),
-            "invariant: the log learns of its cache once"
-        );
-        let gate = Arc::new(Gate {
-            txns: OnceLock::new(),
-            open: AtomicBool::new(false),
-            start: start.pos,
-        });
-        let fatal = self.fatal.clone();
-        let writer_config = WriterConfig {
-            thread,
-            recovery_target_bytes: self.config.recovery_target_bytes.min(capacity / 4),
-            fatal: Box::new(move |why| fatal(why)),
-            notice: Box::new(|what| eprintln!("braid: {what}")),
-        };
-        let writer = cache.start_writer(
-            writer_config,
-            double_write,
-            self.control.clone(),
-            gate.clone(),
-        )?;
-        let own = OwnThread {
-            thread,
-            start: start.pos,
-            closed: self.info.state == ThreadState::Closed,
-        };
-        let mut bytes = end.next.pos.0 - start.pos.0;
-        let mut logs = Vec::new();
-        for other in others {
-            let log = other.log_files()?;
-            let end = RedoReader::new(&log, other.start()).finish()?;
-            bytes += end.next.pos.0 - other.start().pos.0;
-            logs.push((log, other.start()));
-        }
-        let mut readers = vec![RedoReader::new(&to_read, start)];
-        readers.extend(logs.iter().map(|(log, start)| RedoReader::new(log, *start)));
-        let (found, recovery) = roll_forward(&cache, readers, &own, bytes, progress)?;
-        if !others.is_empty() {
-            write_all(&cache, progress)?;
-        }
-
-        let txn_config = TxnConfig {
-            instance: self.instance,
-            thread,
-            undo_cap_blocks: (self.config.undo_cap_bytes / block::BLOCK_SIZE as u64)
-                .min(u64::from(block::UndoPtr::MAX_BLOCK)) as u32,
-        };
-        let txns = TxnManager::open(
-            txn_config,
-            cache.clone(),
-            self.control.clone(),
-            status_double_write,
-        )?;
-        redo.set_group_sink(txns.group_sink());
-        let temp = TempSpace::open(self.places.storage.clone(), self.instance.0)?;
-        Ok(Core {
-            control: self.control,
-            redo,
-            cache,
-            txns,
-            temp,
-            writer,
-            recovery,
-            gate,
-            unfinished: Some((found, last_group)),
-        })
-    }
-}
-
-/// Writes every block that the merged redo has changed, while the checkpoints of all threads stay where they are: what comes next reads each thread by itself.
-fn write_all(cache: &Arc<Cache>, progress: &dyn Progress) -> Result<()> {
-    // A checkpoint writes what was changed before the log's end. Blocks count as changed at the thread's start, so the end must be beyond it.
-    cache.mark(RecordHeader::NONE, Op::ActiveTransactions, &[], |_, _| ());
-    progress.step("recovery: blocks to write", 0, cache.dirty_frames() as u64);
-    cache.checkpoint()?;
-    assert!(
-        cache.dirty_frames() == 0,
-        "invariant: nobody changes blocks during recovery"
-    );
-    Ok(())
-}
-
-impl Core {
-    /// Takes over how transactions ended; from then on the checkpoint moves.
-    fn recover(&mut self) -> Result<()> {
-        let Some((found, last_group)) = self.unfinished.take() else {
-            return Ok(());
-        };
-        self.recovery.transactions = self.txns.recover(found, last_group)? as u64;
-        assert!(
-            self.gate.txns.set(self.txns.clone()).is_ok(),
-            "invariant: the gate is opened once"
-        );
-        self.gate.open.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    /// The instance, open but for its background threads.
-    fn engine(
-        self,
-        config: Config,
-        recovery: Option<Recovery>,
-        membership: Option<Membership>,
-    ) -> Result<Arc<Engine>> {
-        let instance = InstanceId(config.instance);
-        let space = Arc::new(Space::open(self.cache.clone(), FileId::DATA, instance)?);
-        let lgwr = LogWriter::start(&self.redo).map_err(|source| Error::Thread {
-            name: "lgwr",
-            source,
-        })?;
-        let bootstrap = self.control.get().bootstrap;
-        let engine = Arc::new(Engine {
-            config,
-            control: self.control,
-            redo: self.redo,
-            cache: self.cache,
-            txns: self.txns,
-            space,
-            temp: self.temp,
-            open: Default::default(),
-            dictionary: OnceLock::new(),
-            recovery,
-            objects: Default::default(),
-            quiet: Default::default(),
-            threads: parking_lot::Mutex::new(Some(Threads {
-                background: None,
-                writer: self.writer,
-                lgwr,
-            })),
-            membership,
-            locks: OnceLock::new(),
-            reload: OnceLock::new(),
-        });
-        if !bootstrap.is_empty() {
-            bootstrap::open_dictionary(&engine, &bootstrap)?;
-        }
-        Ok(engine)
-    }
 }

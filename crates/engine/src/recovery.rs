@@ -5,7 +5,7 @@
 
 use crate::{Error, Progress, Result};
 use block::record::Vector;
-use block::{LogPos, ThreadId};
+use block::{Dba, InstanceId, LogPos, ThreadId};
 use cache::Cache;
 use redo::{Merge, Merged, RedoReader, apply_vector};
 use std::collections::{BTreeMap, HashSet};
@@ -43,8 +43,34 @@ pub(crate) struct OwnThread {
     pub thread: ThreadId,
     /// Where its redo is read from. A block that only other threads' redo has changed counts as changed there: that redo is durable, and the checkpoint stays where it is until all is written.
     pub start: LogPos,
-    /// A thread that was closed has all its changes in the data files, where others may have changed the blocks since: they are not even looked at, for this instance has not joined the others yet.
-    pub closed: bool,
+    pub apply: Apply,
+}
+
+/// Which blocks the redo of an instance that opens is applied to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Apply {
+    /// Nobody else is there: all.
+    All,
+    /// Others have recovered the blocks of its former life and may have changed them since; they are not even looked at, for this instance has not joined yet. Its undo has waited for it.
+    OwnUndo,
+    /// Its thread was closed, with all its changes in the data files.
+    Nothing,
+}
+
+impl Apply {
+    pub fn takes(self, dba: Dba, instance: InstanceId) -> bool {
+        match self {
+            Apply::All => true,
+            Apply::OwnUndo => dba.file().owner() == Some(instance),
+            Apply::Nothing => false,
+        }
+    }
+}
+
+impl OwnThread {
+    fn instance(&self) -> InstanceId {
+        InstanceId(self.thread.0)
+    }
 }
 
 /// Reports progress every so many records.
@@ -86,10 +112,8 @@ pub(crate) fn roll_forward(
                 groups.insert(merged.batch, e);
             }
         }
-        if own.closed {
-            continue;
-        }
-        for vector in merged.record.vectors().filter(|v| !v.dba.is_none()) {
+        let taken = |v: &Vector<'_>| !v.dba.is_none() && own.apply.takes(v.dba, own.instance());
+        for vector in merged.record.vectors().filter(taken) {
             if replay(cache, &merged, since, &vector)? {
                 blocks.insert(vector.dba);
             }

@@ -274,7 +274,7 @@ fn who_has_another_secret_is_refused_before_it_is_a_member() {
     one.stop();
 }
 
-/// A member that is silent but has its locks is waited for; once they are free it is dead, and this instance ends.
+/// A member that is silent but has its locks is waited for; once they are free it is dead, and the other goes on.
 #[test]
 fn silence_is_no_death_and_free_locks_are() {
     let (s, _) = create();
@@ -311,10 +311,15 @@ fn silence_is_no_death_and_free_locks_are() {
     // Its process is killed: the locks go, and nobody answers.
     s.kill_client(2);
     two.engine.cluster().unwrap().interconnect().unwrap().stop();
-    one.book.until("instance 1 ends", |b| {
-        b.ended.iter().any(|why| why.contains("instance 2 died"))
+    one.book.until("instance 2 is dead and recovered", |b| {
+        let lonely = |m: &Members| m.is_alone() && m.in_limbo == [InstanceId(2)];
+        b.members.iter().any(|m| lonely(m) && m.dead.len() == 1)
+            && b.members
+                .last()
+                .is_some_and(|m| lonely(m) && m.dead.is_empty())
     });
-    // Whoever starts while 1 still has its locks waits for its end, then recovers both.
+    assert!(one.book.book.lock().ended.is_empty());
+    // Nobody is left to leave the transactions of 2 to: both are recovered.
     s.kill_client(1);
     let again = start(&s, 2, 22, "a").unwrap();
     let recovery = again.engine.recovery().expect("two threads were open");
@@ -322,22 +327,27 @@ fn silence_is_no_death_and_free_locks_are() {
     again.stop();
 }
 
-/// A start that finds one member dead and another alive does nothing until the latter has ended.
+/// A start that finds one member dead and another alive says so, and joins when the latter has recovered the blocks of the former.
 #[test]
-fn a_start_waits_for_the_end_of_those_who_must_end() {
+fn a_start_declares_the_dead_and_waits_for_their_recovery() {
     let (s, _) = create();
     let one = start(&s, 1, 1, "a").unwrap();
-    let _two = start(&s, 2, 2, "a").unwrap();
+    let two = start(&s, 2, 2, "a").unwrap();
+    // Its connections stay: nobody but a start finds out.
     s.kill_client(2);
-    let storage = s.clone();
-    std::thread::scope(|scope| {
-        let starter = scope.spawn(move || start(&storage, 3, 3, "a"));
-        std::thread::park_timeout(Duration::from_millis(600));
-        assert!(!starter.is_finished(), "instance 1 lives");
-        s.kill_client(1);
-        let three = starter.join().unwrap().unwrap();
-        assert_eq!(three.engine.recovery().map(|r| r.threads), Some(2));
-        three.stop();
-    });
-    drop(one);
+    let three = start(&s, 3, 3, "a").unwrap();
+    assert_eq!(three.up(), [(1, 3), (3, 1)]);
+    assert_eq!(
+        three.engine.cluster().unwrap().members().in_limbo,
+        [InstanceId(2)]
+    );
+    assert!(three.engine.recovery().is_none(), "its own thread is new");
+    two.engine.cluster().unwrap().interconnect().unwrap().stop();
+    let again = start(&s, 2, 22, "a").unwrap();
+    assert!(again.engine.recovery().is_some_and(|r| r.threads == 1));
+    for node in [&one, &three, &again] {
+        assert_eq!(node.up(), [(1, 3), (2, 2), (3, 1)]);
+        assert!(node.book.book.lock().ended.is_empty());
+    }
+    [again, three, one].iter().for_each(Node::stop);
 }

@@ -129,13 +129,14 @@ impl DoubleWrite {
     /// At a start, before anything else reads blocks: restores homes that the last batch left torn. Homes that are whole are left alone: they hold this
     /// version or, if the batch is an old one, a later one.
     pub fn restore(&mut self, files: &DataFiles) -> Result<Restored> {
-        restore_all(&[self], files)
+        restore_all(&[self], files, |_| true)
     }
 
     /// Adds the whole copies of homes that are torn, where there is none that is newer.
     fn torn_homes(
         &self,
         files: &DataFiles,
+        of: &impl Fn(Dba) -> bool,
         found: &mut BTreeMap<Dba, Box<BlockBuf>>,
     ) -> Result<()> {
         let mut header = AlignedBuf::zeroed(SECTOR);
@@ -146,7 +147,7 @@ impl DoubleWrite {
         let mut copy = AlignedBuf::zeroed(BLOCK_SIZE);
         let mut block = BlockBuf::zeroed();
         let mut home = BlockBuf::zeroed();
-        for (i, dba) in homes.into_iter().enumerate() {
+        for (i, dba) in homes.into_iter().enumerate().filter(|(_, dba)| of(*dba)) {
             match files.read_block(dba, &mut home) {
                 Ok(()) => continue,
                 Err(Error::Block { .. }) => {}
@@ -165,11 +166,15 @@ impl DoubleWrite {
 }
 
 /// [`DoubleWrite::restore`] from the files of several instances that have died. Who wrote a block last alone can have torn it; an older copy of it may be in the file of another that wrote it before: the
-/// copy with the highest SCN is the one.
-pub fn restore_all(from: &[&mut DoubleWrite], files: &DataFiles) -> Result<Restored> {
+/// copy with the highest SCN is the one. Only blocks that nobody who lives may be writing are to be restored: `of`.
+pub fn restore_all(
+    from: &[&mut DoubleWrite],
+    files: &DataFiles,
+    of: impl Fn(Dba) -> bool,
+) -> Result<Restored> {
     let mut found = BTreeMap::new();
     for double_write in from {
-        double_write.torn_homes(files, &mut found)?;
+        double_write.torn_homes(files, &of, &mut found)?;
     }
     let mut restored = Restored::default();
     for (dba, block) in found {
@@ -354,8 +359,8 @@ mod tests {
             let (files, mut first) = open(&s);
             let mut second = DoubleWrite::open(&s, "dw2").unwrap();
             let restored = match seed % 2 {
-                0 => restore_all(&[&mut first, &mut second], &files),
-                _ => restore_all(&[&mut second, &mut first], &files),
+                0 => restore_all(&[&mut first, &mut second], &files, |_| true),
+                _ => restore_all(&[&mut second, &mut first], &files, |_| true),
             };
             let mut b = BlockBuf::zeroed();
             files.read_block(dba, &mut b).unwrap();

@@ -21,8 +21,7 @@ impl TxnManager {
         }));
     }
 
-    /// Enters an epoch with these members. `heirs`: who took over the threads of those that died; whoever is gone and has no heir left cleanly, after
-    /// [`TxnManager::leave`].
+    /// Enters an epoch with these members. `in_limbo`: who is dead and has not lived again; whoever else is gone left cleanly, after [`TxnManager::leave`].
     ///
     /// Before a joiner takes its first snapshot or changes anything, all others must have made this call, and the joiner must have heard a header that each of them sent
     /// after it: its clock is then above every commit that was not announced to it and every horizon computed without it. The joiner makes this call before
@@ -32,13 +31,23 @@ impl TxnManager {
         &self,
         epoch: u64,
         members: &[InstanceId],
-        heirs: &[(InstanceId, InstanceId)],
+        in_limbo: &[InstanceId],
     ) -> Result<()> {
         self.clock
             .raise_ceiling(Scn(self.control.refresh()?.scn_ceiling));
-        self.cluster.members_changed(epoch, members, heirs);
+        self.cluster.members_changed(epoch, members, in_limbo);
         self.drive_waits(|_| true);
         Ok(())
+    }
+
+    /// All members have said that they are in the epoch, in messages with a header.
+    pub fn settled(&self) {
+        self.cluster.settled();
+    }
+
+    /// The newest group of another instance's thread that this one has heard of, and when it took effect.
+    pub fn newest_group_of(&self, instance: InstanceId) -> Option<(redo::BatchNo, Scn)> {
+        self.cluster.newest_group_of(instance)
     }
 
     /// To be called when this instance has stopped its sessions and is about to leave: returns when all its commits are acknowledged.
@@ -106,7 +115,7 @@ impl TxnManager {
     /// Asks once more to be told of ends. Whoever waits for a transaction of an instance that is gone is let go, to look where that one's status is now.
     fn drive_waits(&self, of: impl Fn(InstanceId) -> bool) {
         for txn in self.enqueues.awaited_elsewhere(self.config.instance) {
-            if !self.cluster.is_up(txn.instance()) {
+            if self.cluster.is_down(txn.instance()) {
                 self.enqueues.txn_ended(txn);
             } else if of(txn.instance()) {
                 self.cluster.want_end(txn);
@@ -147,7 +156,7 @@ impl TxnManager {
             if known != TxnState::Unknown {
                 return Ok(known);
             }
-            if self.cluster.is_up(txn.instance()) {
+            if !self.cluster.is_down(txn.instance()) {
                 let told = self
                     .cluster
                     .ask_and_wait(txn, snapshot.max(self.clock.now()))?;
@@ -172,8 +181,8 @@ impl TxnManager {
 
     /// Reads the status words of an instance that is down.
     fn load_down(&self, instance: InstanceId) -> Result<()> {
-        let up = || self.cluster.is_up(instance);
-        self.cluster.down.ensure(instance, up, || {
+        let down = || self.cluster.is_down(instance);
+        self.cluster.down.ensure(instance, down, || {
             // What its thread's last owner wrote, not what this instance remembers.
             let state = self.control.refresh()?;
             let thread = state.thread(ThreadId(instance.0)).ok_or_else(|| {

@@ -28,6 +28,8 @@ pub struct Reconfiguration {
     pub members: Vec<ClusterMember>,
     /// Those who are dead and whose redo threads are open and not recovered.
     pub dead: Vec<ClusterMember>,
+    /// The dead, and those who have been recovered and have not come back to life: their undo is not up to date, and waited for.
+    pub in_limbo: Vec<InstanceId>,
     /// The member that says when they are. Anybody if nobody is dead.
     pub recoverer: InstanceId,
 }
@@ -46,14 +48,15 @@ pub type ThreadsClosed = Box<dyn Fn(u64, &[ClusterMember]) + Send + Sync>;
 /// What the epoch says of the dead.
 #[derive(Default)]
 pub(super) struct Dead {
-    pub members: Vec<ClusterMember>,
+    members: Vec<ClusterMember>,
+    in_limbo: Vec<InstanceId>,
     recoverer: Option<InstanceId>,
     threads: Option<Arc<DeadThreads>>,
 }
 
 impl Dead {
-    pub fn includes(&self, instance: InstanceId) -> bool {
-        self.members.iter().any(|m| m.0 == instance)
+    pub fn in_limbo(&self, instance: InstanceId) -> bool {
+        self.in_limbo.contains(&instance)
     }
 
     /// Whether blocks can be brought back.
@@ -98,6 +101,7 @@ impl Cache {
         s.masters = (0..BUCKETS).map(|b| master_of(&s.members, b)).collect();
         s.dead = Dead {
             members: r.dead.clone(),
+            in_limbo: r.in_limbo.clone(),
             recoverer: Some(r.recoverer),
             threads: None,
         };
@@ -122,7 +126,8 @@ impl Cache {
     /// May wait for the disk.
     pub fn dead_redo(&self, epoch: u64, threads: DeadThreads) -> Result<()> {
         // What is brought back may be on disk already, written and not synced by the dead.
-        self.files.sync(self.files.ids())?;
+        self.files
+            .sync(self.files.ids().into_iter().filter(|f| f.owner().is_none()))?;
         let shared = |dba: &Dba| !is_private(*dba);
         let named: BTreeSet<Dba> = threads.redo.blocks().filter(shared).collect();
         self.with_state(|s| {

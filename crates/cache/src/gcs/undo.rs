@@ -54,7 +54,7 @@ impl Cache {
         let mut own = false;
         self.with_state(|s| {
             own = s.me == owner;
-            up = s.members.contains(&owner) || s.dead.includes(owner);
+            up = s.members.contains(&owner) || s.dead.in_limbo(owner);
         });
         if own {
             return self.read(dba);
@@ -81,7 +81,7 @@ impl Cache {
             s.undo.last += 1;
             let id = s.undo.last;
             s.undo.waiting.insert(id, (dba, slot.clone()));
-            if !s.dead.includes(owner) {
+            if !s.dead.in_limbo(owner) {
                 self.send_undo_wanted((owner, s.lane.epoch().0), dba, id);
             }
         });
@@ -124,7 +124,7 @@ impl Cache {
         let (members, dead, epoch) = (&s.members, &s.dead, s.lane.epoch().0);
         s.undo.waiting.retain(|&id, (dba, slot)| {
             let owner = owner(*dba);
-            if dead.includes(owner) {
+            if dead.in_limbo(owner) {
                 return true;
             }
             if !members.contains(&owner) {

@@ -113,6 +113,7 @@ impl Cluster {
                 epoch,
                 members: list.clone(),
                 dead: Vec::new(),
+                in_limbo: Vec::new(),
                 recoverer: list[0].0,
             });
         }

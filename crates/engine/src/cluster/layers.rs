@@ -3,9 +3,9 @@
 use super::{Evidence, Kinds, Layer, Members};
 use crate::inquiry::{INQUIRY_KINDS, Inquiries};
 use crate::{Engine, GlobalLocks, LOCK_KINDS, Progress, Result};
-use block::{BlockBuf, InstanceId};
+use block::{BlockBuf, InstanceId, Scn};
 use cache::{Cache, Reconfiguration};
-use interconnect::{Post, kinds};
+use interconnect::{Member, Post, kinds};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -123,7 +123,10 @@ impl Layer for Transactions {
     fn members_changed(&self, members: &Members) -> Result<()> {
         Ok(self
             .0
-            .members_changed(members.epoch, &members.numbers(), &[])?)
+            .members_changed(members.epoch, &members.numbers(), &members.in_limbo)?)
+    }
+    fn settled(&self, _: u64) {
+        self.0.settled();
     }
     fn leaving(&self, _: &dyn Progress) -> Result<()> {
         self.0.leave();
@@ -142,6 +145,10 @@ impl Evidence for Commits {
         self.0
             .header_arrived(from, bytes)
             .map_err(|e| e.to_string())
+    }
+    fn newest_group_of(&self, instance: InstanceId) -> Option<(u64, Scn)> {
+        let (batch, scn) = self.0.newest_group_of(instance)?;
+        Some((batch.0, scn))
     }
 }
 
@@ -171,12 +178,13 @@ impl Layer for Blocks {
         self.0.tick();
     }
     fn members_changed(&self, members: &Members) -> Result<()> {
-        let up = members.up.iter();
+        let lives = |of: &[Member]| of.iter().map(|m| (m.instance, m.incarnation)).collect();
         self.0.reconfigure(&Reconfiguration {
             epoch: members.epoch,
-            members: up.map(|m| (m.instance, m.incarnation)).collect(),
-            dead: Vec::new(),
-            recoverer: members.up[0].instance,
+            members: lives(&members.up),
+            dead: lives(&members.dead),
+            in_limbo: members.in_limbo.clone(),
+            recoverer: members.recoverer(),
         });
         Ok(())
     }

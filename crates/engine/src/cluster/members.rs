@@ -5,6 +5,7 @@ use crate::{Progress, Result};
 use block::{BlockBuf, InstanceId};
 use interconnect::{Member, Post};
 use std::sync::Arc;
+use storage::lease::{self, MemberState};
 
 /// Who is up in an epoch, this instance included, in the order of numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,6 +13,10 @@ pub struct Members {
     /// Zero before this instance has entered its first.
     pub epoch: u64,
     pub up: Vec<Member>,
+    /// Proved dead, their blocks not recovered yet.
+    pub dead: Vec<Member>,
+    /// Dead and not alive again: `dead`, and those whose blocks have been recovered. Only their next life knows how their transactions stand.
+    pub in_limbo: Vec<InstanceId>,
 }
 
 impl Members {
@@ -25,6 +30,33 @@ impl Members {
 
     pub fn is_alone(&self) -> bool {
         self.up.len() == 1
+    }
+
+    /// Who sees to the recovery of the dead.
+    pub fn recoverer(&self) -> InstanceId {
+        self.up[0].instance
+    }
+
+    /// As the control file has them.
+    pub(super) fn of(found: &lease::Cluster) -> Members {
+        let in_state = |states: &'static [MemberState]| {
+            found
+                .members
+                .iter()
+                .filter(|m| states.contains(&m.state))
+                .map(|m| Member {
+                    instance: m.instance,
+                    incarnation: m.incarnation,
+                })
+        };
+        Members {
+            epoch: found.epoch,
+            up: in_state(&[MemberState::Up]).collect(),
+            dead: in_state(&[MemberState::Dead]).collect(),
+            in_limbo: in_state(&[MemberState::Dead, MemberState::Recovered])
+                .map(|m| m.instance)
+                .collect(),
+        }
     }
 }
 
@@ -65,8 +97,8 @@ pub trait Layer: Send + Sync {
         true
     }
 
-    /// This instance enters an epoch; all members enter it with the same members. Those that are gone have left cleanly. May wait, for nothing that other instances do: it runs on `rcfg`. Not called
-    /// as long as this instance has always been alone. An error ends the instance.
+    /// This instance enters an epoch; all members enter it with the same members. Those that are gone have left cleanly, or are in limbo. May wait, for nothing that other instances do: it runs on `rcfg`. Not
+    /// called as long as this instance has always been alone. An error ends the instance.
     fn members_changed(&self, members: &Members) -> Result<()>;
 
     /// All members have entered the epoch.

@@ -10,6 +10,7 @@
 //! - A life of an instance is parted from before the next is met: a leaver waits until everybody has entered an epoch without it. Who missed that, because the leaver could not wait, ends.
 //! - A joiner works only once every member has said that it is in the joiner's epoch or a later one. A leaver is a member until all that it has is written and its thread is closed.
 //! - An instance is dead when all its locks were got, under the control file's exclusive lock; silence and broken connections are only reasons to try. Locks that cannot be got are waited for, and that is said.
+//! - The dead are no members from the epoch on in which they are declared dead; the others recover their blocks in it ([`recover`]) and go on meanwhile.
 //! - A lone instance hears nothing of its layers' part in this: [`Layer::members_changed`] is called for the first time when somebody else comes.
 //! - Receiving threads and `lmon` never wait here but for latches (R8), with one exception: a clock that is told of an SCN above its ceiling reads the control file, in which a joiner has raised it.
 
@@ -17,6 +18,7 @@ mod layers;
 mod members;
 mod post;
 mod rcfg;
+mod recover;
 mod service;
 mod setup;
 
@@ -31,6 +33,7 @@ use crate::files::Places;
 use crate::inquiry::Inquiries;
 use crate::{Error, Progress, Result};
 use block::{InstanceId, Scn};
+use cache::Cache;
 use interconnect::{Interconnect, Member, Post};
 use members::Layers;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -40,13 +43,17 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use storage::lease::ClusterFile;
-use storage::{ControlFile, DataFiles, Fatal};
+use storage::{ControlFile, Fatal};
 use wait::Event;
 
 /// How often `rcfg` looks at the control file when nobody tells it to.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-/// Looks of `lmon` in a row that hear nothing of a peer, or find it not connected, before its locks are tried. At the usual heartbeat two seconds.
+/// Looks of `lmon` in a row that hear nothing of a peer, or find it not connected, before its locks are tried. At the usual heartbeat two seconds. A connection that breaks is reason enough at once.
 const SUSPICIOUS_LOOKS: u32 = 20;
+
+/// How often, and for how long after a connection broke, a peer's locks are tried: a process that is killed takes a while to let go of all of them.
+const EAGER_INTERVAL: Duration = Duration::from_millis(20);
+const EAGER_TIME: Duration = Duration::from_secs(2);
 
 /// How long a joiner waits for the others: longer than they take to notice that one of them is dead.
 const JOIN_PATIENCE: Duration = Duration::from_secs(60);
@@ -55,7 +62,7 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(60);
 const LEAVE_PATIENCE: Duration = Duration::from_secs(20);
 const GOODBYE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The message that says which epoch its sender is in; sent to everybody on entering one, and again while somebody has not said the same.
+/// The message that says which epoch its sender is in, and what it has heard of the last groups of that epoch's dead; sent to everybody on entering one, and again while somebody has not said the same.
 pub(crate) const EPOCH: u16 = *interconnect::kinds::ENGINE.start();
 
 /// What a cluster is made of.
@@ -69,7 +76,7 @@ pub(crate) struct Parts {
     pub file: Arc<ClusterFile>,
     pub control: Arc<ControlFile>,
     pub places: Places,
-    pub data_files: Arc<DataFiles>,
+    pub cache: Arc<Cache>,
     pub clock: Arc<Clock>,
     pub fatal: Fatal,
 }
@@ -87,7 +94,7 @@ pub struct Cluster {
     file: Arc<ClusterFile>,
     control: Arc<ControlFile>,
     places: Places,
-    data_files: Arc<DataFiles>,
+    cache: Arc<Cache>,
     clock: Arc<Clock>,
     fatal: Fatal,
     /// Addresses that are believed rather than those in the control file.
@@ -98,6 +105,8 @@ pub struct Cluster {
     /// Of `state`: there is something for `rcfg` to do, or somebody waits for what it did.
     changed: Condvar,
     rcfg: Mutex<Option<JoinHandle<()>>>,
+    /// Threads that read, or have read, the redo of the dead.
+    readers: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -114,8 +123,14 @@ struct State {
     leavers: Vec<Member>,
     /// How often in a row a peer was found silent, or not connected.
     suspicion: BTreeMap<u16, u32>,
+    /// When a connection to a peer broke that has not come back.
+    broken: BTreeMap<u16, Instant>,
     /// What was last said about peers that do not answer and cannot be proved dead.
     told: BTreeMap<u16, Instant>,
+    /// The newest epoch in which the blocks of the dead were recovered.
+    recovered: u64,
+    /// The newest group of each dead instance's thread that others have heard of: batch and SCN.
+    heard: BTreeMap<u16, (u64, Scn)>,
     /// The end of this instance has been asked for.
     ended: bool,
 }
@@ -150,7 +165,7 @@ impl Cluster {
             file: parts.file,
             control: parts.control,
             places: parts.places,
-            data_files: parts.data_files,
+            cache: parts.cache,
             clock: parts.clock,
             fatal: parts.fatal,
             peers: host
@@ -162,6 +177,8 @@ impl Cluster {
             members: RwLock::new(Arc::new(Members {
                 epoch: 0,
                 up: vec![parts.me],
+                dead: Vec::new(),
+                in_limbo: Vec::new(),
             })),
             state: Mutex::new(State {
                 rung: true,
@@ -169,7 +186,14 @@ impl Cluster {
             }),
             changed: Condvar::new(),
             rcfg: Mutex::new(None),
+            readers: Mutex::default(),
         });
+        let told = Arc::downgrade(&cluster);
+        cluster.cache.on_threads_closed(Box::new(move |epoch, _| {
+            if let Some(cluster) = told.upgrade() {
+                cluster.blocks_recovered(epoch);
+            }
+        }));
         let service = Arc::new(service::Receiver::new(&cluster));
         let clock = Arc::new(service::LiftedClock::new(&cluster));
         cluster.layers.join(&cluster)?;
@@ -201,7 +225,7 @@ impl Cluster {
         while state.settled < epoch {
             if state.ended || state.stopping {
                 return Err(Error::Cluster(
-                    "another member died while this instance was joining".into(),
+                    "this instance was ended while it was joining".into(),
                 ));
             }
             let until = Instant::now() + LOOK_INTERVAL;
@@ -354,6 +378,11 @@ impl Cluster {
         {
             (self.fatal)("thread rcfg broke an invariant");
         }
+        for reader in self.readers.lock().drain(..) {
+            if reader.join().is_err() {
+                (self.fatal)("thread rcvr broke an invariant");
+            }
+        }
         if let Some(interconnect) = self.interconnect.get() {
             interconnect.stop();
         }
@@ -379,16 +408,23 @@ impl Cluster {
     }
 
     fn say_epoch(&self, to: Member, epoch: u64) {
+        let members = self.members();
         self.send_to(
             to,
             interconnect::Parcel {
                 route: interconnect::Route::Control,
                 kind: EPOCH,
                 epoch,
-                body: &[],
+                body: &self.heard_of_the_dead(&members),
                 block: None,
             },
         );
+    }
+
+    /// Has `rcfg` look.
+    fn ring(&self) {
+        self.state.lock().rung = true;
+        self.changed.notify_all();
     }
 
     /// A peer has said which epoch it is in.
@@ -437,9 +473,4 @@ impl State {
         let key = (member.instance.0, member.incarnation);
         self.reached.get(&key).is_some_and(|&e| e >= epoch)
     }
-}
-
-/// Whether an instance with this record takes part.
-fn is_up(state: MemberState) -> bool {
-    state == MemberState::Up
 }

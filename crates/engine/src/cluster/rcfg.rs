@@ -1,22 +1,23 @@
 //! The thread `rcfg`: moves this instance from epoch to epoch, and finds out whether those who do not answer are dead.
 
-use super::{Cluster, Contact, LOOK_INTERVAL, Members, SUSPICIOUS_LOOKS, is_up, members};
+use super::{
+    Cluster, Contact, EAGER_INTERVAL, EAGER_TIME, LOOK_INTERVAL, Members, SUSPICIOUS_LOOKS, members,
+};
 use crate::{Result, files};
-use block::InstanceId;
 use interconnect::{Member, PeerAddress};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use storage::lease::{self, Attempt, MemberState, Takeover};
+use storage::lease::{self, Attempt, MemberState, Proof, Takeover};
 use storage::{ReadOnly, Storage};
 use wait::Event;
 
 /// How often a peer that does not answer and cannot be proved dead is mentioned.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the control file's lock is waited for to try a peer's locks; it is tried again at the next look.
-const LOCK_PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Cluster {
-    pub(super) fn reconfigurations(&self) {
+    pub(super) fn reconfigurations(self: &Arc<Self>) {
         let mut trouble = String::new();
         while self.wait_for_work() {
             // What cannot be read now is looked at again; who cannot reach the storage at all is ended by its own writes.
@@ -31,10 +32,15 @@ impl Cluster {
     /// False when it is time to end.
     fn wait_for_work(&self) -> bool {
         let mut state = self.state.lock();
-        let until = Instant::now() + LOOK_INTERVAL;
+        state.broken.retain(|_, since| since.elapsed() < EAGER_TIME);
+        let interval = match state.broken.is_empty() {
+            true => LOOK_INTERVAL,
+            false => EAGER_INTERVAL,
+        };
+        let until = Instant::now() + interval;
         wait::during(
             Event::RdbmsIpcMessage,
-            [LOOK_INTERVAL.as_millis() as u64, 0, 0],
+            [interval.as_millis() as u64, 0, 0],
             || {
                 while !state.rung && !state.stopping {
                     if self.changed.wait_until(&mut state, until).timed_out() {
@@ -47,20 +53,21 @@ impl Cluster {
         !state.stopping
     }
 
-    fn look(&self) -> Result<()> {
+    fn look(self: &Arc<Self>) -> Result<()> {
         let found = self.file.read()?;
         if found.epoch > self.members().epoch {
             self.enter(&found)?;
         }
         self.settle();
+        self.finish_recovery()?;
         self.forget_leavers();
         self.try_the_silent()
     }
 
     /// Enters the epoch that the control file has.
-    fn enter(&self, found: &lease::Cluster) -> Result<()> {
+    fn enter(self: &Arc<Self>, found: &lease::Cluster) -> Result<()> {
         let mine = found.member(self.me.instance);
-        if mine.is_none_or(|m| !is_up(m.state) || m.incarnation != self.me.incarnation) {
+        if mine.is_none_or(|m| m.state != MemberState::Up || m.incarnation != self.me.incarnation) {
             if !self.state.lock().leaving {
                 self.end(&format!(
                     "the control file says that {} is not up: {mine:?}",
@@ -69,22 +76,7 @@ impl Cluster {
             }
             return Ok(());
         }
-        if let Some(dead) = found.members.iter().find(|m| m.state == MemberState::Dead) {
-            self.end(&death(dead.instance));
-            return Ok(());
-        }
-        let new = Members {
-            epoch: found.epoch,
-            up: found
-                .members
-                .iter()
-                .filter(|m| is_up(m.state))
-                .map(|m| Member {
-                    instance: m.instance,
-                    incarnation: m.incarnation,
-                })
-                .collect(),
-        };
+        let new = Members::of(found);
         if !self.layers.are_ready(&new) {
             return Ok(());
         }
@@ -101,7 +93,11 @@ impl Cluster {
             ));
             return Ok(());
         }
-        self.state.lock().leavers.extend(&gone);
+        let (dead, left): (Vec<_>, Vec<_>) = gone
+            .into_iter()
+            .partition(|m| new.in_limbo.contains(&m.instance));
+        dead.into_iter().for_each(|m| self.forget(m));
+        self.state.lock().leavers.extend(&left);
         self.take_ceiling()?;
         self.open_new_files()?;
         for come in new.others(self.me).filter(|m| !old.up.contains(m)) {
@@ -111,18 +107,17 @@ impl Cluster {
             }
             self.meet(come, found)?;
         }
-        let was_alone = old.is_alone();
-        *self.members.write() = Arc::new(new.clone());
-        if !(was_alone && new.is_alone())
-            && let Err(e) = self.layers.members_changed(&new)
-        {
+        let new = Arc::new(new);
+        *self.members.write() = new.clone();
+        let always_alone = old.is_alone() && old.in_limbo.is_empty() && new.is_alone();
+        if !always_alone && let Err(e) = self.layers.members_changed(&new) {
             self.end(&format!("epoch {} cannot be entered: {e}", new.epoch));
             return Ok(());
         }
-        for peer in new.others(self.me).chain(gone) {
+        for peer in new.others(self.me).chain(left) {
             self.say_epoch(peer, new.epoch);
         }
-        Ok(())
+        self.start_recovery(&new)
     }
 
     /// Forgets leavers that have hung up.
@@ -146,6 +141,7 @@ impl Cluster {
         state.leavers.retain(|m| *m != gone);
         state.suspicion.remove(&gone.instance.0);
         state.told.remove(&gone.instance.0);
+        state.broken.remove(&gone.instance.0);
     }
 
     fn meet(&self, come: Member, found: &lease::Cluster) -> Result<()> {
@@ -170,7 +166,7 @@ impl Cluster {
     /// The data files of instances that have come since.
     fn open_new_files(&self) -> Result<()> {
         let plain: Arc<dyn Storage> = Arc::new(ReadOnly(self.places.storage.clone()));
-        files::open_data_files(&self.control.get(), &|_| plain.clone(), &self.data_files)
+        files::open_data_files(&self.control.get(), &|_| plain.clone(), self.cache.files())
     }
 
     /// Whether everybody has entered; if not, they are told again.
@@ -187,41 +183,48 @@ impl Cluster {
         if !late.is_empty() || self.state.lock().settled >= members.epoch {
             return;
         }
-        if !members.is_alone() {
+        if !(members.is_alone() && members.in_limbo.is_empty()) {
             self.layers.each(|l| l.settled(members.epoch));
         }
         self.state.lock().settled = members.epoch;
         self.changed.notify_all();
     }
 
-    /// Tries the locks of members that have been silent, or not connected, for a while.
+    /// Tries the locks of members that have been silent, or not connected, for a while, or whose connection has just broken.
     fn try_the_silent(&self) -> Result<()> {
         let members = self.members();
-        let silent: Vec<Member> = {
+        let suspects: Vec<(Member, bool)> = {
             let state = self.state.lock();
             let looks = |m: &Member| state.suspicion.get(&m.instance.0).copied();
+            let silent = |m: &Member| looks(m).is_some_and(|n| n >= SUSPICIOUS_LOOKS);
             members
                 .others(self.me)
-                .filter(|m| looks(m).is_some_and(|n| n >= SUSPICIOUS_LOOKS))
+                .map(|m| (m, silent(&m)))
+                .filter(|(m, silent)| *silent || state.broken.contains_key(&m.instance.0))
                 .collect()
         };
-        silent.into_iter().try_for_each(|m| self.examine(m))
+        suspects
+            .into_iter()
+            .try_for_each(|(m, silent)| self.examine(m, silent))
     }
 
     /// Under the control file's lock, so that nobody who is starting finds locks taken for a moment only.
-    fn examine(&self, silent: Member) -> Result<()> {
+    fn examine(&self, suspect: Member, silent: bool) -> Result<()> {
         let Some(turn) = self.file.lock(Some(Instant::now() + LOCK_PATIENCE))? else {
             return Ok(());
         };
         if turn.read()?.epoch != self.members().epoch {
             return Ok(turn.release()?);
         }
-        let claims = self.places.claims(&self.control.get(), silent.instance);
-        let attempt = Takeover::attempt(silent.instance, self.fatal.clone(), &claims)?;
+        let claims = self.places.claims(&self.control.get(), suspect.instance);
+        let attempt = Takeover::attempt(suspect.instance, self.fatal.clone(), &claims)?;
         match attempt {
-            // The proof is let go: whoever starts next finds the same.
-            Attempt::Dead(_) => self.end(&death(silent.instance)),
-            Attempt::Held(path) => self.tell(silent, &path),
+            Attempt::Dead(takeover) => {
+                turn.declare_dead(&[Proof::Locks(&takeover)])?;
+                self.state.lock().rung = true;
+            }
+            Attempt::Held(path) if silent => self.tell(suspect, &path),
+            Attempt::Held(_) => {}
         }
         Ok(turn.release()?)
     }
@@ -240,11 +243,4 @@ impl Cluster {
             members::list(&[silent.instance])
         );
     }
-}
-
-fn death(of: InstanceId) -> String {
-    format!(
-        "{} died; recovery with survivors is not supported yet: this instance ends as well, and the next start recovers everything",
-        members::list(&[of])
-    )
 }

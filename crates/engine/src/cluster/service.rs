@@ -64,12 +64,19 @@ impl Service for Receiver {
     }
 
     fn link_changed(&self, interconnect: &Interconnect, change: LinkChange) {
-        let (Some(cluster), LinkChange::Up(member, _)) = (self.cluster.upgrade(), change) else {
+        let Some(cluster) = self.cluster.upgrade() else {
             return;
         };
-        if interconnect.connected(member.instance) == Some(member) {
-            cluster.say_epoch(member, cluster.members().epoch);
-            cluster.layers.each(|l| l.reconnected(member.instance));
+        match change {
+            LinkChange::Up(member, _)
+                if interconnect.connected(member.instance) == Some(member) =>
+            {
+                cluster.state.lock().broken.remove(&member.instance.0);
+                cluster.say_epoch(member, cluster.members().epoch);
+                cluster.layers.each(|l| l.reconnected(member.instance));
+            }
+            LinkChange::Up(..) => {}
+            LinkChange::Down(member, ..) => cluster.suspect(member.instance),
         }
     }
 
@@ -86,7 +93,8 @@ impl Service for Receiver {
             }
             due
         };
-        if due && !cluster.members().is_alone() {
+        let members = cluster.members();
+        if due && !(members.is_alone() && members.dead.is_empty()) {
             cluster.layers.each(|l| l.tick());
         }
     }
@@ -115,6 +123,9 @@ impl Cluster {
             .get(used..)
             .ok_or_else(|| format!("its header takes {used} bytes, more than there are"))?;
         if kind == EPOCH {
+            if !self.hear_of_the_dead(body) {
+                return Err("it is too long or too short".to_string());
+            }
             self.heard_epoch(from, arrival.header.epoch);
             return Ok(());
         }
@@ -153,6 +164,15 @@ impl interconnect::Clock for LiftedClock {
 }
 
 impl Cluster {
+    /// A connection broke: a process that was killed breaks all of its.
+    fn suspect(&self, peer: InstanceId) {
+        let mut state = self.state.lock();
+        state.broken.insert(peer.0, Instant::now());
+        state.rung = true;
+        drop(state);
+        self.changed.notify_all();
+    }
+
     /// Counts how often each peer was found silent or not connected; `rcfg` looks into it when that has gone on for a while.
     fn take_evidence(&self, evidence: &[Evidence]) {
         let mut state = self.state.lock();

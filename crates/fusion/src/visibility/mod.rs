@@ -405,7 +405,8 @@ impl Visibility {
         }
     }
 
-    /// An instance left cleanly: all its groups had been acknowledged by everybody.
+    /// All groups of an instance that is no member are stable: it left cleanly, when everybody had acknowledged them; or it died, and every member has heard a header that every other sent after the
+    /// dead one was heard by nobody any more.
     pub fn left(&mut self, instance: InstanceId, out: &mut Vec<Effect>) {
         self.unstable.retain(|&(of, _), _| of != instance);
         self.release(out);
@@ -422,6 +423,11 @@ impl Visibility {
             clock: self.clock,
             evidence: self.newest.values().copied().collect(),
         }
+    }
+
+    /// The newest group of an instance's thread that this one has heard of.
+    pub fn newest_of(&self, instance: InstanceId) -> Option<Evidence> {
+        self.newest.get(&instance).copied()
     }
 
     /// Raises the clock. The driver refuses implausible jumps before they come here.

@@ -90,6 +90,8 @@ pub(crate) struct Cluster {
     oldest_unstable: AtomicU64,
     /// Members, this instance included.
     members: arc_swap::ArcSwap<BTreeSet<InstanceId>>,
+    /// Dead instances that nobody answers for until their next life: how their transactions stand is waited for.
+    in_limbo: arc_swap::ArcSwap<BTreeSet<InstanceId>>,
     others: Mutex<Others>,
     /// The least of the others' horizons; `u64::MAX` when alone. Read by whoever computes the horizon.
     others_horizon: Arc<AtomicU64>,
@@ -121,6 +123,7 @@ impl Cluster {
             clock,
             oldest_unstable: AtomicU64::new(u64::MAX),
             members: arc_swap::ArcSwap::from_pointee([me].into()),
+            in_limbo: arc_swap::ArcSwap::default(),
             others: Mutex::new(Others {
                 horizons: HashMap::new(),
             }),
@@ -143,6 +146,12 @@ impl Cluster {
         self.members.load().contains(&instance)
     }
 
+    /// Whether an instance was closed: what its files say of its transactions is complete and final.
+    pub(crate) fn is_down(&self, instance: InstanceId) -> bool {
+        // In this order: members and limbo change in the other, so nobody who moves from one to the other is taken for down.
+        !self.is_up(instance) && !self.in_limbo.load().contains(&instance) && !self.is_up(instance)
+    }
+
     pub(crate) fn others(&self) -> Vec<InstanceId> {
         let members = self.members.load();
         members.iter().copied().filter(|&i| i != self.me).collect()
@@ -162,37 +171,64 @@ impl Cluster {
         self.learnt.get_or_init(CommitCache::new);
     }
 
-    /// Returns the instances that are members no more.
     pub(crate) fn members_changed(
         &self,
         epoch: u64,
         members: &[InstanceId],
-        heirs: &[(InstanceId, InstanceId)],
-    ) -> Vec<InstanceId> {
+        in_limbo: &[InstanceId],
+    ) {
         let members: BTreeSet<InstanceId> = members.iter().copied().chain([self.me]).collect();
         assert!(
             members.len() == 1 || self.post.get().is_some(),
             "invariant: an instance among others has joined"
         );
+        let in_limbo: BTreeSet<InstanceId> = in_limbo.iter().copied().collect();
+        // Who dies is in limbo before it is no member, who comes back is a member before it is not in limbo: at no moment is it taken for down.
+        let parted = self.in_limbo.load_full();
+        self.in_limbo.store(Arc::new(&*parted | &in_limbo));
         let before = self.members.swap(Arc::new(members.clone()));
-        let gone: Vec<InstanceId> = before.difference(&members).copied().collect();
+        self.in_limbo.store(Arc::new(in_limbo.clone()));
         self.set_members_of_horizon(&members);
-        self.down.up(&members);
+        self.down
+            .forget(|i| members.contains(&i) || in_limbo.contains(&i));
         let mut m = self.machine.lock();
         self.epoch.store(epoch, Ordering::Release);
         self.active.store(members.len() > 1, Ordering::SeqCst);
         let Machine {
             visibility, out, ..
         } = &mut *m;
-        let clean = |i: &&InstanceId| !heirs.iter().any(|(of, _)| of == *i);
-        for &instance in gone.iter().filter(clean) {
+        for &instance in before.difference(&members) {
+            // Of the dead's groups others may know that this one does not, until all have spoken in this epoch.
+            if !in_limbo.contains(&instance) {
+                visibility.left(instance, out);
+            }
+        }
+        visibility.members_changed(members, [], out);
+        self.carry_out(m);
+        self.questions.of_the_down(|i| self.is_down(i));
+        self.forget_waiters_of_the_gone();
+    }
+
+    /// Every member has heard a message that every other sent in this epoch: what anybody knows of the groups of the dead all know.
+    pub(crate) fn settled(&self) {
+        let in_limbo = self.in_limbo.load_full();
+        if in_limbo.is_empty() {
+            return;
+        }
+        let mut m = self.machine.lock();
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        for &instance in in_limbo.iter() {
             visibility.left(instance, out);
         }
-        visibility.members_changed(members, heirs.iter().copied(), out);
         self.carry_out(m);
-        self.questions.of_the_gone(|i| self.is_up(i));
-        self.forget_waiters_of_the_gone();
-        gone
+    }
+
+    /// The newest group of another instance's thread that this one has heard of, and when it took effect.
+    pub(crate) fn newest_group_of(&self, instance: InstanceId) -> Option<(BatchNo, Scn)> {
+        let newest = self.machine.lock().visibility.newest_of(instance)?;
+        Some((BatchNo(newest.group.0), newest.scn))
     }
 
     // ---- commits ----

@@ -7,7 +7,7 @@ use crate::status::{Status, StatusArray};
 use crate::visibility::TxnState;
 use block::{InstanceId, Scn, TxnId};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use wait::{Event, WaitResult, Waiter};
 
@@ -24,26 +24,26 @@ impl Down {
         self.words.load().get(&instance).cloned()
     }
 
-    /// Forgets the words of those that are up now.
-    pub(super) fn up(&self, members: &BTreeSet<InstanceId>) {
+    /// Forgets the words of those that are not down any more.
+    pub(super) fn forget(&self, whom: impl Fn(InstanceId) -> bool) {
         let _change = self.loading.lock();
         let mut words = BTreeMap::clone(&self.words.load());
-        words.retain(|i, _| !members.contains(i));
+        words.retain(|i, _| !whom(*i));
         self.words.store(Arc::new(words));
     }
 
-    /// Keeps the words of an instance that is down, unless they are there; `load` reads them. Whoever changes the members drops the words of those that are up then.
+    /// Keeps the words of an instance, unless they are there or it is not down; `load` reads them. Whoever changes the members drops the words of those that are not down then.
     pub(crate) fn ensure(
         &self,
         instance: InstanceId,
-        is_up: impl Fn() -> bool,
+        is_down: impl Fn() -> bool,
         load: impl FnOnce() -> Result<StatusArray>,
     ) -> Result<()> {
         if self.get(instance).is_some() {
             return Ok(());
         }
         let _change = self.loading.lock();
-        if is_up() || self.get(instance).is_some() {
+        if !is_down() || self.get(instance).is_some() {
             return Ok(());
         }
         let loaded = Arc::new(load()?);
@@ -86,10 +86,10 @@ impl Questions {
         }
     }
 
-    /// Those who asked somebody who is gone look elsewhere.
-    pub(super) fn of_the_gone(&self, is_up: impl Fn(InstanceId) -> bool) {
+    /// Those who asked somebody who is down now look elsewhere.
+    pub(super) fn of_the_down(&self, is_down: impl Fn(InstanceId) -> bool) {
         let open = self.open.lock();
-        for (_, asked) in open.iter().filter(|(txn, _)| !is_up(txn.instance())) {
+        for (_, asked) in open.iter().filter(|(txn, _)| is_down(txn.instance())) {
             asked.iter().for_each(|q| q.waiter.wake());
         }
     }
@@ -141,7 +141,8 @@ impl Cluster {
         }
     }
 
-    /// Asks the transaction's instance, which is up, and waits for an answer that serves `snapshot`; [`TxnState::Unknown`] if the instance is no member any more.
+    /// Asks the transaction's instance and waits for an answer that serves `snapshot`; of one that is dead the next life, which gets the question again when it is met. [`TxnState::Unknown`] if the instance is
+    /// down.
     pub(crate) fn ask_and_wait(&self, txn: TxnId, snapshot: Scn) -> Result<TxnState> {
         let waiter = Waiter::new();
         let question = Question {
@@ -159,7 +160,7 @@ impl Cluster {
                 Some(Answer::Committed(scn)) => break Ok(TxnState::Committed(scn)),
                 Some(Answer::Aborted) => break Ok(TxnState::Aborted),
                 Some(Answer::ActiveTo(_)) => break Ok(TxnState::Active),
-                None if !self.is_up(txn.instance()) => break Ok(TxnState::Unknown),
+                None if self.is_down(txn.instance()) => break Ok(TxnState::Unknown),
                 None => {}
             }
             if waiter.wait(Event::GcTransactionTable, p, None) == WaitResult::Cancelled {

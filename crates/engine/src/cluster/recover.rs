@@ -1,0 +1,183 @@
+//! Recovery with survivors, this instance's part: every survivor reads the redo of the dead for its cache, which brings back the blocks that it is asked to bring back; one of them, the recoverer, writes into the
+//! control file that it has been done.
+//!
+//! What is left then is the dead one's next life's: its undo, its transactions, its thread ([`crate::open`]).
+//!
+//! **Invariants.**
+//! - Nothing of this decides who is dead or when an epoch changes; a thread that reads for an epoch that is over reads in vain, and is not waited for.
+//! - An instance is marked as recovered in the epoch in which its blocks were, after every member has said what it has heard of the dead one's last group: afterwards nobody hears of it any more.
+
+use super::{Cluster, Members};
+use crate::Result;
+use crate::files::{self, double_write, status_double_write};
+use block::{InstanceId, Scn, ThreadId};
+use cache::DeadThreads;
+use interconnect::Member;
+use redo::{BatchNo, DeadRedo, LogFiles, RedoReader, RestartPoint};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use storage::{DoubleWrite, ReadOnly, Storage, TornHomes};
+use wait::{Event, Waiter};
+
+/// After a read of the dead's redo that failed.
+const RETRY: Duration = Duration::from_millis(500);
+
+impl Cluster {
+    /// Starts the thread that reads the redo of the dead of the epoch just entered.
+    pub(super) fn start_recovery(self: &Arc<Self>, members: &Arc<Members>) -> Result<()> {
+        if members.dead.is_empty() {
+            return Ok(());
+        }
+        let (cluster, members) = (self.clone(), members.clone());
+        let started = wait::thread::spawn_named("rcvr", move || cluster.read_the_dead(&members));
+        let reader = started.map_err(|source| crate::Error::Thread {
+            name: "rcvr",
+            source,
+        })?;
+        let mut readers = self.readers.lock();
+        readers.retain(|r| !r.is_finished());
+        readers.push(reader);
+        Ok(())
+    }
+
+    /// Everybody who needs a block of the dead waits for this: it is tried again until it succeeds or another epoch comes.
+    fn read_the_dead(&self, members: &Members) {
+        let began = Instant::now();
+        let waiter = Waiter::new();
+        while self.is_current(members.epoch) {
+            let read = self.dead_threads(members).and_then(|threads| {
+                let blocks = threads.redo.blocks().count();
+                self.cache.dead_redo(members.epoch, threads)?;
+                Ok(blocks)
+            });
+            match read {
+                Ok(blocks) => {
+                    return eprintln!(
+                        "braid: {} died; {blocks} blocks in the redo, read in {} ms",
+                        super::members::list(&numbers(&members.dead)),
+                        began.elapsed().as_millis()
+                    );
+                }
+                Err(e) => eprintln!("braid: the redo of the dead cannot be read: {e}"),
+            }
+            waiter.wait(Event::RdbmsIpcMessage, [0; 3], Some(Instant::now() + RETRY));
+        }
+    }
+
+    fn is_current(&self, epoch: u64) -> bool {
+        self.members().epoch == epoch && !self.state.lock().stopping
+    }
+
+    fn dead_threads(&self, members: &Members) -> Result<DeadThreads> {
+        let state = self.control.refresh()?;
+        let mut logs = Vec::new();
+        let mut copies = Vec::new();
+        let plain: Arc<dyn Storage> = Arc::new(ReadOnly(self.places.storage.clone()));
+        for dead in &members.dead {
+            let k = dead.instance;
+            let thread = ThreadId(k.0);
+            let info = state.thread(thread).ok_or_else(|| {
+                crate::Error::Corrupt(format!("the control file has no redo thread {}", k.0))
+            })?;
+            let log = LogFiles::open(
+                &self.places.members,
+                files::identity(&state, thread),
+                files::geometry(info),
+            )?;
+            let start = RestartPoint {
+                pos: info.checkpoint,
+                batch: BatchNo(info.checkpoint_batch),
+            };
+            logs.push((log, start));
+            for name in [double_write(k), status_double_write(k)] {
+                copies.push(DoubleWrite::open(&*plain, &name)?);
+            }
+        }
+        let readers = logs.iter().map(|(log, start)| RedoReader::new(log, *start));
+        let (redo, _) = DeadRedo::read(readers.collect(), |_| Ok::<_, redo::Error>(()))?;
+        Ok(DeadThreads {
+            redo: Arc::new(redo),
+            torn: TornHomes::read(&copies.iter().collect::<Vec<_>>())?,
+        })
+    }
+
+    /// The cache says that nobody needs the threads of the dead any more. On whatever thread heard it.
+    pub(super) fn blocks_recovered(&self, epoch: u64) {
+        let mut state = self.state.lock();
+        state.recovered = state.recovered.max(epoch);
+        state.rung = true;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Marks the dead as recovered, once everything that this epoch is to bring has come.
+    pub(super) fn finish_recovery(&self) -> Result<()> {
+        let members = self.members();
+        {
+            let state = self.state.lock();
+            let done = state.recovered == members.epoch && state.settled >= members.epoch;
+            if members.dead.is_empty() || !done || members.recoverer() != self.me.instance {
+                return Ok(());
+            }
+        }
+        let Some(turn) = self
+            .file
+            .lock(Some(Instant::now() + super::rcfg::LOCK_PATIENCE))?
+        else {
+            return Ok(());
+        };
+        if turn.read()?.epoch == members.epoch {
+            let recovered: Vec<_> = members
+                .dead
+                .iter()
+                .map(|m| (m.instance, m.incarnation, self.last_group_of(m.instance)))
+                .collect();
+            turn.recovered(&recovered)?;
+            eprintln!(
+                "braid: the blocks of {} are recovered",
+                super::members::list(&numbers(&members.dead))
+            );
+        }
+        turn.release()?;
+        self.ring();
+        Ok(())
+    }
+
+    /// The newest group of an instance's thread that any member has heard of.
+    fn last_group_of(&self, instance: InstanceId) -> Option<(u64, Scn)> {
+        let own = self.evidence.newest_group_of(instance);
+        let heard = self.state.lock().heard.get(&instance.0).copied();
+        own.max(heard)
+    }
+
+    /// What this instance tells the others of the last groups of the dead.
+    pub(super) fn heard_of_the_dead(&self, members: &Members) -> Vec<u8> {
+        let mut out = Vec::new();
+        for m in &members.dead {
+            if let Some((batch, scn)) = self.evidence.newest_group_of(m.instance) {
+                out.extend(m.instance.0.to_le_bytes());
+                out.extend(batch.to_le_bytes());
+                out.extend(scn.0.to_le_bytes());
+            }
+        }
+        out
+    }
+
+    /// Takes in what another member has heard. False: these are no bytes of ours.
+    pub(super) fn hear_of_the_dead(&self, body: &[u8]) -> bool {
+        let (entries, rest) = body.as_chunks::<18>();
+        let mut state = self.state.lock();
+        for e in entries {
+            let instance = u16::from_le_bytes([e[0], e[1]]);
+            let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| e[at + i]));
+            let heard = (u64_at(2), Scn(u64_at(10)));
+            let newest = state.heard.entry(instance).or_insert(heard);
+            *newest = heard.max(*newest);
+        }
+        rest.is_empty()
+    }
+}
+
+fn numbers(members: &[Member]) -> Vec<InstanceId> {
+    members.iter().map(|m| m.instance).collect()
+}
