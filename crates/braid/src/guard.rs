@@ -1,6 +1,6 @@
 //! The guard of several instances: starts them, relays what they say, starts them again when one has died, stops them one after the other.
 //!
-//! The first instance is started alone: it creates or recovers what the others find. After a death the others end as well (recovery with survivors is not built); when all have ended they are started together. An instance
+//! The first instance is started alone: it creates or recovers what the others find. One that dies is started again, alone: the others recover what it left and go on. An instance
 //! that ends cleanly was stopped, and stays down until somebody asks for it with `braid start`, by a file in the database directory.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +20,7 @@ use crate::instance::{LAST_LINE, leave_terminal};
 
 /// How often requests are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// How long the others may take to end after a death; then they are killed. They notice within some seconds.
-const END_PATIENCE: Duration = Duration::from_secs(15);
-/// Restarts after which the guard gives up if they come within so long: what kills the instances will do so again.
+/// Restarts of an instance after which it is left down if they come within so long: what kills it will do so again.
 const MAX_RESTARTS: usize = 5;
 const RESTART_WINDOW: Duration = Duration::from_secs(120);
 
@@ -41,7 +39,8 @@ struct Guard<'a> {
     open: BTreeSet<u16>,
     sender: Sender<Event>,
     events: Receiver<Event>,
-    restarts: Vec<Instant>,
+    /// When each instance was started again.
+    restarts: BTreeMap<u16, Vec<Instant>>,
 }
 
 /// What the guard heard that it has to do something about.
@@ -70,7 +69,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
         open: BTreeSet::new(),
         sender,
         events,
-        restarts: Vec::new(),
+        restarts: BTreeMap::new(),
     };
     let all: Vec<u16> = (1..=args.instances).collect();
     let result = guard.guard(&all, dir);
@@ -107,11 +106,7 @@ impl Guard<'_> {
                     println!("braid: all instances have been stopped");
                     return Ok(());
                 }
-                Happened::Ended(k, status) if !status.success() => {
-                    if !self.after_death(k, status)? {
-                        return Ok(());
-                    }
-                }
+                Happened::Ended(k, status) if !status.success() => self.after_death(k, status)?,
                 Happened::Ended(..) => {}
                 Happened::Nothing => {
                     for k in take_requests(dir) {
@@ -214,47 +209,32 @@ impl Guard<'_> {
         }
     }
 
-    /// Waits for the end of the others, which follow the dead one, and starts all again. False if the guard was asked to stop meanwhile, or is not to restart.
-    fn after_death(&mut self, dead: u16, status: ExitStatus) -> Result<bool, Failure> {
-        println!("braid: instance {dead} died ({status}); the others end as well");
-        let mut again: BTreeSet<u16> = self.children.keys().copied().collect();
-        again.insert(dead);
-        let until = Instant::now() + END_PATIENCE;
-        let mut killed = false;
-        while !self.children.is_empty() {
-            match self.wait()? {
-                Happened::Stop => return Ok(false),
-                // It was stopping cleanly when the other died.
-                Happened::Ended(k, status) if status.success() => {
-                    again.remove(&k);
-                }
-                Happened::Ended(..) | Happened::Nothing => {}
-            }
-            if Instant::now() > until && !killed {
-                killed = true;
-                for (k, child) in &mut self.children {
-                    println!("braid: instance {k} does not end and is killed");
-                    child.kill()?;
-                }
-            }
+    /// The others recover what it left and go on; it is started again, unless that is not wanted, or has not helped.
+    fn after_death(&mut self, dead: u16, status: ExitStatus) -> Result<(), Failure> {
+        let restarts = self.restarts.entry(dead).or_default();
+        restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
+        let why_not = if self.args.no_restart {
+            Some("it stays down".to_string())
+        } else if restarts.len() >= MAX_RESTARTS {
+            let (n, window) = (restarts.len(), RESTART_WINDOW.as_secs());
+            Some(format!(
+                "it was started again {n} times within {window} s and stays down"
+            ))
+        } else {
+            None
+        };
+        let Some(why_not) = why_not else {
+            restarts.push(Instant::now());
+            println!("braid: instance {dead} died ({status}) and is started again");
+            return self.spawn(dead);
+        };
+        println!("braid: instance {dead} died ({status}); {why_not}");
+        match self.children.is_empty() {
+            true => Err(Failure(format!(
+                "instance {dead} died, and no other is left; the next start recovers the database"
+            ))),
+            false => Ok(()),
         }
-        if self.args.no_restart {
-            return Err(Failure(format!(
-                "instance {dead} died; the next start recovers the database"
-            )));
-        }
-        self.restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
-        self.restarts.push(Instant::now());
-        if self.restarts.len() > MAX_RESTARTS {
-            return Err(Failure(format!(
-                "instances died {} times within {} s: they are not started again",
-                self.restarts.len(),
-                RESTART_WINDOW.as_secs()
-            )));
-        }
-        let again: Vec<u16> = again.into_iter().collect();
-        println!("braid: starting instances {again:?} again");
-        self.start_all(&again)
     }
 
     /// One after the other, the first last, so that each can hand over what it has.

@@ -197,13 +197,21 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
     assert_eq!(sum(&mut two), 61);
     drop((one, two));
 
-    // One is killed: both end, and both are started again.
+    // One is killed: it is started again, the other goes on, and so do its sessions.
     let old = pids(&scratch.status());
+    let mut one = connect(port);
     kill(old[1]);
-    let all = scratch.until("both again", |s| {
-        s.iter().all(is_open) && pids(s).iter().all(|p| !old.contains(p))
+    one.execute("insert into t values (4, 40)", &[])
+        .expect("insert");
+    one.execute("delete from t where id = 4", &[])
+        .expect("delete");
+    let all = scratch.until("both are open", |s| {
+        s.iter().all(is_open) && pids(s)[1] != old[1]
     });
-    assert!(all[0]["recovered"].is_object(), "{all:#?}");
+    assert_eq!(pids(&all)[0], old[0]);
+    assert!(all[1]["recovered"].is_object(), "{all:#?}");
+    assert_eq!(sum(&mut one), 61);
+    drop(one);
     let (mut one, mut two) = (connect(port), connect(port + 1));
     assert_eq!((sum(&mut one), sum(&mut two)), (61, 61));
     drop((one, two));
@@ -227,7 +235,15 @@ fn what_died_stays_down_if_asked_for() {
     let output = up(&data, port, &["--no-restart"]);
     assert!(output.status.success(), "{}", said(&output));
     kill(pids(&scratch.status())[0]);
-    scratch.until("both have ended", |s| {
+    scratch.until("the first is known to be dead", |s| {
+        s[0]["state"] == "crashed"
+    });
+    let mut two = connect(port + 1);
+    two.batch_execute("create table t (id int)")
+        .expect("create");
+    assert_eq!(scratch.states(), ["crashed", "open"]);
+    kill(pids(&scratch.status())[1]);
+    scratch.until("the guard has ended", |s| {
         s.iter().all(|s| s["state"] == "crashed")
     });
     let output = up(&data, port, &[]);

@@ -108,8 +108,31 @@ pub(crate) fn open(config: Config, host: Host, progress: &dyn Progress) -> Resul
         },
         fatal: host.fatal,
         progress,
+        stand_in: false,
     };
-    opening.run(cluster, host.cluster)
+    let engine = opening.run(cluster, host.cluster)?;
+    let background = Background::start(&engine)?;
+    if let Some(threads) = &mut *engine.threads.lock() {
+        threads.background = Some(background);
+    }
+    Ok(engine)
+}
+
+/// Lives the next life of a dead instance, whose blocks have been recovered, in another one's process: until its transactions are rolled back.
+pub(crate) fn stand_in(config: Config, host: Host, progress: &dyn Progress) -> Result<()> {
+    let file = Arc::new(ClusterFile::open(&*host.storage)?);
+    let opening = Opening {
+        me: InstanceId(config.instance),
+        config,
+        places: Places {
+            storage: host.storage,
+            members: host.members,
+        },
+        fatal: host.fatal,
+        progress,
+        stand_in: true,
+    };
+    opening.run(file, host.cluster)?.stop(progress)
 }
 
 struct Opening<'a> {
@@ -118,6 +141,8 @@ struct Opening<'a> {
     places: Places,
     fatal: Fatal,
     progress: &'a dyn Progress,
+    /// This process is another instance.
+    stand_in: bool,
 }
 
 /// What was found under the control file's lock.
@@ -181,10 +206,14 @@ fn declare(turn: &Exclusive<'_>, dead: &[&Takeover]) -> Result<()> {
 impl Opening<'_> {
     fn run(self, file: Arc<ClusterFile>, host: Option<ClusterHost>) -> Result<Arc<Engine>> {
         let decider = file.clone();
+        let _coming = match self.stand_in {
+            true => None,
+            false => file.coming(self.me)?,
+        };
         let (turn, found) = self.settle(&decider)?;
         let contact = host
             .as_ref()
-            .map(|h| Contact::of(h, found.state.database_id));
+            .map(|h| Contact::of(h, found.state.database_id, self.stand_in));
         self.may_join(&found, contact)?;
         let alone = found.alive.is_empty();
         let mut recovery = None;
@@ -227,10 +256,6 @@ impl Opening<'_> {
         let engine = core.engine(self.config, recovery, Some(membership))?;
         if let Some(cluster) = engine.cluster() {
             cluster.attach(&engine);
-        }
-        let background = Background::start(&engine)?;
-        if let Some(threads) = &mut *engine.threads.lock() {
-            threads.background = Some(background);
         }
         Ok(engine)
     }
@@ -283,6 +308,7 @@ impl Opening<'_> {
             cache: core.cache.clone(),
             clock: core.redo.clock().clone(),
             fatal: self.fatal.clone(),
+            config: self.config.clone(),
         };
         let joined = Cluster::start(parts)?;
         let settled = joined.wait_settled(epoch, self.progress);
@@ -298,6 +324,12 @@ impl Opening<'_> {
         let mut waiting_since = None;
         loop {
             let turn = self.turn(cluster)?;
+            if let Some(what) = self.has_stand_in(&turn)? {
+                turn.release()?;
+                self.progress.step(&what, 0, 0);
+                pause(LOOK_INTERVAL);
+                continue;
+            }
             let found = self.look(&turn)?;
             let dead = found.to_be_recovered();
             if found.alive.is_empty() || dead.is_empty() {
@@ -329,6 +361,20 @@ impl Opening<'_> {
             self.progress
                 .step("waiting for another instance that is starting", 0, 0);
         }
+    }
+
+    /// Whether another instance lives this one's life, and has its locks: what is waited for then.
+    fn has_stand_in(&self, turn: &Exclusive<'_>) -> Result<Option<String>> {
+        let members = turn.read()?;
+        let record = members.member(self.me);
+        let up = record.filter(|m| m.state == MemberState::Up && !m.address.is_empty());
+        let Some(up) = up.filter(|_| !self.stand_in) else {
+            return Ok(None);
+        };
+        let state = ControlFile::open(&*self.places.storage)?.get();
+        let lives = || Ok::<_, Error>(matches!(self.attempt(&state, self.me)?, Attempt::Held(_)));
+        let waits = Contact::parse(&up.address)?.stand_in && lives()?;
+        Ok(waits.then(|| "another instance rolls back what this one left".to_string()))
     }
 
     fn look(&self, turn: &Exclusive<'_>) -> Result<Found> {

@@ -26,6 +26,10 @@ struct Node {
 }
 
 fn start(s: &SimStorage, k: u16, client: u32) -> Node {
+    start_with(s, k, client, false)
+}
+
+fn start_with(s: &SimStorage, k: u16, client: u32, stands_in: bool) -> Node {
     let killed: Arc<AtomicBool> = Arc::default();
     let of_host = killed.clone();
     let storage: Arc<dyn Storage> = Arc::new(s.as_client(client));
@@ -38,6 +42,7 @@ fn start(s: &SimStorage, k: u16, client: u32) -> Node {
         }),
         cluster: Some(ClusterHost {
             heartbeat: Duration::from_millis(20),
+            stands_in,
             ..ClusterHost::new(bound, Secret::new(b"the secret of this test").unwrap())
         }),
     };
@@ -56,7 +61,7 @@ fn start(s: &SimStorage, k: u16, client: u32) -> Node {
 }
 
 impl Node {
-    /// As `kill -9` does. What it is doing is never finished.
+    /// As `kill -9` does. What it is doing is never finished. (Not what it does as a stand-in for another: that one's connections are not known here.)
     fn kill(self, s: &SimStorage) {
         self.killed.store(true, Ordering::SeqCst);
         let cluster = self.engine.cluster().unwrap();
@@ -266,4 +271,49 @@ fn one_of_three_dies_and_the_others_go_on() {
     for seed in seeds(&[3]) {
         killing(3, scale("BRAID_KILLS", 3), seed);
     }
+}
+
+/// Nobody starts the dead instance again: a survivor lives its next life for as long as it takes to roll back what it left. Its row locks go, and its commits are known.
+#[test]
+fn what_a_lost_instance_left_is_rolled_back_by_another() {
+    let (s, t) = create();
+    let one = start_with(&s, 1, 1, true);
+    let two = start_with(&s, 2, 2, true);
+    let mut lost = two.engine.session().unwrap();
+    lost.begin(Isolation::ReadCommitted).unwrap();
+    for id in 0..ACCOUNTS {
+        lost.insert(&t, &row(id, BALANCE, "x")).unwrap();
+    }
+    lost.commit().unwrap();
+    lost.begin(Isolation::ReadCommitted).unwrap();
+    add(&mut lost, &t, 3, 5).unwrap();
+    // Another commit makes the redo of the first change durable.
+    let mut other = two.engine.session().unwrap();
+    other.begin(Isolation::ReadCommitted).unwrap();
+    add(&mut other, &t, 4, 7).unwrap();
+    other.commit().unwrap();
+    std::mem::forget((lost, other));
+    two.kill(&s);
+
+    let mut left = one.engine.session().unwrap();
+    left.begin(Isolation::ReadCommitted).unwrap();
+    add(&mut left, &t, 3, 1).unwrap();
+    left.commit().unwrap();
+    let rows = contents(&one.engine, &t).unwrap();
+    assert_eq!((rows[&3].0, rows[&4].0), (BALANCE + 1, BALANCE + 7));
+    wait_for("its stand-in has left", || {
+        one.engine.cluster().unwrap().members().in_limbo.is_empty()
+            && one.engine.cluster().unwrap().members().is_alone()
+    });
+    let two = start_with(&s, 2, 22, true);
+    assert!(two.engine.recovery().is_none(), "it was stopped cleanly");
+    assert_same(
+        &contents(&two.engine, &t).unwrap(),
+        &rows,
+        "its own next life",
+    );
+    drop(left);
+    [two, one]
+        .iter()
+        .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }

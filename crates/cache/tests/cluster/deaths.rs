@@ -264,6 +264,7 @@ impl Cluster {
             epoch,
             members: living.iter().map(|l| l.member).collect(),
             dead: open.iter().map(|o| o.member).collect(),
+            in_limbo: open.iter().map(|o| o.member.0).collect(),
             recoverer: living[rng.below(living.len() as u64) as usize].member.0,
         };
         let left: Vec<SimStorage> = open.iter().map(|o| o.left.clone()).collect();

@@ -14,6 +14,7 @@
 //! - A lone instance hears nothing of its layers' part in this: [`Layer::members_changed`] is called for the first time when somebody else comes.
 //! - Receiving threads and `lmon` never wait here but for latches (R8), with one exception: a clock that is told of an SCN above its ceiling reads the control file, in which a joiner has raised it.
 
+mod heir;
 mod layers;
 mod members;
 mod post;
@@ -31,7 +32,7 @@ pub use storage::lease::{MemberRecord, MemberState};
 
 use crate::files::Places;
 use crate::inquiry::Inquiries;
-use crate::{Error, Progress, Result};
+use crate::{Config, Error, Progress, Result};
 use block::{InstanceId, Scn};
 use cache::Cache;
 use interconnect::{Interconnect, Member, Post};
@@ -79,6 +80,8 @@ pub(crate) struct Parts {
     pub cache: Arc<Cache>,
     pub clock: Arc<Clock>,
     pub fatal: Fatal,
+    /// What this instance would do as others.
+    pub config: Config,
 }
 
 /// The membership of a running instance. See the module.
@@ -107,6 +110,7 @@ pub struct Cluster {
     rcfg: Mutex<Option<JoinHandle<()>>>,
     /// Threads that read, or have read, the redo of the dead.
     readers: Mutex<Vec<JoinHandle<()>>>,
+    heirs: heir::Heirs,
 }
 
 #[derive(Default)]
@@ -139,6 +143,7 @@ impl Cluster {
     /// Starts the interconnect and the thread `rcfg`. The member record is in the control file.
     pub(crate) fn start(parts: Parts) -> Result<Arc<Cluster>> {
         let host = parts.host;
+        let heirs = heir::Heirs::new(parts.config, &host);
         let database = parts.control.get();
         let mut config = interconnect::Config::new(
             interconnect::Cluster {
@@ -187,6 +192,7 @@ impl Cluster {
             changed: Condvar::new(),
             rcfg: Mutex::new(None),
             readers: Mutex::default(),
+            heirs,
         });
         let told = Arc::downgrade(&cluster);
         cluster.cache.on_threads_closed(Box::new(move |epoch, _| {
@@ -323,6 +329,7 @@ impl Cluster {
 
     /// Gives back what this instance has of the others' blocks: the first step of leaving, while the others still answer. All sessions have ended.
     pub(crate) fn hand_over(&self, progress: &dyn Progress) -> Result<()> {
+        self.heirs.end();
         match self.members().is_alone() {
             true => Ok(()),
             false => self.layers.leaving(progress),
@@ -378,6 +385,7 @@ impl Cluster {
         {
             (self.fatal)("thread rcfg broke an invariant");
         }
+        self.heirs.end();
         for reader in self.readers.lock().drain(..) {
             if reader.join().is_err() {
                 (self.fatal)("thread rcvr broke an invariant");

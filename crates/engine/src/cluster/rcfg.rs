@@ -61,6 +61,7 @@ impl Cluster {
         self.settle();
         self.finish_recovery()?;
         self.forget_leavers();
+        self.stand_in_for_the_lost()?;
         self.try_the_silent()
     }
 

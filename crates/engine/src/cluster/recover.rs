@@ -16,6 +16,7 @@ use interconnect::Member;
 use redo::{BatchNo, DeadRedo, LogFiles, RedoReader, RestartPoint};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use storage::lease::RecoveredLife;
 use storage::{DoubleWrite, ReadOnly, Storage, TornHomes};
 use wait::{Event, Waiter};
 
@@ -130,7 +131,11 @@ impl Cluster {
             let recovered: Vec<_> = members
                 .dead
                 .iter()
-                .map(|m| (m.instance, m.incarnation, self.last_group_of(m.instance)))
+                .map(|m| RecoveredLife {
+                    instance: m.instance,
+                    incarnation: m.incarnation,
+                    last_group: self.last_group_of(m.instance),
+                })
                 .collect();
             turn.recovered(&recovered)?;
             eprintln!(

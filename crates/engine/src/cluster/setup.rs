@@ -14,6 +14,9 @@ use wait::priority::Priority;
 /// Kinds of messages.
 pub type Kinds = RangeInclusive<u16>;
 
+/// In the text of a contact.
+const STAND_IN: &str = " stand-in";
+
 /// Where and how an instance meets the others.
 pub struct ClusterHost {
     /// Where it listens for them; its address goes into the control file.
@@ -28,6 +31,8 @@ pub struct ClusterHost {
     pub cpus: Vec<usize>,
     /// Needed unless all instances are on this machine.
     pub tls: Option<TlsFiles>,
+    /// Whether this instance may live the next life of one that died and does not come back ([`super::heir`]).
+    pub stands_in: bool,
     /// Further protocols beside the engine's own.
     pub layers: Vec<(Kinds, Arc<dyn Layer>)>,
 }
@@ -43,6 +48,7 @@ impl ClusterHost {
             priority: Priority::default(),
             cpus: Vec::new(),
             tls: None,
+            stands_in: true,
             layers: Vec::new(),
         }
     }
@@ -54,25 +60,35 @@ pub(crate) struct Contact {
     pub address: SocketAddr,
     /// Tells the cluster's secret from another without giving it away: who has another must not become a member, for nobody could be connected to it.
     pub key: u64,
+    /// Another instance lives this one's life, until its transactions are rolled back.
+    pub stand_in: bool,
 }
 
 impl Contact {
-    pub fn of(host: &ClusterHost, database: u64) -> Contact {
+    pub fn of(host: &ClusterHost, database: u64, stand_in: bool) -> Contact {
         Contact {
             address: host.bound.address(),
             key: host.secret.fingerprint(database),
+            stand_in,
         }
     }
 
     pub fn to_text(self) -> String {
-        format!("{} key {:016x}", self.address, self.key)
+        let role = match self.stand_in {
+            true => STAND_IN,
+            false => "",
+        };
+        format!("{} key {:016x}{role}", self.address, self.key)
     }
 
     pub fn parse(text: &str) -> Result<Contact> {
         let parsed = text.split_once(" key ").and_then(|(address, key)| {
+            let stand_in = key.ends_with(STAND_IN);
+            let key = key.strip_suffix(STAND_IN).unwrap_or(key);
             Some(Contact {
                 address: address.parse().ok()?,
                 key: u64::from_str_radix(key, 16).ok()?,
+                stand_in,
             })
         });
         parsed.ok_or_else(|| {
@@ -102,9 +118,12 @@ mod tests {
         let address = bound.address();
         let secret = Secret::new(b"a secret of this test").unwrap();
         let host = ClusterHost::new(bound, secret.clone());
-        let contact = Contact::of(&host, 7);
-        assert_eq!(Contact::parse(&contact.to_text()).unwrap(), contact);
-        assert_eq!(contact.address, address);
+        for stand_in in [false, true] {
+            let contact = Contact::of(&host, 7, stand_in);
+            assert_eq!(Contact::parse(&contact.to_text()).unwrap(), contact);
+            assert_eq!(contact.address, address);
+        }
+        let contact = Contact::of(&host, 7, false);
         let others = [
             secret.fingerprint(8),
             Secret::new(b"another one, as long").unwrap().fingerprint(7),

@@ -59,6 +59,8 @@ fn members(up: &[u16]) -> Members {
     Members {
         epoch: 1,
         up: up.iter().map(member).collect(),
+        dead: Vec::new(),
+        in_limbo: Vec::new(),
     }
 }
 

@@ -297,6 +297,7 @@ pub fn silent(cluster: &Cluster, heard: &[u16]) -> Result<Vec<(u16, Vec<Datum>)>
     let rows = silent.filter_map(|m| match m.state {
         MemberState::Up => Some(row(m, "NOT RESPONDING")),
         MemberState::Dead => Some(row(m, "DEAD, TO BE RECOVERED")),
+        MemberState::Recovered => Some(row(m, "DEAD, TO BE ROLLED BACK")),
         MemberState::Down => None,
     });
     Ok(rows.collect())

@@ -14,7 +14,7 @@
 //! - As in the control state, a decision goes to one slot, durably, and then to the other: a decider that dies writing leaves the old state or the new, and a slot that decays does not bring back an
 //!   incarnation that has been used.
 
-use super::{EXCLUSIVE_BYTE, Lease, Proof, Takeover, locks_of};
+use super::{COMING_BYTES, EXCLUSIVE_BYTE, Lease, Locked, Proof, Takeover, locks_of};
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
 use block::{FileId, InstanceId, Scn};
 use parking_lot::{Mutex, MutexGuard};
@@ -58,6 +58,15 @@ pub struct MemberRecord {
     pub last_group: Option<(u64, Scn)>,
     /// Of its interconnect.
     pub address: String,
+}
+
+/// A life whose blocks survivors have recovered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecoveredLife {
+    pub instance: InstanceId,
+    pub incarnation: u32,
+    /// As in [`MemberRecord`].
+    pub last_group: Option<(u64, Scn)>,
 }
 
 /// The membership as of an epoch.
@@ -219,6 +228,17 @@ impl ClusterFile {
         self.newest().map(|found| found.cluster)
     }
 
+    /// Says that this process is about to be an instance, for as long as what is returned lives; none if another process says so already. Nothing is decided by it.
+    pub fn coming(&self, instance: InstanceId) -> Result<Option<Coming>> {
+        let byte = COMING_BYTES + u64::from(instance.0);
+        Ok(Locked::try_get(self.file.clone(), byte)?.map(Coming))
+    }
+
+    /// Whether a process, not this one, says that it is about to be this instance.
+    pub fn is_coming(&self, instance: InstanceId) -> Result<bool> {
+        locks_of(&*self.file)?.held_by_other(COMING_BYTES + u64::from(instance.0))
+    }
+
     /// Runs `f` under the control file's exclusive lock, for whatever else is decided under it. Waits for the lock under `enq: CF - contention` until the deadline; a holder that hangs is evicted
     /// like any other instance that hangs.
     pub fn exclusive<R>(
@@ -351,6 +371,10 @@ impl ClusterFile {
     }
 }
 
+/// See [`ClusterFile::coming`].
+#[expect(dead_code, reason = "held for its drop")]
+pub struct Coming(Locked);
+
 /// The control file's exclusive lock, held until dropped: what several instances decide is read, decided and written under it.
 pub struct Exclusive<'a> {
     cluster: &'a ClusterFile,
@@ -454,9 +478,14 @@ impl Exclusive<'_> {
     }
 
     /// Survivors have recovered the blocks of dead instances, and heard of these last groups of theirs. All in one epoch.
-    pub fn recovered(&self, dead: &[(InstanceId, u32, Option<(u64, Scn)>)]) -> Result<Cluster> {
+    pub fn recovered(&self, dead: &[RecoveredLife]) -> Result<Cluster> {
         self.decide(|c| {
-            for &(instance, incarnation, heard) in dead {
+            for &RecoveredLife {
+                instance,
+                incarnation,
+                last_group,
+            } in dead
+            {
                 if c.expect(instance, incarnation)?.state != MemberState::Dead {
                     return Err(Error::Membership(format!(
                         "instance {}.{incarnation} is not dead, so its blocks were not recovered",
@@ -465,7 +494,7 @@ impl Exclusive<'_> {
                 }
                 c.change(instance, |m| {
                     m.state = MemberState::Recovered;
-                    m.last_group = m.last_group.max(heard);
+                    m.last_group = m.last_group.max(last_group);
                 });
             }
             Ok(())

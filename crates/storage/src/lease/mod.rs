@@ -7,6 +7,7 @@
 //! byte 2^62            exclusive lock of the control file: who decides about membership
 //! byte 2^62 + k        instance k, in every file that it writes
 //! byte 2^62 + 2^16     exclusive lock of a data file that instances share: who makes it longer
+//! byte 2^62 + 2^17 + k of the control file: a process that will be instance k once what it waits for has come about
 //! ```
 //!
 //! **Invariants.**
@@ -25,7 +26,10 @@ pub(crate) mod os;
 pub(crate) mod sim;
 mod takeover;
 
-pub use cluster::{Cluster, ClusterFile, Exclusive, MAX_ADDRESS_BYTES, MemberRecord, MemberState};
+pub use cluster::{
+    Cluster, ClusterFile, Coming, Exclusive, MAX_ADDRESS_BYTES, MemberRecord, MemberState,
+    RecoveredLife,
+};
 pub use fence::{FenceCommand, Fenced};
 pub use guard::{GuardEnd, Order, Orders, guard};
 pub use hold::{Fatal, Lease, OnError};
@@ -52,6 +56,9 @@ pub(crate) const EXCLUSIVE_BYTE: u64 = BASE;
 
 /// Of a data file: held while it is made longer. No instance has this number.
 pub(crate) const EXTEND_BYTE: u64 = BASE + (1 << 16);
+
+/// Of the control file: the first of the bytes of those who are coming.
+const COMING_BYTES: u64 = BASE + (1 << 17);
 
 /// The byte of an instance, the same in every file.
 pub fn lease_byte(instance: InstanceId) -> u64 {
