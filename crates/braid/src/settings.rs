@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use interconnect::PeerAddress;
+use wait::priority::Priority;
 
 use sql::params::{AUTO_FILE, CONFIG_FILE, Context, Instance, PARAMS, Source};
 
@@ -148,6 +149,23 @@ fn peers(text: &str) -> Result<Vec<PeerAddress>, Failure> {
         .collect()
 }
 
+/// Numbers of CPUs, as `0,2-3`.
+fn cpus(params: &Instance, name: &str) -> Result<Vec<usize>, Failure> {
+    let text = params.text(name);
+    let wrong = |part: &str| Failure(format!("{name}: \"{part}\" is not a CPU, nor CPUs as 2-3"));
+    let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
+    let mut cpus = Vec::new();
+    for part in parts {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let number = |n: &str| n.trim().parse::<u16>().map(usize::from);
+        match (number(from), number(to)) {
+            (Ok(from), Ok(to)) if from <= to => cpus.extend(from..=to),
+            _ => return Err(wrong(part)),
+        }
+    }
+    Ok(cpus)
+}
+
 /// What the engine needs of the parameters. `listen` is the address for clients; the others are met at the same.
 pub fn engine_config(
     params: &Instance,
@@ -163,6 +181,14 @@ pub fn engine_config(
         interconnect: Some(SocketAddr::new(listen, port)),
         peers: peers(&params.text("interconnect_peers"))?,
         lms: params.int("gcs_server_processes") as u8,
+        priority: match params.text("background_priority").as_str() {
+            "realtime" => Priority::RealTime,
+            "slice" => Priority::ShortSlice,
+            "ordinary" => Priority::Ordinary,
+            _ => Priority::Nice,
+        },
+        lms_cpus: cpus(params, "lms_cpus")?,
+        lgwr_cpus: cpus(params, "lgwr_cpus")?,
         buffer_bytes: bytes("buffer_cache_size"),
         redo_file_bytes: bytes("redo_file_size"),
         redo_files: bytes("redo_files") as u32,

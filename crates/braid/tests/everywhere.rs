@@ -1,4 +1,4 @@
-//! Two instances as processes, and what one says of the other: the `gv$` views.
+//! Two instances as processes, and what one says of the other: the `gv$` views, who made whom wait, and with what.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -254,4 +254,110 @@ fn an_instance_that_hangs_is_missing_by_name_and_back_when_it_goes_on() {
     one.heard();
     assert_eq!(one.rows("select distinct inst_id from gv$session"), ["1"]);
     assert_eq!(one.heard(), [""; 0]);
+}
+
+/// The parts of the last wait that another instance served, and its whole.
+const LAST: &str = "select last_remote_event, last_remote_instance, last_remote_micro, message_out_micro + queue_micro + pin_micro + build_micro + flush_micro + other_micro + message_back_micro + wakeup_micro, flush_micro from v$session_wait w join v$session s on s.sid = w.sid where s.program = 'test of 2'";
+
+fn numbers(row: &str) -> Vec<i64> {
+    row.split('|').filter_map(|v| v.parse().ok()).collect()
+}
+
+#[test]
+fn waits_for_blocks_say_who_served_them_and_where_the_time_went() {
+    let pair = Pair::up("parts");
+    let (mut one, mut two) = (pair.connect(1), pair.connect(2));
+    one.run("create table hot (id int primary key, v int); insert into hot select g, 0 from generate_series(1, 200) g");
+    // The current block goes to and fro, with its redo: each change waits for the other instance.
+    for _ in 0..20 {
+        one.run("update hot set v = v + 1 where id = 7");
+        two.run("update hot set v = v + 1 where id = 7");
+    }
+    let last = two.rows(LAST);
+    assert!(
+        last[0].starts_with("gc cu") || last[0].starts_with("gc cr"),
+        "{last:?}"
+    );
+    let n = numbers(&last[0]);
+    assert_eq!(n[0], 1, "the instance that served it: {last:?}");
+    assert!(n[1] > 0 && n[1] == n[2], "parts and whole: {last:?}");
+    // A copy of what is being changed is made without waiting for the log.
+    one.run("begin; update hot set v = -1 where id = 8");
+    for _ in 0..20 {
+        one.run("update hot set v = v - 1 where id = 8");
+        assert_eq!(two.rows("select v from hot where id = 8"), ["0"]);
+    }
+    one.run("rollback");
+    let parts = "select event, instance, sum(case when part = 'total' then time_waited_micro end), sum(case when part <> 'total' then time_waited_micro end), sum(case when part = 'log flush' then waits end), sum(case when part = 'total' then waits end) from v$gc_latency group by 1, 2";
+    let sums = two.rows(parts);
+    assert!(
+        sums.iter().any(|r| r.starts_with("gc cr block")),
+        "{sums:?}"
+    );
+    assert!(
+        sums.iter().any(|r| r.starts_with("gc current block")),
+        "{sums:?}"
+    );
+    for row in &sums {
+        let n = numbers(row);
+        assert_eq!(n[0], 1, "{row}");
+        // Each of the eight is cut to whole microseconds.
+        assert!(
+            (n[1] - 8..=n[1]).contains(&n[2]),
+            "the parts do not add up: {row}"
+        );
+        if row.starts_with("gc cr block") {
+            assert_eq!(n[3], 0, "a copy that waited for the log: {row}");
+        }
+    }
+    // What was counted as events is what was taken apart, but for what nobody else served.
+    let events = two.rows("select count(*) from v$gc_latency l join v$system_event e on e.event = l.event where l.part = 'total' and l.waits > e.total_waits");
+    assert_eq!(events, ["0"]);
+    let buckets = two.rows("select event, part, sum(wait_count) from v$gc_latency_histogram where part = 'total' group by 1, 2 except select event, part, sum(waits) from v$gc_latency group by 1, 2");
+    assert_eq!(buckets, [""; 0]);
+    let transfers = one.rows("select inst_id, from_instance, to_instance, current_blocks > 5, cr_blocks > 5, two_way > 10, three_way, time_micro > 0, current_blocks + cr_blocks = two_way + three_way from gv$gc_transfers where object_name = 'hot' and inst_id = 2");
+    assert_eq!(transfers, ["2|1|2|t|t|t|0|t|t"]);
+    assert_eq!(one.heard(), [""; 0]);
+}
+
+#[test]
+fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
+    let pair = Pair::up("blockers");
+    let (mut one, mut two, mut third) = (pair.connect(1), pair.connect(2), pair.connect(2));
+    one.run("create table t (id int primary key, v int); insert into t values (1, 0)");
+    one.run("begin; update t set v = 1");
+    let holder =
+        one.rows("select sid from v$session where program = 'test of 1' and status = 'ACTIVE'");
+    let waiter = std::thread::spawn(move || two.run("update t set v = v + 10"));
+    let blocked = "select inst_id, blocking_instance, blocking_session, event from gv$session where blocking_instance is not null";
+    let expected = format!("2|1|{}|enq: TX - row lock contention", holder[0]);
+    for client in [&mut one, &mut third] {
+        client.until(blocked, |r| r == [expected.clone()]);
+    }
+    let here = "select blocking_instance, blocking_session from v$session where blocking_instance is not null";
+    assert_eq!(third.rows(here), [format!("1|{}", holder[0])]);
+    assert_eq!(one.rows(here), [""; 0]);
+    one.run("commit");
+    waiter.join().expect("the waiter goes on");
+    assert_eq!(third.rows("select v from t"), ["11"]);
+    // And one of the same instance.
+    third.run("begin; update t set v = 2");
+    let mut fourth = pair.connect(2);
+    let waiter = std::thread::spawn(move || fourth.run("update t set v = v + 10"));
+    one.until(
+        "select inst_id, blocking_instance from gv$session where blocking_session is not null",
+        |r| r == ["2|2"],
+    );
+    third.run("commit");
+    waiter.join().expect("the waiter goes on");
+}
+
+#[test]
+fn threads_that_everybody_waits_for_say_what_they_run_with() {
+    let pair = Pair::up("threads");
+    let mut one = pair.connect(1);
+    let asked = one.rows("select inst_id, pname, priority <> 'ordinary' or priority_refused is not null from gv$process where pname in ('lgwr', 'lmon') order by 1, 2");
+    assert_eq!(asked, ["1|lgwr|t", "1|lmon|t", "2|lgwr|t", "2|lmon|t"]);
+    let others = one.rows("select distinct priority from v$process where background is null");
+    assert_eq!(others, ["ordinary"]);
 }

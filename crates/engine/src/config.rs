@@ -3,6 +3,7 @@
 use interconnect::PeerAddress;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use wait::priority::Priority;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -30,6 +31,12 @@ pub struct Config {
     pub peers: Vec<PeerAddress>,
     /// Connections for blocks to each other instance; the same everywhere.
     pub lms: u8,
+    /// Of the threads that all sessions, here and elsewhere, wait for: the receiving ones and `lgwr`. As far as the system permits.
+    pub priority: Priority,
+    /// CPUs that the receiving threads are bound to; empty for any.
+    pub lms_cpus: Vec<usize>,
+    /// The same for `lgwr`.
+    pub lgwr_cpus: Vec<usize>,
     /// Whether to open the database while other instances have it open.
     pub join_others: bool,
 }
@@ -50,6 +57,9 @@ impl Config {
             interconnect: None,
             peers: Vec::new(),
             lms: 1,
+            priority: Priority::default(),
+            lms_cpus: Vec::new(),
+            lgwr_cpus: Vec::new(),
             join_others: true,
         }
     }

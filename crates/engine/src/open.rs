@@ -94,6 +94,8 @@ pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
     let mut host = ClusterHost::new(bound, secret.map_err(failed)?);
     host.peers = config.peers.clone();
     host.lms = config.lms;
+    host.priority = config.priority;
+    host.cpus = config.lms_cpus.clone();
     Ok(Some(host))
 }
 

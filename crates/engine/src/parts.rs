@@ -292,7 +292,9 @@ impl Core {
     ) -> Result<Arc<Engine>> {
         let instance = InstanceId(config.instance);
         let space = Arc::new(Space::open(self.cache.clone(), FileId::DATA, instance)?);
-        let lgwr = LogWriter::start(&self.redo).map_err(|source| Error::Thread {
+        let cpus = config.lgwr_cpus.clone();
+        let lgwr = LogWriter::start_with(&self.redo, config.priority, cpus);
+        let lgwr = lgwr.map_err(|source| Error::Thread {
             name: "lgwr",
             source,
         })?;

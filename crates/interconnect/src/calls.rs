@@ -128,12 +128,27 @@ pub(crate) struct Calls {
 
 thread_local! {
     static HANDLING: Cell<bool> = const { Cell::new(false) };
+    /// When the message was read that this thread hands to the service now; zero: it hands over none.
+    static RECEIVED_NS: Cell<u64> = const { Cell::new(0) };
     static WAITER: Arc<Waiter> = Waiter::new();
 }
 
 /// This thread handles messages from now on: it may not wait.
 pub(crate) fn forbid_waiting() {
     HANDLING.set(true);
+}
+
+/// Runs the handler of a message that was read at `received_ns`.
+pub(crate) fn handling<R>(received_ns: u64, handler: impl FnOnce() -> R) -> R {
+    RECEIVED_NS.set(received_ns);
+    let result = handler();
+    RECEIVED_NS.set(0);
+    result
+}
+
+/// When the message was read that this thread handles now, by the clock of [`crate::now_ns`]: for services that measure what they take. None: it handles none.
+pub fn handled_message_received_ns() -> Option<u64> {
+    Some(RECEIVED_NS.get()).filter(|at| *at > 0)
 }
 
 fn assert_may_wait() {

@@ -36,7 +36,7 @@ mod tls;
 
 pub use auth::Secret;
 pub use board::CommitBoard;
-pub use calls::{CREDITS, Credit, Provenance, Reply};
+pub use calls::{CREDITS, Credit, Provenance, Reply, handled_message_received_ns};
 pub use error::{Error, Result};
 pub use faults::Fault;
 pub use frame::{

@@ -299,7 +299,9 @@ impl Connection<'_> {
                     received_ns,
                     started_ns: crate::now_ns(),
                 };
-                self.mesh.service.handle(self.interconnect, &arrival, block);
+                crate::calls::handling(received_ns, || {
+                    self.mesh.service.handle(self.interconnect, &arrival, block);
+                });
             }
         }
         Ok(())

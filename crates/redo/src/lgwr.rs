@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wait::Event;
+use wait::priority::Priority;
 
 /// Rings for `lgwr`.
 #[derive(Default)]
@@ -57,8 +58,20 @@ pub struct LogWriter {
 
 impl LogWriter {
     pub fn start(redo: &Arc<Redo>) -> io::Result<LogWriter> {
+        LogWriter::start_with(redo, Priority::Ordinary, Vec::new())
+    }
+
+    /// With a priority, and bound to CPUs if there are any: as far as the system permits.
+    pub fn start_with(
+        redo: &Arc<Redo>,
+        priority: Priority,
+        cpus: Vec<usize>,
+    ) -> io::Result<LogWriter> {
         let of_thread = redo.clone();
-        let thread = wait::thread::spawn_named("lgwr", move || run(&of_thread))?;
+        let thread = wait::thread::spawn_named("lgwr", move || {
+            wait::priority::apply(priority, &cpus);
+            run(&of_thread);
+        })?;
         Ok(LogWriter {
             redo: redo.clone(),
             thread: Some(thread),

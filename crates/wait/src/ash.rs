@@ -1,5 +1,6 @@
 //! Active session history: every second, what each active session does. A ring in memory of fixed size.
 
+use crate::remote::RemoteWait;
 use crate::session::{self, Kind};
 use crate::{Class, Event};
 use parking_lot::Mutex;
@@ -7,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Rows kept: an hour of a hundred sessions that are always active; about 50 MB at most, and nothing while idle.
+/// Rows kept: an hour of a hundred sessions that are always active; about 110 MB at most, and nothing while idle.
 const CAPACITY: usize = 360_000;
 
 /// One sample of one session. `event` is `None` for a session on CPU.
@@ -23,6 +24,12 @@ pub struct AshRow {
     pub params: [u64; 3],
     /// Microseconds the wait had lasted.
     pub time_waited_us: u64,
+    /// The instance asked, of a wait for another.
+    pub asked: Option<u16>,
+    /// Number of waits of the session that were over.
+    pub wait_seq: u64,
+    /// The last wait that another instance served, with its number: what the sampled one will look like is not known before it is over.
+    pub remote: Option<(u64, RemoteWait)>,
     pub sql: Option<Arc<str>>,
     pub transaction: u64,
 }
@@ -67,6 +74,9 @@ impl AshSampler {
             event: waiting.map(|w| w.event),
             params: waiting.map_or([0; 3], |w| w.params),
             time_waited_us: waiting.map_or(0, |w| w.for_ns / 1000),
+            asked: waiting.and_then(|w| w.asked),
+            wait_seq: s.wait_seq(),
+            remote: s.last_remote(),
             sql: s.sql(),
             transaction: s.transaction.load(std::sync::atomic::Ordering::Relaxed),
         })

@@ -114,11 +114,13 @@ events! {
     GcCrBlock2Way, "gc cr block 2-way", Cluster, ["file#", "block#", "class#"];
     GcCrBlock3Way, "gc cr block 3-way", Cluster, ["file#", "block#", "class#"];
     GcCrBlockBusy, "gc cr block busy", Cluster, ["file#", "block#", "class#"];
+    GcCrBlockCongested, "gc cr block congested", Cluster, ["file#", "block#", "class#"];
     GcCrGrant2Way, "gc cr grant 2-way", Cluster, ["file#", "block#", "class#"];
     GcCrFailure, "gc cr failure", Cluster, ["file#", "block#", "class#"];
     GcCurrentBlock2Way, "gc current block 2-way", Cluster, ["file#", "block#", "class#"];
     GcCurrentBlock3Way, "gc current block 3-way", Cluster, ["file#", "block#", "class#"];
     GcCurrentBlockBusy, "gc current block busy", Cluster, ["file#", "block#", "class#"];
+    GcCurrentBlockCongested, "gc current block congested", Cluster, ["file#", "block#", "class#"];
     GcCurrentGrant2Way, "gc current grant 2-way", Cluster, ["file#", "block#", "class#"];
     GcCurrentGrantBusy, "gc current grant busy", Cluster, ["file#", "block#", "class#"];
     GcBufferBusyAcquire, "gc buffer busy acquire", Cluster, ["file#", "block#", "class#"];

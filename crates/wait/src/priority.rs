@@ -31,14 +31,20 @@ pub struct Got {
     pub cpus: Vec<usize>,
 }
 
-impl fmt::Display for Got {
+impl fmt::Display for Priority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.priority {
+        f.write_str(match self {
             Priority::RealTime => "real time (round robin, 1)",
             Priority::Nice => "nice -10",
             Priority::ShortSlice => "slice of 0.1 ms",
             Priority::Ordinary => "ordinary",
-        })?;
+        })
+    }
+}
+
+impl fmt::Display for Got {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.priority)?;
         if !self.cpus.is_empty() {
             write!(f, ", CPUs {:?}", self.cpus)?;
         }
@@ -54,7 +60,7 @@ const NICE: i32 = -10;
 /// The kernel's least; sessions have 3 ms or so.
 const SLICE_NS: u64 = 100_000;
 
-/// Raises the calling thread, and binds it to `cpus` if there are any.
+/// Raises the calling thread, and binds it to `cpus` if there are any. Its session says what it got (`v$process`).
 pub fn apply(wanted: Priority, cpus: &[usize]) -> Got {
     let mut got = Got {
         priority: Priority::Ordinary,
@@ -82,6 +88,7 @@ pub fn apply(wanted: Priority, cpus: &[usize]) -> Got {
             Err(e) => got.refused.push(format!("{what}: {e}")),
         }
     }
+    crate::session::set_priority(&got);
     got
 }
 

@@ -2,14 +2,16 @@
 //!
 //! A session is one OS thread, a user's connection or a background thread. Its [`Session`] is found through thread-local storage.
 
+use crate::priority::Got;
+use crate::remote::{self, RemoteWait, Served};
 use crate::{Event, Stat, Waiter};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
 };
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 /// Buckets of the histogram: bucket b counts waits under 2^b microseconds; the last counts all longer ones (over 17 minutes).
@@ -100,7 +102,7 @@ impl Counters {
     }
 }
 
-fn bucket_of(ns: u64) -> usize {
+pub(crate) fn bucket_of(ns: u64) -> usize {
     let us = ns / 1000;
     ((64 - us.leading_zeros()) as usize).min(BUCKETS - 1)
 }
@@ -138,6 +140,12 @@ pub struct Session {
     /// Nanoseconds since [`epoch`] at which the wait began or, when not waiting, the last one ended.
     since_ns: AtomicU64,
     wait_seq: AtomicU64,
+    /// The instance that the wait under way, or the last one, asked; zero for none.
+    asked: AtomicU32,
+    /// The last wait that another instance served, and its number among all waits. Written by the session's own thread.
+    remote: Mutex<Option<(u64, RemoteWait)>>,
+    /// What its thread runs with, if it asked for something.
+    priority: OnceLock<Got>,
     cancel: AtomicU8,
     waiter: Mutex<Option<Arc<Waiter>>>,
 }
@@ -151,6 +159,8 @@ pub struct Waiting {
     pub event: Event,
     pub params: [u64; 3],
     pub for_ns: u64,
+    /// The instance that was asked for what it waits for, if another was.
+    pub asked: Option<u16>,
 }
 
 impl Session {
@@ -173,14 +183,24 @@ impl Session {
             event: Event::ALL[event as usize],
             params: std::array::from_fn(|i| self.params[i].load(Relaxed)),
             for_ns: now_ns().saturating_sub(self.since_ns.load(Relaxed)),
+            asked: match self.asked.load(Relaxed) {
+                0 => None,
+                instance => Some(instance as u16),
+            },
         })
+    }
+    /// The last wait that another instance served, with its number among all waits of the session.
+    pub fn last_remote(&self) -> Option<(u64, RemoteWait)> {
+        *self.remote.lock()
     }
     /// Nanoseconds since the last wait began or ended.
     pub fn since_ns(&self) -> u64 {
         now_ns().saturating_sub(self.since_ns.load(Relaxed))
     }
-    pub(crate) fn begin_wait(&self, event: Event, p: [u64; 3]) -> u64 {
-        let started = now_ns();
+    fn begin_wait(&self, event: Event, p: [u64; 3]) -> u64 {
+        self.begin_wait_at(now_ns(), event, p)
+    }
+    fn begin_wait_at(&self, started: u64, event: Event, p: [u64; 3]) -> u64 {
         for (to, from) in self.params.iter().zip(p) {
             to.store(from, Relaxed);
         }
@@ -188,12 +208,23 @@ impl Session {
         self.event.store(event as u64, Relaxed);
         started
     }
-    pub(crate) fn end_wait(&self, event: Event, started: u64) {
+    fn end_wait(&self, event: Event, started: u64, served: Option<&Served>) {
         let now = now_ns();
         self.event.store(NO_EVENT, Relaxed);
+        self.asked.store(0, Relaxed);
         self.since_ns.store(now, Relaxed);
         bump(&self.wait_seq, 1);
-        self.counters.add_wait(event, now.saturating_sub(started));
+        let ns = now.saturating_sub(started);
+        self.counters.add_wait(event, ns);
+        if let Some(served) = served {
+            let wait = RemoteWait::new(event, ns, served);
+            *self.remote.lock() = Some((self.wait_seq(), wait));
+            remote::note(&wait, served);
+        }
+    }
+    /// What the thread got that asked for a priority or CPUs of its own.
+    pub fn priority(&self) -> Option<&Got> {
+        self.priority.get()
     }
     pub(crate) fn set_waiter(&self, waiter: Option<Arc<Waiter>>) {
         *self.waiter.lock() = waiter;
@@ -276,9 +307,40 @@ pub fn during_as<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> (R, Event)) -
         started: session.begin_wait(event, p),
         session: &session,
         event,
+        served: None,
     };
     let (result, event) = f();
     charge.event = event;
+    result
+}
+
+/// Now, in nanoseconds of the clock of waits.
+pub fn timestamp_ns() -> u64 {
+    now_ns()
+}
+
+/// The same for what was asked of instance `asked` at `since` ([`timestamp_ns`]): the wait counts from then on, and is taken apart by what those who served it say, if it was served by another instance.
+pub fn during_remote<R>(
+    event: Event,
+    p: [u64; 3],
+    (asked, since): (u16, u64),
+    f: impl FnOnce() -> (R, Event, Option<Served>),
+) -> R {
+    if !ENABLED.load(Relaxed) {
+        return f().0;
+    }
+    let Some(session) = current() else {
+        return f().0;
+    };
+    session.asked.store(asked.into(), Relaxed);
+    let mut charge = Charge {
+        started: session.begin_wait_at(since, event, p),
+        session: &session,
+        event,
+        served: None,
+    };
+    let (result, event, served) = f();
+    (charge.event, charge.served) = (event, served);
     result
 }
 
@@ -287,11 +349,13 @@ struct Charge<'a> {
     session: &'a Session,
     event: Event,
     started: u64,
+    served: Option<Served>,
 }
 
 impl Drop for Charge<'_> {
     fn drop(&mut self) {
-        self.session.end_wait(self.event, self.started);
+        let served = self.served.as_ref();
+        self.session.end_wait(self.event, self.started, served);
     }
 }
 
@@ -331,6 +395,9 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
         params: Default::default(),
         since_ns: AtomicU64::new(now_ns()),
         wait_seq: AtomicU64::new(0),
+        asked: AtomicU32::new(0),
+        remote: Mutex::new(None),
+        priority: OnceLock::new(),
         cancel: AtomicU8::new(CANCEL_NONE),
         waiter: Mutex::new(None),
     }
@@ -403,6 +470,13 @@ pub fn set_active(active: bool) {
     with(|s| s.active.store(active, Relaxed));
 }
 
+/// What this session's thread runs with. A thread asks once.
+pub(crate) fn set_priority(got: &Got) {
+    with(|s| {
+        s.priority.get_or_init(|| got.clone());
+    });
+}
+
 pub fn set_transaction(id: u64) {
     with(|s| s.transaction.store(id, Relaxed));
 }
@@ -462,6 +536,51 @@ mod tests {
         .join()
         .unwrap();
         assert_eq!(total(|c| c.waits(Event::PmonTimer)), before + 1);
+    }
+
+    #[test]
+    fn a_wait_for_another_instance_counts_from_the_request_and_is_taken_apart() {
+        std::thread::spawn(|| {
+            let guard = register(Kind::User, "remote");
+            let s = guard.session();
+            assert_eq!(s.last_remote(), None);
+            let since = timestamp_ns();
+            while timestamp_ns() < since + 1_000_000 {
+                std::thread::yield_now();
+            }
+            let served = Served {
+                instance: 7,
+                messages: 2,
+                flush_ns: 400_000,
+                ..Served::default()
+            };
+            during_remote(Event::GcCurrentRequest, [1, 2, 3], (3, since), || {
+                let w = s.waiting().unwrap();
+                assert_eq!((w.asked, w.event), (Some(3), Event::GcCurrentRequest));
+                assert!(w.for_ns >= 1_000_000);
+                ((), Event::GcCurrentBlockBusy, Some(served))
+            });
+            let (number, w) = s.last_remote().unwrap();
+            assert_eq!(
+                (number, w.instance, w.event),
+                (1, 7, Event::GcCurrentBlockBusy)
+            );
+            assert_eq!(w.total_ns, s.counters.wait_ns(Event::GcCurrentBlockBusy));
+            assert_eq!(w.part_ns(remote::Part::Flush), 400_000);
+            assert_eq!(w.parts_ns.iter().sum::<u64>(), w.total_ns);
+            let row = remote::latencies().into_iter().find(|r| r.instance == 7);
+            assert_eq!(row.unwrap().total.time_ns, w.total_ns);
+            // What this instance served itself has no parts, and does not hide the last one that has.
+            during_remote(Event::GcCurrentRequest, [0; 3], (3, timestamp_ns()), || {
+                ((), Event::GcBufferBusyAcquire, None)
+            });
+            during(Event::PmonTimer, [0; 3], || {
+                assert_eq!(s.waiting().unwrap().asked, None);
+            });
+            assert_eq!(s.last_remote(), Some((1, w)));
+        })
+        .join()
+        .unwrap();
     }
 
     /// A panic inside a wait left the session shown as waiting for ever, and the wait uncounted.

@@ -1,7 +1,8 @@
 //! One step of the lane, and what it asks for.
 
 use super::helper::Job;
-use super::session::Told;
+use super::session::{How, Told, Waiting};
+use super::timing::Spent;
 use super::{Arrived, Cause, ClusterMember, Image, LANE, State, ToRead, state_of, wire};
 use crate::Cache;
 use crate::frame::{CLEAN, CLOSED, Frame, FrameIx, SHARED};
@@ -31,6 +32,7 @@ impl Cache {
             at += 1;
             self.perform(s, &cause, effect, &mut out);
         }
+        s.timing.step_is_over();
         s.scratch = out;
     }
 
@@ -52,7 +54,7 @@ impl Cache {
                     recovery: None,
                 };
                 s.to_read.insert(block, to_read);
-                self.find_reader(s, block);
+                self.find_reader(s, block, &cause);
             }
             Effect::Install {
                 block, mode, dirty, ..
@@ -93,20 +95,20 @@ impl Cache {
                 }
             }
             Effect::Run { block, waiter } => match s.waiting.remove(&waiter.0) {
-                Some((_, slot)) => slot.tell(Told::Run, event_of(s, cause, block)),
+                Some(w) => {
+                    let how = how_it_came(&w, cause);
+                    w.slot.tell(Told::Run, how);
+                }
                 // It gave up when its read failed.
                 None => s.lane.latched(block, waiter, out),
             },
-            Effect::ReadCopy { waiter, block, .. } => {
+            Effect::ReadCopy { waiter, .. } => {
                 let bytes = cause
                     .block
                     .expect("invariant: a copy came with the message");
-                if let Some((_, slot)) = s.waiting.remove(&waiter.0) {
-                    let event = match way(s, cause, block) {
-                        3 => Event::GcCrBlock3Way,
-                        _ => Event::GcCrBlock2Way,
-                    };
-                    slot.tell(Told::Copy(Arc::new(bytes.clone())), event);
+                if let Some(w) = s.waiting.remove(&waiter.0) {
+                    let how = copy_came(cause, w.joined);
+                    w.slot.tell(Told::Copy(Arc::new(bytes.clone())), how);
                 }
             }
             Effect::DropCopies { supplier } => {
@@ -135,6 +137,17 @@ impl Cache {
         let mut body = std::mem::take(&mut s.bytes);
         body.clear();
         wire::encode(message, &mut body);
+        let waiting = &s.waiting;
+        let since = || {
+            let of_block = waiting
+                .values()
+                .filter(|w| Some(w.dba) == block_of(message));
+            of_block.map(|w| w.asked_ns).min()
+        };
+        if let Some(spent) = s.timing.leaving(to, message, since) {
+            spent.put(&mut body);
+        }
+        s.last_sent_to = Some(to);
         let parcel = Parcel {
             route: Route::Hash(0),
             kind: LANE,
@@ -161,6 +174,7 @@ impl Cache {
             unreachable!("invariant: a current block travels as such");
         };
         stat::add(Stat::GcCurrentBlocksServed, 1);
+        s.timing.building();
         if let Some(image) = s.images.remove(&block) {
             if image.version == version && s.lane.mode(block).is_none() {
                 self.send_message(s, to, message, Some(&image.block));
@@ -189,6 +203,7 @@ impl Cache {
         (to, block, id): (InstanceId, Dba, RequestId),
         out: &mut Vec<Effect>,
     ) {
+        s.timing.copying((to, id.0));
         if let Some(arrived) = s.arrived.remove(&block) {
             self.send_copy(s, (to, block, id), &arrived.block, out);
             s.arrived.insert(block, arrived);
@@ -226,6 +241,7 @@ impl Cache {
         bytes: &BlockBuf,
         out: &mut Vec<Effect>,
     ) {
+        s.timing.building();
         let clock = self.redo.clock().now();
         let message = Message::Copy { block, id, clock };
         self.send_message(s, to, &message, Some(bytes));
@@ -271,6 +287,7 @@ impl Cache {
         (dba, keep, generation): (Dba, Option<Mode>, Generation),
         out: &mut Vec<Effect>,
     ) {
+        s.timing.closing(dba);
         if let Some(arrived) = s.arrived.get_mut(&dba) {
             arrived.state = keep.map_or(CLOSED, state_of);
             let found = Closed {
@@ -424,21 +441,70 @@ impl Cache {
     }
 }
 
-/// By how many instances a block came: the master is the third if it is neither who sent the block nor this one.
-fn way(s: &State, cause: &Cause<'_>, block: Dba) -> u8 {
-    let master = s.master(block);
-    match cause.from {
-        Some(from) if master != from && master != s.me => 3,
-        _ => 2,
+/// The block that an order to another instance is about, for which a session of this one waits.
+fn block_of(message: &Message) -> Option<Dba> {
+    match *message {
+        Message::Ship { block, .. } | Message::ReadFor { block, .. } => Some(block),
+        _ => None,
     }
 }
 
-/// What a wait for a block that is here now is charged to.
-fn event_of(s: &State, cause: &Cause<'_>, block: Dba) -> Event {
-    match (cause.block.is_some(), cause.from.is_some()) {
-        (true, _) if way(s, cause, block) == 3 => Event::GcCurrentBlock3Way,
-        (true, _) => Event::GcCurrentBlock2Way,
-        (false, true) => Event::GcCurrentGrant2Way,
-        (false, false) => Event::GcBufferBusyAcquire,
+/// What the wait for a block that may be used now turned out to be.
+pub(super) fn how_it_came(w: &Waiting, cause: &Cause<'_>) -> How {
+    let Some(from) = cause.from else {
+        // By what another session here did.
+        return How::local(match w.releasing {
+            true => Event::GcBufferBusyRelease,
+            false => Event::GcBufferBusyAcquire,
+        });
+    };
+    if w.joined {
+        return How::local(Event::GcBufferBusyAcquire);
     }
+    let spent = cause.spent.unwrap_or(Spent {
+        messages: 2,
+        // Nobody granted it but this instance itself, once the others had given it up.
+        busy: true,
+        ..Spent::default()
+    });
+    let event = match (cause.block.is_some(), w.copy_would_do) {
+        (true, _) => match spent {
+            Spent {
+                congested: true, ..
+            } => Event::GcCurrentBlockCongested,
+            Spent { busy: true, .. } => Event::GcCurrentBlockBusy,
+            Spent { messages: 3.., .. } => Event::GcCurrentBlock3Way,
+            _ => Event::GcCurrentBlock2Way,
+        },
+        (false, true) => Event::GcCrGrant2Way,
+        (false, false) if spent.busy => Event::GcCurrentGrantBusy,
+        (false, false) => Event::GcCurrentGrant2Way,
+    };
+    let object = cause.block.map(|b| b.object());
+    How::remote(
+        event,
+        (from, spent, cause.received_ns),
+        object.map(|o| (o, true)),
+    )
+}
+
+/// The same for a copy.
+pub(super) fn copy_came(cause: &Cause<'_>, joined: bool) -> How {
+    let (Some(from), Some(spent), false) = (cause.from, cause.spent, joined) else {
+        return How::local(Event::GcBufferBusyAcquire);
+    };
+    let event = match spent {
+        Spent {
+            congested: true, ..
+        } => Event::GcCrBlockCongested,
+        Spent { busy: true, .. } => Event::GcCrBlockBusy,
+        Spent { messages: 3.., .. } => Event::GcCrBlock3Way,
+        _ => Event::GcCrBlock2Way,
+    };
+    let object = cause.block.map(|b| b.object());
+    How::remote(
+        event,
+        (from, spent, cause.received_ns),
+        object.map(|o| (o, false)),
+    )
 }

@@ -254,6 +254,7 @@ impl Cache {
                 return;
             }
             let found = self.close_frame(ix, keep);
+            s.timing.closed(dba);
             self.step(s, Cause::default(), |lane, out| {
                 lane.closed(dba, generation, found, out);
             });

@@ -16,6 +16,7 @@ mod effects;
 mod helper;
 mod recovery;
 mod session;
+mod timing;
 mod undo;
 mod wire;
 
@@ -29,10 +30,11 @@ use fusion::gcs::{Admission as Epochs, Effect, Lane, Message, Mode};
 use fusion::ids::{Epoch, Generation};
 use interconnect::Post;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use session::Slot;
+use session::Waiting;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock};
+use timing::{Spent, Timing};
 
 /// Buckets of the directory.
 const BUCKETS: u16 = 256;
@@ -72,7 +74,7 @@ struct State {
     masters: Vec<InstanceId>,
     dead: recovery::Dead,
     /// Sessions that wait, by the number that the lane knows them by.
-    waiting: HashMap<u64, (Dba, Arc<Slot>)>,
+    waiting: HashMap<u64, Waiting>,
     last_waiter: u64,
     /// Blocks granted from disk, or to be brought back, that are in no frame yet.
     to_read: HashMap<Dba, ToRead>,
@@ -83,6 +85,9 @@ struct State {
     /// The frame that its evictor has latched.
     evicting: Option<(Dba, FrameIx)>,
     undo: undo::Wanted,
+    timing: Timing,
+    /// The instance that the last message went to.
+    last_sent_to: Option<InstanceId>,
     /// Kept so that a step allocates nothing.
     scratch: Vec<Effect>,
     bytes: Vec<u8>,
@@ -119,6 +124,9 @@ struct Cause<'a> {
     /// The instance that a message came from, and the block that came with it.
     from: Option<InstanceId>,
     block: Option<&'a BlockBuf>,
+    /// What was said behind it, and when it was read.
+    spent: Option<Spent>,
+    received_ns: u64,
 }
 
 fn state_of(mode: Mode) -> u8 {
@@ -144,6 +152,8 @@ impl State {
             later: Vec::new(),
             evicting: None,
             undo: undo::Wanted::default(),
+            timing: Timing::default(),
+            last_sent_to: None,
             scratch: Vec::new(),
             bytes: Vec::new(),
         }
@@ -229,14 +239,18 @@ impl Cache {
     ) -> Result<()> {
         match kind {
             LANE => {
-                let message = wire::decode(body).ok_or(Error::BadMessage { from, kind })?;
+                let bad = Error::BadMessage { from, kind };
+                let Some((body, spent)) = Spent::split(body) else {
+                    return Err(bad);
+                };
+                let message = wire::decode(body).ok_or(bad)?;
                 let carries = matches!(message, Message::Block { .. } | Message::Copy { .. });
                 if carries != block.is_some() {
                     return Err(Error::BadMessage { from, kind });
                 }
                 let mut guard = self.gcs.state.lock();
                 let s = guard.as_mut().ok_or(Error::NotInCluster)?;
-                self.admit(s, (from, epoch), message, block);
+                self.admit(s, (from, epoch), (message, spent), block);
                 Ok(())
             }
             UNDO_WANTED => self.undo_wanted(from, body),
@@ -249,7 +263,7 @@ impl Cache {
         &self,
         s: &mut State,
         (from, epoch): (InstanceId, u64),
-        message: Message,
+        (message, spent): (Message, Option<Spent>),
         block: Option<&BlockBuf>,
     ) {
         match s.lane.admits(Epoch(epoch)) {
@@ -259,9 +273,13 @@ impl Cache {
                     .push((from, epoch, message, block.map(|b| Box::new(b.clone()))))
             }
             Epochs::Now => {
+                let received_ns = received_ns();
+                s.timing.arrived(from, &message, spent, received_ns);
                 let cause = Cause {
                     from: Some(from),
                     block,
+                    spent,
+                    received_ns,
                 };
                 self.step(s, cause, |lane, out| lane.message(from, message, out));
             }
@@ -407,6 +425,11 @@ impl Cache {
             .get()
             .expect("invariant: a clustered cache can send")
     }
+}
+
+/// When the message that this thread handles was read; now, if it handles none.
+fn received_ns() -> u64 {
+    interconnect::handled_message_received_ns().unwrap_or_else(interconnect::now_ns)
 }
 
 /// Whether a block is its instance's own, of which others only get copies.

@@ -114,7 +114,7 @@ impl Cache {
         };
         self.step(s, Cause::default(), |lane, out| lane.reconfigure(plan, out));
         for (from, epoch, message, block) in std::mem::take(&mut s.later) {
-            self.admit(s, (from, epoch), message, block.as_deref());
+            self.admit(s, (from, epoch), (message, None), block.as_deref());
         }
         self.ask_undo_again(s, None);
         self.start_recoveries(s);

@@ -1,16 +1,19 @@
 //! How a session gets a block that its frames do not have in the mode it needs.
 
+use super::effects::how_it_came;
+use super::timing::Spent;
 use super::{Arrived, Cause, DeadThreads, Gcs, State, ToRead, state_of};
 use crate::frame::{CLOSED, FrameIx};
 use crate::guard::assert_none_held;
 use crate::load::Claim;
 use crate::{Cache, Result};
-use block::{BlockBuf, Dba, Scn};
+use block::{BlockBuf, Dba, InstanceId, ObjectId, Scn};
 use fusion::gcs::Want;
 use fusion::ids::Waiter;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
+use wait::remote::{Served, Transfer};
 use wait::{Event, Stat, stat};
 
 /// What a waiting session is told.
@@ -23,32 +26,98 @@ pub(super) enum Told {
     Copy(Arc<BlockBuf>),
 }
 
+/// What a wait turned out to be.
+pub(super) struct How {
+    event: Event,
+    /// What those said who served it, and when their answer was read here.
+    served: Option<(Served, u64)>,
+}
+
+impl How {
+    /// Nobody was asked, or not for this session.
+    pub fn local(event: Event) -> How {
+        How {
+            event,
+            served: None,
+        }
+    }
+
+    /// `came`: of which object a block came, and whether it is the current one.
+    pub fn remote(
+        event: Event,
+        (from, spent, received_ns): (InstanceId, Spent, u64),
+        came: Option<(ObjectId, bool)>,
+    ) -> How {
+        let mut served = spent.served(from, 0);
+        served.transfer = came.map(|(object, current)| Transfer {
+            object: object.0,
+            current,
+            busy: spent.busy || spent.congested,
+        });
+        How {
+            event,
+            served: Some((served, received_ns)),
+        }
+    }
+}
+
+impl How {
+    /// The same under another name.
+    pub fn as_event(self, event: Event) -> How {
+        How { event, ..self }
+    }
+}
+
+/// A session that waits for a block of the lane.
+pub(super) struct Waiting {
+    pub dba: Dba,
+    pub slot: Arc<Slot>,
+    pub asked_ns: u64,
+    /// It came to read.
+    pub copy_would_do: bool,
+    /// Another session had asked already.
+    pub joined: bool,
+    /// The block was here, and on its way to another instance.
+    pub releasing: bool,
+}
+
 /// A session's place to wait.
 #[derive(Default)]
 pub(super) struct Slot {
-    told: Mutex<Option<(Told, Event)>>,
+    told: Mutex<Option<(Told, How)>>,
     changed: Condvar,
 }
 
+/// Whom a session has asked, and when, by the clock of waits.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub of: InstanceId,
+    pub at_ns: u64,
+}
+
 impl Slot {
-    pub fn tell(&self, told: Told, event: Event) {
-        *self.told.lock() = Some((told, event));
+    pub fn tell(&self, told: Told, how: How) {
+        *self.told.lock() = Some((told, how));
         self.changed.notify_one();
     }
 
-    /// Waits, shown under `event`; charged to what it turned out to be. A request to other instances is not given up: somebody else may be served by it.
-    pub(super) fn wait(&self, event: Event, p: [u64; 3]) -> Told {
-        if let Some((told, _)) = self.told.lock().take() {
+    /// Waits, shown under `event`; charged to what it turned out to be, with its parts. A request to other instances is not given up: somebody else may be served by it.
+    pub(super) fn wait(&self, event: Event, p: [u64; 3], asked: Asked) -> Told {
+        let at_once = self.told.lock().take_if(|(_, how)| how.served.is_none());
+        if let Some((told, _)) = at_once {
             return told; // nobody else was asked
         }
-        wait::during_as(event, p, || {
+        wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
             let mut told = self.told.lock();
-            loop {
-                if let Some(told) = told.take() {
-                    return told;
-                }
+            while told.is_none() {
                 self.changed.wait(&mut told);
             }
+            let (told, how) = told.take().expect("invariant: it was waited for");
+            let served = how.served.map(|(mut served, received_ns)| {
+                served.wake_ns = interconnect::now_ns().saturating_sub(received_ns);
+                served
+            });
+            (told, how.event, served)
         })
     }
 }
@@ -120,7 +189,7 @@ impl Cache {
     pub(crate) fn acquire(&self, dba: Dba, want: Want, format: bool) -> Result<Acquired<'_>> {
         assert_none_held("another instance is waited for");
         let slot = SLOT.with(Arc::clone);
-        let waiter = self.ask(dba, want, &slot);
+        let (waiter, mut asked) = self.ask(dba, want, &slot);
         let admission = Admission {
             cache: self,
             dba,
@@ -132,7 +201,7 @@ impl Cache {
         };
         let p = [u64::from(dba.file().0), u64::from(dba.block()), 0];
         loop {
-            match slot.wait(event, p) {
+            match slot.wait(event, p, asked) {
                 Told::Copy(block) => {
                     // The lane has forgotten this waiter: there is nothing to give back.
                     std::mem::forget(admission);
@@ -148,6 +217,7 @@ impl Cache {
                         self.give_up(dba, waiter);
                         return Err(e);
                     }
+                    asked.at_ns = wait::timestamp_ns();
                 }
                 Told::Run => {
                     self.settle(dba)?;
@@ -157,31 +227,44 @@ impl Cache {
         }
     }
 
-    fn ask(&self, dba: Dba, want: Want, slot: &Arc<Slot>) -> u64 {
+    fn ask(&self, dba: Dba, want: Want, slot: &Arc<Slot>) -> (u64, Asked) {
+        let at_ns = wait::timestamp_ns();
         let mut guard = self.planned();
         let s = guard.as_mut().expect("invariant: there is a plan");
         s.last_waiter += 1;
         let waiter = s.last_waiter;
-        s.waiting.insert(waiter, (dba, slot.clone()));
+        let waiting = Waiting {
+            dba,
+            slot: slot.clone(),
+            asked_ns: interconnect::now_ns(),
+            copy_would_do: matches!(want, Want::Read { .. }),
+            joined: s.waiting.values().any(|w| w.dba == dba),
+            releasing: s.lane.mode(dba).is_some_and(|(m, _)| want.mode() <= m),
+        };
+        s.waiting.insert(waiter, waiting);
+        s.last_sent_to = None;
         self.step(s, Cause::default(), |lane, out| {
             lane.request(dba, want, Waiter(waiter), out);
         });
-        self.find_reader(s, dba);
-        waiter
+        self.find_reader(s, dba, &Cause::default());
+        // If no message was necessary the master has been asked already, by another session.
+        let of = s.last_sent_to.unwrap_or_else(|| s.master(dba));
+        (waiter, Asked { of, at_ns })
     }
 
     /// Somebody who waits for a block that was granted from disk is to read it.
-    pub(super) fn find_reader(&self, s: &mut State, dba: Dba) {
+    pub(super) fn find_reader(&self, s: &mut State, dba: Dba, cause: &Cause<'_>) {
         let Some(to_read) = s.to_read.get_mut(&dba) else {
             return;
         };
         if to_read.claimed || to_read.recovery.is_some() {
             return;
         }
-        let of_block = s.waiting.values().find(|(of, _)| *of == dba);
-        if let Some((_, slot)) = of_block {
+        let of_block = s.waiting.values().filter(|w| w.dba == dba);
+        // Who has waited longest is the one who asked.
+        if let Some(w) = of_block.min_by_key(|w| w.asked_ns) {
             to_read.claimed = true;
-            slot.tell(Told::Read, Event::GcCurrentGrant2Way);
+            w.slot.tell(Told::Read, how_it_came(w, cause));
         }
     }
 
@@ -192,7 +275,7 @@ impl Cache {
             if let Some(to_read) = s.to_read.get_mut(&dba) {
                 to_read.claimed = false;
             }
-            self.find_reader(s, dba);
+            self.find_reader(s, dba, &Cause::default());
         });
     }
 

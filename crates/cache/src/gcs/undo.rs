@@ -6,8 +6,10 @@
 //!
 //! A copy dies with its owner ([`Cache::copies_lost`]), also one that is still on its way: what a former life has sent is not taken for the next one's.
 
-use super::session::{Slot, Told};
-use super::{State, UNDO_COPY, UNDO_WANTED, helper::Job, is_private};
+use super::effects::copy_came;
+use super::session::{Asked, How, Slot, Told};
+use super::timing::{Spent, of_undo};
+use super::{Cause, State, UNDO_COPY, UNDO_WANTED, helper::Job, is_private};
 use crate::frame::SHARED;
 use crate::guard::assert_none_held;
 use crate::{Cache, Error, ReadGuard, Result};
@@ -77,6 +79,10 @@ impl Cache {
     /// None: the owner does not have it cached.
     fn ask_for_undo(&self, dba: Dba, owner: InstanceId) -> Option<Arc<BlockBuf>> {
         let slot = Arc::new(Slot::default());
+        let asked = Asked {
+            of: owner,
+            at_ns: wait::timestamp_ns(),
+        };
         self.with_state(|s| {
             s.undo.last += 1;
             let id = s.undo.last;
@@ -86,7 +92,7 @@ impl Cache {
             }
         });
         let p = [u64::from(dba.file().0), u64::from(dba.block()), 0];
-        match slot.wait(Event::GcCrRequest, p) {
+        match slot.wait(Event::GcCrRequest, p, asked) {
             Told::Copy(block) => {
                 stat::add(Stat::GcCrBlocksReceived, 1);
                 Some(block)
@@ -128,7 +134,7 @@ impl Cache {
                 return true;
             }
             if !members.contains(&owner) {
-                slot.tell(Told::Read, Event::GcCrGrant2Way);
+                slot.tell(Told::Read, How::local(Event::GcCrGrant2Way));
                 return false;
             }
             if only.is_none_or(|only| only == owner) {
@@ -145,7 +151,16 @@ impl Cache {
         })?;
         let block = Dba(block);
         let mut me = None;
-        self.with_state(|s| me = Some(s.me));
+        let received_ns = super::received_ns();
+        self.with_state(|s| {
+            me = Some(s.me);
+            let asked = Spent {
+                messages: 1,
+                ..Spent::default()
+            };
+            s.timing
+                .note((from, of_undo(id)), false, asked, received_ns);
+        });
         if !is_private(block) || Some(owner(block)) != me {
             return Err(Error::BadMessage {
                 from,
@@ -158,29 +173,37 @@ impl Cache {
 
     /// `may_wait`: for the frame's latch; otherwise that is left to `lmc0`.
     pub(super) fn send_undo(&self, to: InstanceId, block: Dba, id: u64, may_wait: bool) {
-        let mut body = [0; 16];
-        body[..8].copy_from_slice(&block.0.to_le_bytes());
-        body[8..].copy_from_slice(&id.to_le_bytes());
+        let of = (to, of_undo(id));
         // Read before the block is: what is sent is at least as new.
         let mut epoch = 0;
-        self.with_state(|s| epoch = s.lane.epoch().0);
-        let to = (to, epoch);
+        self.with_state(|s| {
+            epoch = s.lane.epoch().0;
+            s.timing.copying(of);
+        });
+        let answer = |bytes: Option<&BlockBuf>| {
+            let mut body = Vec::with_capacity(16 + Spent::BYTES);
+            body.extend(block.0.to_le_bytes());
+            body.extend(id.to_le_bytes());
+            self.with_state(|s| s.timing.copy_leaves(of).put(&mut body));
+            self.send_about_undo((to, epoch), UNDO_COPY, &body, bytes);
+        };
         let Some(ix) = self.frame_of(block) else {
-            self.send_about_undo(to, UNDO_COPY, &body, None);
+            answer(None);
             return;
         };
         let frame = self.frame(ix);
         if may_wait {
             frame.latch.lock_shared(&self.latch_group);
         } else if !frame.latch.try_lock_shared() {
-            let to = to.0;
+            self.with_state(|s| s.timing.step_is_over());
             self.gcs.helper.push(Job::UndoCopy { to, block, id });
             return;
         }
+        self.with_state(|s| s.timing.building());
         let here = self.holds(ix, block, SHARED);
         // SAFETY: latched shared.
         let bytes = here.then(|| unsafe { &*self.memory.block(ix.0 as usize) });
-        self.send_about_undo(to, UNDO_COPY, &body, bytes);
+        answer(bytes);
         // SAFETY: latched above.
         unsafe { frame.latch.unlock_shared() }
         if here {
@@ -194,10 +217,17 @@ impl Cache {
         body: &[u8],
         block: Option<&BlockBuf>,
     ) -> Result<()> {
-        let (dba, id) = two_numbers(body).ok_or(Error::BadMessage {
+        let parsed = Spent::split_off(body).and_then(|(b, spent)| Some((two_numbers(b)?, spent)));
+        let ((dba, id), spent) = parsed.ok_or(Error::BadMessage {
             from,
             kind: UNDO_COPY,
         })?;
+        let cause = Cause {
+            from: Some(from),
+            block,
+            spent,
+            received_ns: super::received_ns(),
+        };
         self.with_state(|s| {
             if s.undo.gone.get(&from).is_some_and(|&gone| epoch < gone) {
                 return;
@@ -206,12 +236,12 @@ impl Cache {
             let Some((of, slot)) = s.undo.waiting.remove(&id) else {
                 return;
             };
+            let how = copy_came(&cause, false);
             match block {
                 Some(block) if of.0 == dba => {
-                    let block = Arc::new(block.clone());
-                    slot.tell(Told::Copy(block), Event::GcCrBlock2Way);
+                    slot.tell(Told::Copy(Arc::new(block.clone())), how);
                 }
-                _ => slot.tell(Told::Read, Event::GcCrGrant2Way),
+                _ => slot.tell(Told::Read, how.as_event(Event::GcCrGrant2Way)),
             }
         });
         Ok(())

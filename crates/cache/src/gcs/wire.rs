@@ -4,6 +4,9 @@ use block::{Dba, InstanceId, Scn};
 use fusion::gcs::{Declaration, DeclaredHold, Message, Mode, Source, Want};
 use fusion::ids::{Bucket, Epoch, RequestId, Turn};
 
+/// First bytes of the messages behind which is said what the request has cost so far ([`super::timing`]): orders and answers about one.
+pub(super) const TIMED: [u8; 6] = [3, 5, 10, 15, 16, 17];
+
 /// Appends the message. The bytes of a block travel beside it.
 pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
     let mut w = Writer(out);
@@ -503,6 +506,7 @@ impl Reader<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::timing::Timing;
     use super::*;
     use fusion::gcs::BLOCKS_PER_MESSAGE;
 
@@ -646,6 +650,29 @@ mod tests {
             });
         }
         all
+    }
+
+    #[test]
+    fn what_is_timed_is_about_a_request() {
+        let timed = |m: &Message| {
+            let mut bytes = Vec::new();
+            encode(m, &mut bytes);
+            TIMED.contains(&bytes[0])
+        };
+        for message in one_of_each() {
+            let about_request = matches!(
+                message,
+                Message::Ship { .. }
+                    | Message::ReadFor { .. }
+                    | Message::ReadBack { .. }
+                    | Message::Grant { .. }
+                    | Message::Block { .. }
+                    | Message::Copy { .. }
+            );
+            assert_eq!(timed(&message), about_request, "{message:?}");
+            let said = Timing::default().leaving(InstanceId(1), &message, || None);
+            assert_eq!(said.is_some(), about_request, "{message:?}");
+        }
     }
 
     #[test]

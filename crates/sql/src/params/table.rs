@@ -86,6 +86,7 @@ const SECONDS: Kind = Kind::Int {
     max: 600,
     unit: Unit::Seconds,
 };
+const PRIORITY: Kind = Kind::Word(&["realtime", "nice", "slice", "ordinary"]);
 /// A wait for others that somebody looks on at.
 const PATIENCE: Kind = Kind::Int {
     min: 10,
@@ -129,6 +130,9 @@ pub const PARAMS: &[Param] = &[
     start("interconnect_port", count(0, 65_535), "6501", "Port that the first instance has for the others; each further one has the next. 0: any free one, also if port is given and this is not."),
     start("interconnect_peers", Kind::Text, "", "Where other instances are reached if not where they say, as 2=127.0.0.1:6502,3=127.0.0.1:6503."),
     start("gcs_server_processes", count(1, 32), "1", "Connections for blocks to each other instance, each with its thread; the same for all instances."),
+    start("background_priority", PRIORITY, "nice", "What the threads ask the system for that all sessions wait for (LMS, LMD, LMON, LGWR): weaker ones follow if it is refused. v$process says what each got."),
+    start("lms_cpus", Kind::Text, "", "CPUs that the threads receiving from other instances are bound to, as 0,2-3; empty: any."),
+    start("lgwr_cpus", Kind::Text, "", "CPUs that LGWR is bound to, as 0,2-3; empty: any."),
     start("listen_addresses", Kind::Text, "127.0.0.1", "Loopback address this instance listens on."),
 
     reported(session("application_name", Kind::Text, "", "Name of the client's program, as v$session shows it.")),

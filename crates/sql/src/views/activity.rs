@@ -1,21 +1,26 @@
-//! What sessions do and wait for: the views over crate `wait`.
+//! Who there is, and what each does and waits for now or did in the last hour.
 
 use std::time::SystemTime;
 
 use block::value::Datum;
+use wait::priority::Priority;
 use wait::session::{Kind, Session};
-use wait::{Event, views};
+use wait::views;
 
 use super::Source::Here;
 use super::value::{NULL, int4, int8, optional, text, time};
-use super::{Context, Rows, VirtualTable};
+use super::{Context, Rows, VirtualTable, blockers, remote};
 use crate::error::Result;
 use crate::types::SqlType::{Int4, Int8, Text, TimestampTz};
+
+pub const SESSION: &str = "v$session";
+/// Place in it of the first column about who blocks.
+pub const BLOCKERS: usize = 25;
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
         schema: "pg_catalog",
-        name: "v$session",
+        name: SESSION,
         columns: &[
             ("sid", Int4),
             ("serial#", Int8),
@@ -42,6 +47,9 @@ pub const VIEWS: &[VirtualTable] = &[
             ("seconds_in_wait", Int8),
             ("time_since_last_wait_micro", Int8),
             ("seq#", Int8),
+            ("blocking_instance", Int4),
+            ("blocking_session", Int4),
+            ("blocking_transaction", Int8),
         ],
         rows: Here(sessions),
     },
@@ -63,111 +71,21 @@ pub const VIEWS: &[VirtualTable] = &[
             ("wait_time_micro", Int8),
             ("seconds_in_wait", Int8),
             ("time_since_last_wait_micro", Int8),
+            ("remote_instance", Int4),
+            ("last_remote_seq#", Int8),
+            ("last_remote_event", Text),
+            ("last_remote_instance", Int4),
+            ("last_remote_micro", Int8),
+            ("message_out_micro", Int8),
+            ("queue_micro", Int8),
+            ("pin_micro", Int8),
+            ("build_micro", Int8),
+            ("flush_micro", Int8),
+            ("other_micro", Int8),
+            ("message_back_micro", Int8),
+            ("wakeup_micro", Int8),
         ],
         rows: Here(session_waits),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "v$system_event",
-        columns: &[
-            ("event", Text),
-            ("wait_class", Text),
-            ("total_waits", Int8),
-            ("time_waited_micro", Int8),
-            ("average_wait_micro", Int8),
-            ("max_wait_micro", Int8),
-        ],
-        rows: Here(system_events),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "v$session_event",
-        columns: &[
-            ("sid", Int4),
-            ("event", Text),
-            ("wait_class", Text),
-            ("total_waits", Int8),
-            ("time_waited_micro", Int8),
-            ("average_wait_micro", Int8),
-            ("max_wait_micro", Int8),
-        ],
-        rows: Here(session_events),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "v$event_histogram",
-        columns: &[
-            ("event", Text),
-            ("wait_class", Text),
-            ("wait_time_below_micro", Int8),
-            ("wait_count", Int8),
-        ],
-        rows: Here(histogram),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "v$event_name",
-        columns: &[
-            ("event#", Int4),
-            ("name", Text),
-            ("parameter1", Text),
-            ("parameter2", Text),
-            ("parameter3", Text),
-            ("wait_class", Text),
-        ],
-        rows: Here(event_names),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "v$sysstat",
-        columns: &[("statistic#", Int4), ("name", Text), ("value", Int8)],
-        rows: Here(system_stats),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "v$sesstat",
-        columns: &[
-            ("sid", Int4),
-            ("statistic#", Int4),
-            ("name", Text),
-            ("value", Int8),
-        ],
-        rows: Here(session_stats),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "v$latch",
-        columns: &[
-            ("name", Text),
-            ("gets", Int8),
-            ("misses", Int8),
-            ("sleeps", Int8),
-            ("wait_time_micro", Int8),
-        ],
-        rows: Here(latches),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "v$latch_children",
-        columns: &[
-            ("name", Text),
-            ("child#", Int4),
-            ("gets", Int8),
-            ("misses", Int8),
-            ("sleeps", Int8),
-            ("wait_time_micro", Int8),
-        ],
-        rows: Here(latch_children),
-    },
-    VirtualTable {
-        schema: "pg_catalog",
-        name: "v$latch_misses",
-        columns: &[
-            ("parent_name", Text),
-            ("location", Text),
-            ("sleep_count", Int8),
-        ],
-        rows: Here(latch_misses),
     },
     VirtualTable {
         schema: "pg_catalog",
@@ -188,6 +106,20 @@ pub const VIEWS: &[VirtualTable] = &[
             ("time_waited", Int8),
             ("sql_text", Text),
             ("transaction_id", Int8),
+            ("seq#", Int8),
+            ("remote_instance", Int4),
+            ("last_remote_seq#", Int8),
+            ("last_remote_event", Text),
+            ("last_remote_instance", Int4),
+            ("last_remote_micro", Int8),
+            ("message_out_micro", Int8),
+            ("queue_micro", Int8),
+            ("pin_micro", Int8),
+            ("build_micro", Int8),
+            ("flush_micro", Int8),
+            ("other_micro", Int8),
+            ("message_back_micro", Int8),
+            ("wakeup_micro", Int8),
         ],
         rows: Here(history),
     },
@@ -201,6 +133,9 @@ pub const VIEWS: &[VirtualTable] = &[
             ("background", Text),
             ("cpu_used_micro", Int8),
             ("runnable_micro", Int8),
+            ("priority", Text),
+            ("cpus", Text),
+            ("priority_refused", Text),
         ],
         rows: Here(processes),
     },
@@ -270,8 +205,12 @@ fn kind(kind: Kind) -> Datum {
     })
 }
 
-fn sessions(_: &Context) -> Result<Rows> {
+fn sessions(cx: &Context) -> Result<Rows> {
+    let transactions = cx.database.engine().transactions();
+    let (me, locks) = (transactions.instance(), transactions.locks());
     let rows = views::sessions().into_iter().map(|s| {
+        let [blocking_instance, blocking_session, blocking_transaction] =
+            blockers::of(&s, me, &locks);
         let who = s.identity();
         let w = wait_of(&s);
         let active = s.kind == Kind::Background || s.is_active();
@@ -312,16 +251,24 @@ fn sessions(_: &Context) -> Result<Rows> {
             w.seconds,
             w.since_us,
             int8(s.wait_seq()),
+            blocking_instance,
+            blocking_session,
+            blocking_transaction,
         ]
     });
-    Ok(rows.collect())
+    let mut rows = rows.collect();
+    if !cx.for_another {
+        blockers::find_sessions(cx, &mut rows, BLOCKERS)?;
+    }
+    Ok(rows)
 }
 
 fn session_waits(_: &Context) -> Result<Rows> {
     let rows = views::sessions().into_iter().map(|s| {
+        let asked = s.waiting().and_then(|w| w.asked);
         let w = wait_of(&s);
         let [p1text, p1, p2text, p2, p3text, p3] = w.params;
-        vec![
+        let mut row = vec![
             int4(s.sid),
             int8(s.wait_seq()),
             w.event,
@@ -336,118 +283,11 @@ fn session_waits(_: &Context) -> Result<Rows> {
             w.time_us,
             w.seconds,
             w.since_us,
-        ]
+        ];
+        row.extend(remote::of_session(asked, s.last_remote()));
+        row
     });
     Ok(rows.collect())
-}
-
-fn event_row(r: &views::EventRow) -> Vec<Datum> {
-    vec![
-        text(r.event.name()),
-        text(r.event.class().name()),
-        int8(r.waits),
-        int8(r.time_us),
-        int8(r.time_us / r.waits.max(1)),
-        int8(r.max_us),
-    ]
-}
-
-fn system_events(_: &Context) -> Result<Rows> {
-    Ok(views::system_events().iter().map(event_row).collect())
-}
-
-fn session_events(_: &Context) -> Result<Rows> {
-    let mut rows = Rows::new();
-    for s in views::sessions() {
-        for r in views::session_events(&s) {
-            let mut row = vec![int4(s.sid)];
-            row.extend(event_row(&r));
-            rows.push(row);
-        }
-    }
-    Ok(rows)
-}
-
-fn histogram(_: &Context) -> Result<Rows> {
-    let row = |r: views::HistogramRow| {
-        vec![
-            text(r.event.name()),
-            text(r.event.class().name()),
-            int8(r.below_us),
-            int8(r.waits),
-        ]
-    };
-    Ok(views::event_histogram().into_iter().map(row).collect())
-}
-
-fn event_names(_: &Context) -> Result<Rows> {
-    let row = |(i, e): (usize, &Event)| {
-        let [p1, p2, p3] = e.params();
-        vec![
-            int4(i),
-            text(e.name()),
-            text(p1),
-            text(p2),
-            text(p3),
-            text(e.class().name()),
-        ]
-    };
-    Ok(Event::ALL.iter().enumerate().map(row).collect())
-}
-
-fn system_stats(_: &Context) -> Result<Rows> {
-    let row =
-        |(stat, value): (wait::Stat, u64)| vec![int4(stat as i32), text(stat.name()), int8(value)];
-    Ok(views::system_stats().into_iter().map(row).collect())
-}
-
-fn session_stats(_: &Context) -> Result<Rows> {
-    let mut rows = Rows::new();
-    for s in views::sessions() {
-        for (stat, value) in views::session_stats(&s) {
-            rows.push(vec![
-                int4(s.sid),
-                int4(stat as i32),
-                text(stat.name()),
-                int8(value),
-            ]);
-        }
-    }
-    Ok(rows)
-}
-
-fn latches(_: &Context) -> Result<Rows> {
-    let row = |r: views::LatchRow| {
-        vec![
-            text(r.name),
-            int8(r.gets),
-            int8(r.misses),
-            int8(r.sleeps),
-            int8(r.wait_us),
-        ]
-    };
-    Ok(views::latches().into_iter().map(row).collect())
-}
-
-fn latch_children(_: &Context) -> Result<Rows> {
-    let row = |r: views::LatchRow| {
-        vec![
-            text(r.name),
-            int4(r.child),
-            int8(r.gets),
-            int8(r.misses),
-            int8(r.sleeps),
-            int8(r.wait_us),
-        ]
-    };
-    Ok(views::latch_children().into_iter().map(row).collect())
-}
-
-fn latch_misses(_: &Context) -> Result<Rows> {
-    Ok(views::latch_misses()
-        .into_iter()
-        .map(|r| vec![text(r.name), text(r.location), int8(r.sleeps)])
-        .collect())
 }
 
 fn history(_: &Context) -> Result<Rows> {
@@ -458,7 +298,7 @@ fn history(_: &Context) -> Result<Rows> {
         } else {
             Datum::Int8(r.transaction as i64)
         };
-        vec![
+        let mut row = vec![
             int8(r.sample_id),
             time(r.sample_time),
             int4(r.sid),
@@ -478,7 +318,10 @@ fn history(_: &Context) -> Result<Rows> {
             int8(r.time_waited_us),
             optional(r.sql.map(|s| s.to_string())),
             transaction,
-        ]
+            int8(r.wait_seq),
+        ];
+        row.extend(remote::of_session(r.asked, r.remote));
+        row
     };
     Ok(views::active_session_history()
         .into_iter()
@@ -489,6 +332,13 @@ fn history(_: &Context) -> Result<Rows> {
 fn processes(_: &Context) -> Result<Rows> {
     let row = |s: std::sync::Arc<Session>| {
         let used = views::schedule(s.tid);
+        let got = s.priority();
+        let cpus = got.filter(|g| !g.cpus.is_empty()).map(|g| {
+            let numbers: Vec<_> = g.cpus.iter().map(usize::to_string).collect();
+            numbers.join(",")
+        });
+        let refused = got.filter(|g| !g.refused.is_empty());
+        let refused = refused.map(|g| g.refused.join("; "));
         let background = if s.kind == Kind::Background {
             text("1")
         } else {
@@ -501,6 +351,13 @@ fn processes(_: &Context) -> Result<Rows> {
             background,
             int8(used.cpu_us),
             int8(used.runnable_us),
+            text(
+                got.as_ref()
+                    .map_or(Priority::Ordinary, |g| g.priority)
+                    .to_string(),
+            ),
+            optional(cpus),
+            optional(refused),
         ]
     };
     Ok(views::sessions().into_iter().map(row).collect())

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::value::int4;
-use super::{Context, Rows, Source, VirtualTable, codec, instance};
+use super::{Context, Rows, Source, VirtualTable, activity, blockers, codec, instance};
 use crate::database::Database;
 use crate::error::Result;
 use crate::types::SqlType;
@@ -77,12 +77,25 @@ pub fn rows(of: &'static VirtualTable, cx: &Context) -> Result<Rows> {
             )),
         }
     }
+    if of.name == activity::SESSION {
+        // Each has left out what only the others know.
+        blockers::find_sessions(cx, &mut all, 1 + activity::BLOCKERS)?;
+    }
     if of.name == instance::INSTANCE {
         for (instance, row) in instance::silent(cluster, &answered)? {
             add(&mut all, instance, vec![row]);
         }
     }
     Ok(all)
+}
+
+/// The same by the name of the view, which exists.
+pub fn rows_of(name: &str, cx: &Context) -> Result<Rows> {
+    let view = super::here().find(|v| v.name == name);
+    rows(
+        view.expect("invariant: a view is asked for that exists"),
+        cx,
+    )
 }
 
 /// Answers another instance. Runs on its own thread and waits for nobody: only views of this instance are asked for.
@@ -125,6 +138,15 @@ impl Context {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_blocks_is_where_it_is_filled_in() {
+        let view = super::super::find(None, activity::SESSION).unwrap();
+        let names = view.columns[activity::BLOCKERS..].iter().map(|c| c.0);
+        assert!(names.eq(blockers::COLUMNS));
+        let view = super::super::find(None, "v$transaction").unwrap();
+        assert_eq!([view.columns[0].0, view.columns[1].0], ["sid", "xid"]);
+    }
 
     /// None can be forgotten, and each is found where clients look.
     #[test]

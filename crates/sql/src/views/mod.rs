@@ -8,15 +8,18 @@
 //! - Each `v$` view has its `gv$` view: those are made of the list of these.
 
 mod activity;
+mod blockers;
 mod catalog;
 mod codec;
 mod constraints;
+mod counters;
 pub mod describe;
 mod empty;
 mod everywhere;
 pub mod functions;
 mod instance;
 mod relations;
+mod remote;
 mod schema;
 
 use std::sync::Arc;
@@ -75,6 +78,8 @@ pub struct Context {
     pub io: crate::pgtype::IoSettings,
     /// This session's parameters: name, value.
     pub settings: Vec<(&'static crate::params::Param, String)>,
+    /// Made for another instance: nobody else may be asked.
+    for_another: bool,
     /// What the client is to be told about the rows, such as that an instance's are missing.
     warnings: Mutex<Vec<String>>,
 }
@@ -88,6 +93,7 @@ impl Context {
             database_name: core.database_name.clone(),
             io: core.io,
             settings: core.settings.all().collect(),
+            for_another: false,
             warnings: Mutex::default(),
         }
     }
@@ -101,6 +107,7 @@ impl Context {
             database_name: String::new(),
             io: crate::pgtype::IoSettings::default(),
             settings: Settings::new(database.params()).all().collect(),
+            for_another: true,
             warnings: Mutex::default(),
         }
     }
@@ -146,8 +153,10 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 7] = [
+    let lists: [&'static [VirtualTable]; 9] = [
         activity::VIEWS,
+        counters::VIEWS,
+        remote::VIEWS,
         instance::VIEWS,
         catalog::VIEWS,
         relations::VIEWS,

@@ -1,0 +1,500 @@
+//! Where the time of a request for a block goes: measured by those who serve it, each by its own clock, and said in the messages that they send on.
+//!
+//! ```text
+//! requester ── Request ──► master: how long until the order leaves ── Ship, ReadFor ──► holder: buffer, copy, log ── Block, Copy ──► requester
+//! ```
+//!
+//! The machines of `fusion` know of no clock, so this stands beside them: when a message about a request arrives that is noted under (requester, number), and when the one leaves that answers it
+//! or sends it on, what has passed is added to what the message before said, and travels behind it ([`Spent`]). The requester takes its wait apart with it (`wait::remote`).
+//!
+//! **Invariants.**
+//! - Nothing depends on what is here: an entry that is lost shows as time of the messages, never as a wrong sum.
+//! - The memory is fixed. Entries have their place by a hash; of two with the same place the later one stays. Each session of an instance waits for one block at a time, so there are few.
+
+use block::{Dba, InstanceId};
+use fusion::gcs::Message;
+use fusion::ids::RequestId;
+
+/// Requests noted: with 100 sessions waiting at once one in twenty loses its place.
+const REQUESTS: usize = 1024;
+/// Blocks noted that are being closed.
+const CLOSINGS: usize = 256;
+/// Bit of the numbers of requests for undo blocks, which have a sequence of their own.
+const UNDO: u64 = 1 << 63;
+/// Messages that were read so long before anybody looked at them: the thread that reads them has too much to do, or no CPU.
+const CONGESTED_NS: u64 = 1_000_000;
+
+/// What a request has cost so far, of those who served it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Spent {
+    /// Messages, with the one that says so.
+    pub messages: u8,
+    /// Somebody could not serve it at once.
+    pub busy: bool,
+    pub congested: bool,
+    pub queue_ns: u64,
+    pub pin_ns: u64,
+    pub build_ns: u64,
+    pub flush_ns: u64,
+}
+
+impl Spent {
+    pub const BYTES: usize = 34;
+
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.messages);
+        out.push(u8::from(self.busy) | u8::from(self.congested) << 1);
+        for ns in [self.queue_ns, self.pin_ns, self.build_ns, self.flush_ns] {
+            out.extend(ns.to_le_bytes());
+        }
+    }
+
+    /// None if these are no bytes of ours.
+    fn parse(bytes: &[u8]) -> Option<Spent> {
+        let (&[messages, flags], times) = bytes.split_first_chunk::<2>()?;
+        let (times, rest) = times.as_chunks::<8>();
+        let ns = |i: usize| times.get(i).map(|b| u64::from_le_bytes(*b));
+        let spent = Spent {
+            messages,
+            busy: flags & 1 != 0,
+            congested: flags & 2 != 0,
+            queue_ns: ns(0)?,
+            pin_ns: ns(1)?,
+            build_ns: ns(2)?,
+            flush_ns: ns(3)?,
+        };
+        (flags < 4 && times.len() == 4 && rest.is_empty()).then_some(spent)
+    }
+
+    /// The message, and what is said behind it, if it is one that says so by its first byte. None if these are no bytes of ours.
+    pub fn split(body: &[u8]) -> Option<(&[u8], Option<Spent>)> {
+        match body.first() {
+            Some(tag) if super::wire::TIMED.contains(tag) => Spent::split_off(body),
+            _ => Some((body, None)),
+        }
+    }
+
+    /// The same for a message that always says so.
+    pub fn split_off(body: &[u8]) -> Option<(&[u8], Option<Spent>)> {
+        let at = body.len().checked_sub(Spent::BYTES)?;
+        let (message, spent) = body.split_at(at);
+        Some((message, Some(Spent::parse(spent)?)))
+    }
+
+    /// What a session's wait is taken apart with.
+    pub fn served(&self, by: InstanceId, wake_ns: u64) -> wait::remote::Served {
+        wait::remote::Served {
+            instance: by.0,
+            messages: self.messages,
+            queue_ns: self.queue_ns,
+            pin_ns: self.pin_ns,
+            build_ns: self.build_ns,
+            flush_ns: self.flush_ns,
+            other_ns: 0,
+            wake_ns,
+            transfer: None,
+        }
+    }
+}
+
+/// A request that is being served here.
+#[derive(Clone, Copy)]
+struct Entry {
+    of: (InstanceId, u64),
+    received_ns: u64,
+    /// Its serving began in this step of the lane.
+    step: u64,
+    /// It came to the master; otherwise to the holder.
+    at_master: bool,
+    before: Spent,
+    /// Since when a copy is being made.
+    copying_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Closing {
+    block: Dba,
+    begun_ns: u64,
+    closed_ns: u64,
+}
+
+/// See the module.
+pub(super) struct Timing {
+    requests: Box<[Option<Entry>]>,
+    closings: Box<[Option<Closing>]>,
+    /// Rises with every step of the lane.
+    step: u64,
+    /// Since when the answer is being made that leaves next.
+    building_ns: Option<u64>,
+}
+
+impl Default for Timing {
+    fn default() -> Timing {
+        Timing {
+            requests: vec![None; REQUESTS].into(),
+            closings: vec![None; CLOSINGS].into(),
+            step: 0,
+            building_ns: None,
+        }
+    }
+}
+
+/// A number of a request for an undo block.
+pub(super) fn of_undo(id: u64) -> u64 {
+    id | UNDO
+}
+
+fn place(number: u64, places: usize) -> usize {
+    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % places
+}
+
+impl Timing {
+    fn entry(&mut self, of: (InstanceId, u64)) -> &mut Option<Entry> {
+        let at = place(of.1 ^ u64::from(of.0.0) << 48, REQUESTS);
+        &mut self.requests[at]
+    }
+
+    fn known(&mut self, of: (InstanceId, u64)) -> Option<&mut Entry> {
+        self.entry(of).as_mut().filter(|e| e.of == of)
+    }
+
+    /// What is not answered by now has to wait.
+    pub fn step_is_over(&mut self) {
+        self.step += 1;
+    }
+
+    /// A message was read at `received_ns` and is looked at only now.
+    pub fn arrived(
+        &mut self,
+        from: InstanceId,
+        message: &Message,
+        spent: Option<Spent>,
+        received_ns: u64,
+    ) {
+        let (of, at_master) = match *message {
+            Message::Request { id, .. } => ((from, id.0), true),
+            Message::ReadBack { to, id, .. } => ((to, id.0), true),
+            Message::Ship { to, id, .. } | Message::ReadFor { to, id, .. } => ((to, id.0), false),
+            _ => return,
+        };
+        // Of a request its master is told without anything behind.
+        let first = Spent {
+            messages: 1,
+            ..Spent::default()
+        };
+        self.note(of, at_master, spent.unwrap_or(first), received_ns);
+    }
+
+    pub fn note(
+        &mut self,
+        of: (InstanceId, u64),
+        at_master: bool,
+        mut before: Spent,
+        received_ns: u64,
+    ) {
+        before.congested |= interconnect::now_ns().saturating_sub(received_ns) >= CONGESTED_NS;
+        // Asked again: the wait goes on.
+        if self.known(of).is_some_and(|e| e.at_master == at_master) {
+            return;
+        }
+        let step = self.step;
+        *self.entry(of) = Some(Entry {
+            of,
+            received_ns,
+            step,
+            at_master,
+            before,
+            copying_ns: None,
+        });
+    }
+
+    /// A frame is about to be closed for somebody.
+    pub fn closing(&mut self, block: Dba) {
+        let now = interconnect::now_ns();
+        self.closings[place(block.0, CLOSINGS)] = Some(Closing {
+            block,
+            begun_ns: now,
+            closed_ns: now,
+        });
+    }
+
+    /// It was closed later.
+    pub fn closed(&mut self, block: Dba) {
+        if let Some(c) = &mut self.closings[place(block.0, CLOSINGS)]
+            && c.block == block
+        {
+            c.closed_ns = interconnect::now_ns();
+        }
+    }
+
+    /// A copy is asked for; its making begins when the frame's latch is there.
+    pub fn copying(&mut self, of: (InstanceId, u64)) {
+        if let Some(e) = self.known(of) {
+            e.copying_ns.get_or_insert_with(interconnect::now_ns);
+        }
+    }
+
+    /// The buffer is at hand: what comes until the answer leaves is its making.
+    pub fn building(&mut self) {
+        self.building_ns = Some(interconnect::now_ns());
+    }
+
+    /// What is to be said behind a message that leaves. `since`: for a request of this instance, of which it is the master itself, when it was made.
+    pub fn leaving(
+        &mut self,
+        to: InstanceId,
+        message: &Message,
+        since: impl FnOnce() -> Option<u64>,
+    ) -> Option<Spent> {
+        match *message {
+            Message::Ship { to, id, .. } | Message::ReadFor { to, id, .. } => {
+                Some(self.sent_on((to, id.0), since))
+            }
+            Message::ReadBack { to, id, .. } => Some(self.sent_on((to, id.0), || None)),
+            Message::Grant { id, .. } => Some(self.sent_on((to, id.0), || None)),
+            Message::Block { block, id, .. } => Some(self.block_leaves((to, id), block)),
+            Message::Copy { id, .. } => Some(self.copy_leaves((to, id.0))),
+            _ => None,
+        }
+    }
+
+    fn take(&mut self, of: (InstanceId, u64)) -> Option<Entry> {
+        self.entry(of).take_if(|e| e.of == of)
+    }
+
+    /// The turn of a request has come.
+    fn sent_on(&mut self, of: (InstanceId, u64), since: impl FnOnce() -> Option<u64>) -> Spent {
+        let Some(e) = self.take(of) else {
+            let queue_ns = since().map_or(0, |at| interconnect::now_ns().saturating_sub(at));
+            return Spent {
+                messages: 1,
+                queue_ns,
+                ..Spent::default()
+            };
+        };
+        let mut spent = e.before;
+        spent.messages = spent.messages.saturating_add(1);
+        spent.busy |= e.step != self.step;
+        add(&mut spent.queue_ns, interconnect::now_ns(), e.received_ns);
+        spent
+    }
+
+    fn block_leaves(&mut self, (to, id): (InstanceId, RequestId), block: Dba) -> Spent {
+        let now = interconnect::now_ns();
+        let built_from = self.building_ns.take().unwrap_or(now);
+        let Some(e) = self.take((to, id.0)) else {
+            return lost();
+        };
+        let closing = self.closings[place(block.0, CLOSINGS)];
+        let closing = closing.filter(|c| c.block == block && c.begun_ns >= e.received_ns);
+        // A shared copy leaves without being closed.
+        let (begun, closed) =
+            closing.map_or((built_from, built_from), |c| (c.begun_ns, c.closed_ns));
+        let mut spent = e.before;
+        spent.messages = spent.messages.saturating_add(1);
+        spent.busy |= e.step != self.step;
+        // At the holder the order waits for sessions that were promised the block before it.
+        let first = match e.at_master {
+            true => &mut spent.queue_ns,
+            false => &mut spent.pin_ns,
+        };
+        add(first, begun, e.received_ns);
+        add(&mut spent.pin_ns, closed, begun);
+        add(&mut spent.flush_ns, built_from, closed);
+        add(&mut spent.build_ns, now, built_from);
+        spent
+    }
+
+    pub fn copy_leaves(&mut self, of: (InstanceId, u64)) -> Spent {
+        let now = interconnect::now_ns();
+        let built_from = self.building_ns.take().unwrap_or(now);
+        let Some(e) = self.take(of) else {
+            return lost();
+        };
+        let begun = e.copying_ns.unwrap_or(built_from);
+        let mut spent = e.before;
+        spent.messages = spent.messages.saturating_add(1);
+        spent.busy |= e.step != self.step;
+        add(&mut spent.queue_ns, begun, e.received_ns);
+        add(&mut spent.pin_ns, built_from, begun);
+        add(&mut spent.build_ns, now, built_from);
+        spent
+    }
+}
+
+/// Nothing is known of it, but that it was asked and is answered.
+fn lost() -> Spent {
+    Spent {
+        messages: 2,
+        ..Spent::default()
+    }
+}
+
+fn add(to: &mut u64, later: u64, earlier: u64) {
+    *to = to.saturating_add(later.saturating_sub(earlier));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::Scn;
+    use fusion::gcs::{Mode, Source, Want};
+    use fusion::ids::{Epoch, Turn};
+
+    const BLOCK: Dba = Dba(77);
+    const TURN: Turn = Turn {
+        epoch: Epoch(1),
+        number: 1,
+    };
+    const MS: u64 = 1_000_000;
+
+    fn ago(ms: u64) -> u64 {
+        interconnect::now_ns() - ms * MS
+    }
+
+    fn request(id: u64) -> Message {
+        Message::Request {
+            block: BLOCK,
+            id: RequestId(id),
+            floor: RequestId(0),
+            want: Want::Exclusive,
+            have: None,
+        }
+    }
+
+    fn ship(to: u16, id: u64) -> Message {
+        Message::Ship {
+            block: BLOCK,
+            turn: TURN,
+            to: InstanceId(to),
+            id: RequestId(id),
+            mode: Mode::Exclusive,
+        }
+    }
+
+    fn block(id: u64) -> Message {
+        Message::Block {
+            block: BLOCK,
+            id: RequestId(id),
+            turn: TURN,
+            mode: Mode::Exclusive,
+            version: Scn(1),
+            dirty: false,
+        }
+    }
+
+    fn about(ns: u64, ms: u64) -> bool {
+        // Whatever this thread lost in between is more, never less.
+        ns >= ms * MS && ns < (ms + 5000) * MS
+    }
+
+    #[test]
+    fn what_is_said_comes_back_and_nothing_shorter_or_stranger_does() {
+        let spent = Spent {
+            messages: 3,
+            busy: true,
+            congested: false,
+            queue_ns: 1,
+            pin_ns: 2,
+            build_ns: 3,
+            flush_ns: u64::MAX,
+        };
+        let mut bytes = Vec::new();
+        spent.put(&mut bytes);
+        assert_eq!(bytes.len(), Spent::BYTES);
+        assert_eq!(Spent::parse(&bytes), Some(spent));
+        for n in 0..bytes.len() {
+            assert_eq!(Spent::split_off(&bytes[..n]), None);
+        }
+        bytes[1] = 4;
+        assert_eq!(Spent::parse(&bytes), None);
+    }
+
+    /// Over a master that is a third instance: its queue, then pin and flush of the holder.
+    #[test]
+    fn three_instances_add_up_what_each_of_them_took() {
+        let (mut master, mut holder) = (Timing::default(), Timing::default());
+        let requester = InstanceId(1);
+        master.step_is_over();
+        master.arrived(requester, &request(5), None, ago(40));
+        master.step_is_over();
+        let order = ship(1, 5);
+        let said = master.leaving(InstanceId(3), &order, || None).unwrap();
+        assert!(
+            said.busy && said.messages == 2 && about(said.queue_ns, 40),
+            "{said:?}"
+        );
+        holder.step_is_over();
+        holder.arrived(InstanceId(2), &order, Some(said), ago(30));
+        holder.closing(BLOCK);
+        let c = holder.closings[place(BLOCK.0, CLOSINGS)].as_mut().unwrap();
+        (c.begun_ns, c.closed_ns) = (ago(30), ago(20));
+        holder.building();
+        let said = holder.leaving(requester, &block(5), || None).unwrap();
+        assert_eq!((said.messages, said.busy), (3, true));
+        assert!(
+            about(said.queue_ns, 40) && about(said.pin_ns, 10) && about(said.flush_ns, 20),
+            "{said:?}"
+        );
+        // It is not known any more: an answer that is repeated says nothing.
+        assert_eq!(holder.leaving(requester, &block(5), || None), Some(lost()));
+    }
+
+    #[test]
+    fn who_serves_at_once_is_not_busy() {
+        let mut t = Timing::default();
+        t.step_is_over();
+        t.arrived(InstanceId(1), &request(1), None, interconnect::now_ns());
+        t.closing(BLOCK);
+        t.building();
+        let said = t.leaving(InstanceId(1), &block(1), || None).unwrap();
+        assert_eq!(
+            (said.messages, said.busy, said.congested),
+            (2, false, false)
+        );
+        t.step_is_over();
+        t.arrived(InstanceId(1), &request(2), None, ago(2));
+        let grant = Message::Grant {
+            block: BLOCK,
+            id: RequestId(2),
+            turn: TURN,
+            mode: Mode::Shared,
+            source: Source::Disk,
+        };
+        let said = t.leaving(InstanceId(1), &grant, || None).unwrap();
+        assert!(said.congested && !said.busy && about(said.queue_ns, 2));
+        let invalidate = Message::Invalidate {
+            block: BLOCK,
+            turn: TURN,
+        };
+        assert_eq!(t.leaving(InstanceId(1), &invalidate, || None), None);
+    }
+
+    /// A request that its own master sends on has waited there, too.
+    #[test]
+    fn a_master_says_how_long_its_own_request_waited_for_its_turn() {
+        let mut t = Timing::default();
+        let said = t
+            .leaving(InstanceId(2), &ship(1, 9), || Some(ago(7)))
+            .unwrap();
+        assert!(said.messages == 1 && about(said.queue_ns, 7));
+    }
+
+    #[test]
+    fn a_copy_that_waits_for_the_latch_waits_for_the_pin() {
+        let mut t = Timing::default();
+        let of = (InstanceId(2), of_undo(3));
+        t.step_is_over();
+        t.note(of, false, Spent::default(), ago(9));
+        t.copying(of);
+        t.known(of).unwrap().copying_ns = Some(ago(8));
+        t.step_is_over();
+        t.building();
+        let said = t.copy_leaves(of);
+        assert!(
+            said.busy && about(said.pin_ns, 8) && about(said.queue_ns, 1),
+            "{said:?}"
+        );
+        assert!(said.flush_ns == 0, "R3: a copy waits for no log");
+    }
+}

@@ -1,0 +1,361 @@
+//! Waits that another instance causes: who served them, and where their time went.
+//!
+//! The serving instance says what its part took, by its own clock; the waiting one knows when it asked, when the answer was here and when it ran again, by its own. What the round trip took beyond
+//! the serving is the messages': it is divided evenly among them, two or three, because two machines' clocks cannot tell it apart. So the parts of a wait always add up to it, and a message that lay
+//! unread in a socket counts as a slow message.
+//!
+//! **Invariants.**
+//! - The parts of a wait add up to its time, whatever the other instance claims.
+//! - What is kept is bounded: sums by event and instance, and by object and instance for [`OBJECTS_MAX`] pairs; further ones share a row.
+
+use crate::Event;
+use crate::session::{BUCKETS, bucket_of};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+
+/// Pairs of object and serving instance that have sums of their own: 4096 of about 100 bytes.
+pub const OBJECTS_MAX: usize = 4096;
+
+/// Where time goes in a wait for another instance, in the order in which it passes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Part {
+    /// The request, to the instance that served it; over the master, if that is a third one.
+    MessageOut,
+    /// For its turn: until a receiving thread came to it, and behind others' requests for the same block.
+    Queue,
+    /// For the buffer, which sessions there used.
+    Pin,
+    /// Making the answer.
+    Build,
+    /// For the redo of the block's changes to be durable.
+    Flush,
+    /// What the serving took beyond the parts above.
+    Other,
+    MessageBack,
+    /// From the arrival of the answer to the session's running again.
+    Wake,
+}
+
+impl Part {
+    pub const ALL: [Part; PARTS] = [
+        Part::MessageOut,
+        Part::Queue,
+        Part::Pin,
+        Part::Build,
+        Part::Flush,
+        Part::Other,
+        Part::MessageBack,
+        Part::Wake,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::MessageOut => "message out",
+            Part::Queue => "queue",
+            Part::Pin => "pin",
+            Part::Build => "build",
+            Part::Flush => "log flush",
+            Part::Other => "other",
+            Part::MessageBack => "message back",
+            Part::Wake => "wake up",
+        }
+    }
+}
+
+pub const PARTS: usize = 8;
+
+/// What is said of a request by those who served it, each by its own clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Served {
+    /// The instance that answered.
+    pub instance: u16,
+    /// Messages that it took: three over a master that is neither here nor there.
+    pub messages: u8,
+    pub queue_ns: u64,
+    pub pin_ns: u64,
+    pub build_ns: u64,
+    pub flush_ns: u64,
+    pub other_ns: u64,
+    /// How long ago the answer arrived here, when the session ran again.
+    pub wake_ns: u64,
+    /// A block came.
+    pub transfer: Option<Transfer>,
+}
+
+/// A block that came from another instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transfer {
+    pub object: u32,
+    /// The current block, or a copy.
+    pub current: bool,
+    /// It was not served at once.
+    pub busy: bool,
+}
+
+/// A wait that is over, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RemoteWait {
+    pub event: Event,
+    pub instance: u16,
+    pub total_ns: u64,
+    /// By [`Part`].
+    pub parts_ns: [u64; PARTS],
+}
+
+impl RemoteWait {
+    /// What was served within a wait of `total_ns`.
+    pub fn new(event: Event, total_ns: u64, s: &Served) -> RemoteWait {
+        let mut left = total_ns;
+        let mut part = |ns: u64| {
+            let ns = ns.min(left);
+            left -= ns;
+            ns
+        };
+        let wake = part(s.wake_ns);
+        let [queue, pin, build, flush, other] =
+            [s.queue_ns, s.pin_ns, s.build_ns, s.flush_ns, s.other_ns].map(&mut part);
+        let back = left / u64::from(s.messages.max(2));
+        RemoteWait {
+            event,
+            instance: s.instance,
+            total_ns,
+            parts_ns: [left - back, queue, pin, build, flush, other, back, wake],
+        }
+    }
+
+    pub fn part_ns(&self, part: Part) -> u64 {
+        self.parts_ns[part as usize]
+    }
+}
+
+/// Sums of one part, or of whole waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum {
+    /// Waits in which it took any time.
+    pub waits: u64,
+    pub time_ns: u64,
+    pub max_ns: u64,
+    /// Waits by time, as in the histogram of events.
+    pub histogram: [u64; BUCKETS],
+}
+
+impl Sum {
+    const ZERO: Sum = Sum {
+        waits: 0,
+        time_ns: 0,
+        max_ns: 0,
+        histogram: [0; BUCKETS],
+    };
+
+    fn add(&mut self, ns: u64) {
+        if ns > 0 {
+            self.waits += 1;
+            self.time_ns += ns;
+            self.max_ns = self.max_ns.max(ns);
+            self.histogram[bucket_of(ns)] += 1;
+        }
+    }
+}
+
+/// Waits for one event that one instance served (`v$gc_latency`).
+#[derive(Clone, Debug)]
+pub struct LatencyRow {
+    pub event: Event,
+    pub instance: u16,
+    pub total: Sum,
+    /// By [`Part`].
+    pub parts: [Sum; PARTS],
+}
+
+/// Blocks of one object that came from one instance (`v$gc_transfers`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TransferRow {
+    /// None: of all objects that have no row of their own.
+    pub object: Option<u32>,
+    pub from: u16,
+    pub current_blocks: u64,
+    pub cr_blocks: u64,
+    pub two_way: u64,
+    pub three_way: u64,
+    pub busy: u64,
+    pub flush_waits: u64,
+    pub flush_ns: u64,
+    pub time_ns: u64,
+}
+
+#[derive(Default)]
+struct Sums {
+    latency: BTreeMap<(u16, u16), Box<LatencyRow>>,
+    transfers: HashMap<(u32, u16), TransferRow>,
+    /// By instance.
+    others: HashMap<u16, TransferRow>,
+}
+
+static SUMS: Mutex<Option<Sums>> = Mutex::new(None);
+
+fn sums<R>(f: impl FnOnce(&mut Sums) -> R) -> R {
+    f(SUMS.lock().get_or_insert_with(Sums::default))
+}
+
+/// Counts a wait that is over.
+pub(crate) fn note(w: &RemoteWait, served: &Served) {
+    sums(|s| s.note(w, served));
+}
+
+impl Sums {
+    fn note(&mut self, w: &RemoteWait, served: &Served) {
+        let key = (w.event as u16, w.instance);
+        let row = self.latency.entry(key).or_insert_with(|| {
+            Box::new(LatencyRow {
+                event: w.event,
+                instance: w.instance,
+                total: Sum::ZERO,
+                parts: [Sum::ZERO; PARTS],
+            })
+        });
+        row.total.add(w.total_ns);
+        for (sum, ns) in row.parts.iter_mut().zip(w.parts_ns) {
+            sum.add(ns);
+        }
+        if let Some(t) = &served.transfer {
+            self.transferred(t, served, w);
+        }
+    }
+
+    fn transferred(&mut self, t: &Transfer, served: &Served, w: &RemoteWait) {
+        let (key, from) = ((t.object, w.instance), w.instance);
+        let known = self.transfers.contains_key(&key) || self.transfers.len() < OBJECTS_MAX;
+        let row = match known {
+            true => self.transfers.entry(key).or_insert(TransferRow {
+                object: Some(t.object),
+                from,
+                ..TransferRow::default()
+            }),
+            false => self.others.entry(from).or_insert(TransferRow {
+                from,
+                ..TransferRow::default()
+            }),
+        };
+        let flush_ns = w.part_ns(Part::Flush);
+        row.current_blocks += u64::from(t.current);
+        row.cr_blocks += u64::from(!t.current);
+        row.two_way += u64::from(served.messages < 3);
+        row.three_way += u64::from(served.messages >= 3);
+        row.busy += u64::from(t.busy);
+        row.flush_waits += u64::from(flush_ns > 0);
+        row.flush_ns += flush_ns;
+        row.time_ns += w.total_ns;
+    }
+}
+
+/// By event and instance.
+pub fn latencies() -> Vec<LatencyRow> {
+    sums(|s| s.latency.values().map(|r| (**r).clone()).collect())
+}
+
+/// By object and instance, those without an object last.
+pub fn transfers() -> Vec<TransferRow> {
+    let mut rows: Vec<TransferRow> = sums(|s| {
+        s.transfers
+            .values()
+            .chain(s.others.values())
+            .copied()
+            .collect()
+    });
+    rows.sort_by_key(|r| (r.object.is_none(), r.object, r.from));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served() -> Served {
+        Served {
+            instance: 2,
+            messages: 2,
+            queue_ns: 10,
+            pin_ns: 20,
+            build_ns: 30,
+            flush_ns: 40,
+            other_ns: 5,
+            wake_ns: 100,
+            transfer: None,
+        }
+    }
+
+    #[test]
+    fn the_messages_share_what_remains_of_the_round_trip() {
+        let w = RemoteWait::new(Event::GcCrBlock2Way, 605, &served());
+        assert_eq!(w.parts_ns, [200, 10, 20, 30, 40, 5, 200, 100]);
+        let three = Served {
+            messages: 3,
+            ..served()
+        };
+        let w = RemoteWait::new(Event::GcCrBlock3Way, 805, &three);
+        assert_eq!(
+            (w.part_ns(Part::MessageOut), w.part_ns(Part::MessageBack)),
+            (400, 200)
+        );
+    }
+
+    /// Also of an instance that claims to have worked longer than the wait lasted.
+    #[test]
+    fn the_parts_add_up_to_the_wait() {
+        let liar = Served {
+            queue_ns: u64::MAX,
+            flush_ns: u64::MAX,
+            wake_ns: 7,
+            messages: 0,
+            ..served()
+        };
+        for s in [served(), liar, Served::default()] {
+            for total in [0, 1, 6, 7, 99, 204, 205, 206, 1 << 40] {
+                let w = RemoteWait::new(Event::GcCrBlock2Way, total, &s);
+                assert_eq!(w.parts_ns.iter().sum::<u64>(), total, "{s:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn objects_beyond_the_limit_share_a_row_and_nothing_is_lost() {
+        let mut s = Sums::default();
+        let add = |s: &mut Sums, object: u32, from: u16, current: bool| {
+            let transfer = Transfer {
+                object,
+                current,
+                busy: object == 0,
+            };
+            let served = Served {
+                instance: from,
+                transfer: Some(transfer),
+                ..served()
+            };
+            let w = RemoteWait::new(Event::GcCurrentBlock2Way, 1000, &served);
+            s.note(&w, &served);
+        };
+        let beyond = OBJECTS_MAX as u32 + 50;
+        (0..beyond).for_each(|object| add(&mut s, object, 2, true));
+        add(&mut s, 3, 2, false);
+        add(&mut s, beyond, 3, false);
+        assert_eq!(s.transfers.len(), OBJECTS_MAX);
+        assert_eq!(s.transfers[&(3, 2)].cr_blocks, 1);
+        assert_eq!(
+            (s.others[&2].current_blocks, s.others[&3].cr_blocks),
+            (50, 1)
+        );
+        let rows = || s.transfers.values().chain(s.others.values());
+        let blocks: u64 = rows().map(|r| r.current_blocks + r.cr_blocks).sum();
+        assert_eq!(blocks, u64::from(beyond) + 2);
+        assert_eq!(rows().map(|r| r.time_ns).sum::<u64>(), 1000 * blocks);
+        assert_eq!(
+            (s.transfers[&(0, 2)].busy, s.transfers[&(1, 2)].flush_waits),
+            (1, 1)
+        );
+        let row = &s.latency[&(Event::GcCurrentBlock2Way as u16, 2)];
+        assert_eq!(row.total.waits, u64::from(beyond) + 1);
+        let parts: u64 = row.parts.iter().map(|p| p.time_ns).sum();
+        assert_eq!(parts, row.total.time_ns);
+        assert_eq!(row.total.histogram[bucket_of(1000)], row.total.waits);
+    }
+}
