@@ -54,7 +54,7 @@ impl Cache {
                     recovery: None,
                 };
                 s.to_read.insert(block, to_read);
-                self.find_reader(s, block, &cause);
+                self.find_reader(s, block, cause);
             }
             Effect::Install {
                 block, mode, dirty, ..

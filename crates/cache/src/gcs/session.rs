@@ -63,7 +63,7 @@ impl How {
 
 impl How {
     /// The same under another name.
-    pub fn as_event(self, event: Event) -> How {
+    pub fn named(self, event: Event) -> How {
         How { event, ..self }
     }
 }

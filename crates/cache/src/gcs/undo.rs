@@ -241,7 +241,7 @@ impl Cache {
                 Some(block) if of.0 == dba => {
                     slot.tell(Told::Copy(Arc::new(block.clone())), how);
                 }
-                _ => slot.tell(Told::Read, how.as_event(Event::GcCrGrant2Way)),
+                _ => slot.tell(Told::Read, how.named(Event::GcCrGrant2Way)),
             }
         });
         Ok(())
