@@ -114,8 +114,9 @@ struct Entry {
 #[derive(Clone, Copy)]
 struct Closing {
     block: Dba,
-    begun_ns: u64,
-    closed_ns: u64,
+    /// When, and in which step.
+    begun: (u64, u64),
+    closed: (u64, u64),
 }
 
 /// See the module.
@@ -210,11 +211,11 @@ impl Timing {
 
     /// A frame is about to be closed for somebody.
     pub fn closing(&mut self, block: Dba) {
-        let now = interconnect::now_ns();
+        let now = (interconnect::now_ns(), self.step);
         self.closings[place(block.0, CLOSINGS)] = Some(Closing {
             block,
-            begun_ns: now,
-            closed_ns: now,
+            begun: now,
+            closed: now,
         });
     }
 
@@ -223,7 +224,7 @@ impl Timing {
         if let Some(c) = &mut self.closings[place(block.0, CLOSINGS)]
             && c.block == block
         {
-            c.closed_ns = interconnect::now_ns();
+            c.closed = (interconnect::now_ns(), self.step);
         }
     }
 
@@ -286,21 +287,28 @@ impl Timing {
             return lost();
         };
         let closing = self.closings[place(block.0, CLOSINGS)];
-        let closing = closing.filter(|c| c.block == block && c.begun_ns >= e.received_ns);
+        let closing = closing.filter(|c| c.block == block && c.begun.0 >= e.received_ns);
         // A shared copy leaves without being closed.
-        let (begun, closed) =
-            closing.map_or((built_from, built_from), |c| (c.begun_ns, c.closed_ns));
+        let (begun, closed) = closing
+            .map_or(((built_from, self.step), (built_from, self.step)), |c| {
+                (c.begun, c.closed)
+            });
         let mut spent = e.before;
         spent.messages = spent.messages.saturating_add(1);
         spent.busy |= e.step != self.step;
-        // At the holder the order waits for sessions that were promised the block before it.
-        let first = match e.at_master {
+        // At the holder an order that is not begun with at once waits for sessions that were promised the block before it.
+        let first = match e.at_master || e.step == begun.1 {
             true => &mut spent.queue_ns,
             false => &mut spent.pin_ns,
         };
-        add(first, begun, e.received_ns);
-        add(&mut spent.pin_ns, closed, begun);
-        add(&mut spent.flush_ns, built_from, closed);
+        add(first, begun.0, e.received_ns);
+        add(&mut spent.pin_ns, closed.0, begun.0);
+        // What leaves in the step in which it was closed has waited for no log.
+        let last = match closed.1 == self.step {
+            true => &mut spent.build_ns,
+            false => &mut spent.flush_ns,
+        };
+        add(last, built_from, closed.0);
         add(&mut spent.build_ns, now, built_from);
         spent
     }
@@ -428,7 +436,8 @@ mod tests {
         holder.arrived(InstanceId(2), &order, Some(said), ago(30));
         holder.closing(BLOCK);
         let c = holder.closings[place(BLOCK.0, CLOSINGS)].as_mut().unwrap();
-        (c.begun_ns, c.closed_ns) = (ago(30), ago(20));
+        (c.begun.0, c.closed.0) = (ago(30), ago(20));
+        holder.step_is_over();
         holder.building();
         let said = holder.leaving(requester, &block(5), || None).unwrap();
         assert_eq!((said.messages, said.busy), (3, true));
@@ -452,6 +461,7 @@ mod tests {
             (said.messages, said.busy, said.congested),
             (2, false, false)
         );
+        assert_eq!((said.pin_ns, said.flush_ns), (0, 0));
         t.step_is_over();
         t.arrived(InstanceId(1), &request(2), None, ago(2));
         let grant = Message::Grant {
