@@ -25,6 +25,8 @@ ops! {
     Commit = 1,
     RollbackEnd = 2,
     ActiveTransactions = 3,
+    /// Nothing: only the header of its batch is wanted.
+    Heartbeat = 4,
     // Heap blocks: 100..199. See `heap`.
     /// A row into a free slot.
     HeapInsert = 100,
@@ -111,7 +113,7 @@ impl Op {
                 Op::IndexMetaFormat | Op::IndexMetaPush | Op::IndexMetaPop => {
                     Some(BlockType::IndexMeta)
                 }
-                Op::Commit | Op::RollbackEnd | Op::ActiveTransactions => None,
+                Op::Commit | Op::RollbackEnd | Op::ActiveTransactions | Op::Heartbeat => None,
                 _ => Some(BlockType::Index),
             },
         }
@@ -146,9 +148,9 @@ pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
         Op::SequenceMark => crate::sequence::apply_mark(block, payload),
         Op::UndoFormat => crate::undo::apply_format(block, payload),
         Op::UndoAppend => crate::undo::apply_append(block, payload),
-        Op::Commit | Op::RollbackEnd | Op::ActiveTransactions => Err(BlockError::corrupt(format!(
-            "{op:?} is a marker and changes no block"
-        ))),
+        Op::Commit | Op::RollbackEnd | Op::ActiveTransactions | Op::Heartbeat => Err(
+            BlockError::corrupt(format!("{op:?} is a marker and changes no block")),
+        ),
         Op::HeapFormat => crate::heap::apply_format(block),
         Op::HeapInsert => crate::heap::apply_insert(block, payload),
         Op::HeapInsertMany => crate::heap::apply_insert_many(block, payload),

@@ -5,8 +5,8 @@
 //! `recovery_target_bytes` of redo to replay.
 
 use crate::frame::{CLEAN, FrameIx, SHARED};
-use crate::{Cache, Error, Result};
-use block::{BlockBuf, Dba, LogPos, Scn, ThreadId};
+use crate::{Cache, Error, RecordHeader, Result};
+use block::{BlockBuf, Dba, LogPos, Op, Scn, ThreadId};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
@@ -133,6 +133,7 @@ impl Cache {
             client,
             batch: Vec::new(),
             staging: Vec::new(),
+            stamped: false,
         };
         let thread = wait::thread::spawn_named("dbw0", move || work.run()).map_err(|source| {
             Error::Thread {
@@ -223,6 +224,8 @@ struct Work {
     client: Arc<dyn CheckpointClient>,
     batch: Vec<Copied>,
     staging: Vec<(Dba, Box<BlockBuf>)>,
+    /// Of the batch: a block in it is [`crate::frame::Frame::stamped`].
+    stamped: bool,
 }
 
 /// What woke the thread.
@@ -404,14 +407,26 @@ impl Work {
     fn write(&mut self, chunk: &[Candidate]) -> Result<()> {
         self.batch.clear();
         self.staging.clear();
+        self.stamped = false;
         let mut needs = LogPos(0);
         for c in chunk {
             needs = needs.max(self.copy(c.ix));
         }
         self.staging.sort_unstable_by_key(|(dba, _)| *dba);
-        self.cache.redo.flush_to(needs)?;
-        self.double_write
-            .write(&self.cache.files, &mut self.staging)?;
+        if self.stamped {
+            needs = needs.max(self.header_to_come());
+        }
+        let written = self.cache.redo.flush_to(needs).map_err(Error::from);
+        let written = written.and_then(|()| {
+            let home = &self.cache.files;
+            Ok(self.double_write.write(home, &mut self.staging)?)
+        });
+        if written.is_err() && self.stamped {
+            for copied in &self.batch {
+                self.cache.frame(copied.ix).stamped.store(true, Release);
+            }
+        }
+        written?;
         for copied in &self.batch {
             self.clean(copied);
         }
@@ -419,6 +434,18 @@ impl Work {
         self.cache.blocks_written(written);
         self.announce_batch();
         Ok(())
+    }
+
+    /// Up to where the log must be durable for a batch to be so whose header was made after this call: it tells of all groups that the blocks just copied may show, its own and others'
+    /// (`fusion`, rules V6 and V8).
+    fn header_to_come(&self) -> LogPos {
+        let redo = &self.cache.redo;
+        redo.end_of_open_batch().unwrap_or_else(|| {
+            let mark = self
+                .cache
+                .mark(RecordHeader::NONE, Op::Heartbeat, &[], |_, _| ());
+            mark.end
+        })
     }
 
     fn announce_batch(&self) {
@@ -438,6 +465,7 @@ impl Work {
             // Changers hold the latch exclusively: nobody else writes this field now.
             frame.since_copy.store(CLEAN, SeqCst);
             frame.writing.store(true, SeqCst);
+            self.stamped |= frame.stamped.swap(false, AcqRel);
             // SAFETY: latched shared.
             let block = unsafe { &*self.cache.memory.block(ix.0 as usize) };
             self.batch.push(Copied {

@@ -41,6 +41,8 @@ pub(crate) struct Frame {
     usage: AtomicU8,
     /// `dbw0` has copied the block and not finished writing the copy. Set under the shared latch.
     pub writing: AtomicBool,
+    /// Its rows may show when groups took effect of which no durable header tells yet: one is to be made durable before the block is written.
+    pub stamped: AtomicBool,
     /// Position at or below that of the oldest change not on disk, or [`CLEAN`].
     pub first_dirty: AtomicU64,
     /// Redo must be durable up to here before the block is written.
@@ -62,6 +64,7 @@ impl Frame {
             state: AtomicU8::new(EMPTY),
             usage: AtomicU8::new(0),
             writing: AtomicBool::new(false),
+            stamped: AtomicBool::new(false),
             first_dirty: AtomicU64::new(CLEAN),
             last_change: AtomicU64::new(0),
             since_copy: AtomicU64::new(CLEAN),

@@ -159,6 +159,10 @@ impl<'a> WriteGuard<'a> {
     pub fn hint(&mut self, f: impl FnOnce(&mut BlockBuf)) {
         self.cache.mark_dirty(self.ix);
         f(self.contents());
+        // When all die together no snapshot is left that could tell.
+        if self.cache.is_clustered() {
+            self.cache.frame(self.ix).stamped.store(true, Release);
+        }
         self.cache.changed(self.ix, self.cache.redo.end().0);
     }
 }

@@ -1,5 +1,8 @@
 //! The batch: the unit in which redo is written, and its header. Byte diagram in `README.md`.
 //!
+//! Behind its records stands *evidence*: which groups of other threads, that not every instance was known to have heard of, its records may rest on, and when they took effect. If all die who heard of
+//! such a group, what rests on it says when it was (`fusion`, rule V6).
+//!
 //! Invariants:
 //! - A batch starts on a fresh log block and is padded with zeros to the end of its last one.
 //! - Everything in it is covered by one CRC32C, so that a batch torn anywhere is recognized.
@@ -16,14 +19,21 @@ pub const BATCH_HEADER: usize = 96;
 /// may stand behind a bulk load's write (about a millisecond).
 pub const MAX_BATCH: usize = 1 << 20;
 /// Version of the batch format.
-pub const FORMAT_VERSION: u16 = 2;
+pub const FORMAT_VERSION: u16 = 3;
+/// Bytes of one piece of evidence: thread, batch, SCN.
+const EVIDENCE: usize = 18;
+/// Evidence in one batch: of each other thread the newest group.
+pub const MAX_EVIDENCE: usize = block::FileId::MAX_INSTANCES as usize;
+pub(crate) const MAX_EVIDENCE_BYTES: usize = MAX_EVIDENCE * EVIDENCE;
+/// Header and records of a batch at most.
+pub(crate) const MAX_BATCH_RECORDS: usize = MAX_BATCH - MAX_EVIDENCE_BYTES;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BRDB");
 const CRC_AT: usize = 80;
 const LENGTH_AT: usize = 20;
 
 const _: () = assert!(CRC_AT + 4 <= BATCH_HEADER && MAX_BATCH.is_multiple_of(LOG_BLOCK));
-const _: () = assert!(block::record::MAX_RECORD + BATCH_HEADER <= MAX_BATCH);
+const _: () = assert!(block::record::MAX_RECORD + BATCH_HEADER <= MAX_BATCH_RECORDS);
 
 /// Number of a batch within its redo thread, from 1; rises by one from batch to batch, across restarts too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -32,6 +42,34 @@ pub struct BatchNo(pub u64);
 impl BatchNo {
     pub fn next(self) -> BatchNo {
         BatchNo(self.0 + 1)
+    }
+}
+
+/// Batch `batch` of thread `thread` took effect at `scn`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupEvidence {
+    pub thread: ThreadId,
+    pub batch: BatchNo,
+    pub scn: Scn,
+}
+
+impl GroupEvidence {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.thread.0.to_le_bytes());
+        out.extend_from_slice(&self.batch.0.to_le_bytes());
+        out.extend_from_slice(&self.scn.0.to_le_bytes());
+    }
+
+    /// All that stands in these bytes; what is left over is nothing.
+    pub(crate) fn all(bytes: &[u8]) -> impl Iterator<Item = GroupEvidence> {
+        bytes.as_chunks::<EVIDENCE>().0.iter().map(|b| {
+            let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| b[at + i]));
+            GroupEvidence {
+                thread: ThreadId(u16::from_le_bytes([b[0], b[1]])),
+                batch: BatchNo(u64_at(2)),
+                scn: Scn(u64_at(10)),
+            }
+        })
     }
 }
 
@@ -50,8 +88,10 @@ pub struct BatchHeader {
     pub identity: ThreadIdentity,
     /// Rises with every opening of the thread for writing.
     pub incarnation: u32,
-    /// Header and records, without the padding.
+    /// Header, records and evidence, without the padding.
     pub length: u32,
+    /// Pieces of evidence behind the records.
+    pub evidence: u16,
     pub batch: BatchNo,
     /// Where the batch itself stands.
     pub pos: LogPos,
@@ -64,6 +104,11 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
+    /// Where the records end and the evidence begins.
+    pub fn records_end(&self) -> usize {
+        self.length as usize - usize::from(self.evidence) * EVIDENCE
+    }
+
     /// Position after the padding: where the next batch starts.
     pub fn next_pos(&self) -> LogPos {
         LogPos(block_up(self.pos.0 + self.length as u64))
@@ -85,6 +130,7 @@ impl BatchHeader {
         h[48..56].copy_from_slice(&self.previous_group.0.to_le_bytes());
         h[56..64].copy_from_slice(&self.wall_clock_us.to_le_bytes());
         h[64..68].copy_from_slice(&self.incarnation.to_le_bytes());
+        h[68..70].copy_from_slice(&self.evidence.to_le_bytes());
     }
 
     /// Reads a header; says why there is none. The checksum is not looked at: that takes the whole batch.
@@ -109,6 +155,7 @@ impl BatchHeader {
             },
             incarnation: u32_at(64),
             length: u32_at(LENGTH_AT),
+            evidence: u16_at(68),
             batch: BatchNo(u64_at(24)),
             pos: LogPos(u64_at(32)),
             durable: LogPos(u64_at(40)),
@@ -117,6 +164,9 @@ impl BatchHeader {
         };
         if !(BATCH_HEADER..=MAX_BATCH).contains(&(header.length as usize)) {
             return Err("length is out of range");
+        }
+        if BATCH_HEADER + usize::from(header.evidence) * EVIDENCE > header.length as usize {
+            return Err("there is more evidence than batch");
         }
         // An overflow further on is thereby impossible, whatever the bytes say.
         if header.pos.0 > u64::MAX / 2
@@ -176,6 +226,7 @@ mod tests {
             },
             incarnation: 5,
             length: 200,
+            evidence: 2,
             batch: BatchNo(6),
             pos: LogPos(7 * 4096),
             durable: LogPos(6 * 4096),
@@ -192,7 +243,7 @@ mod tests {
         let mut want = [0u8; BATCH_HEADER];
         want[..4].copy_from_slice(b"BRDB");
         for (at, byte) in [
-            (4, 2),
+            (4, 3),
             (6, 4),
             (8, 0x22),
             (9, 0x11),
@@ -208,6 +259,7 @@ mod tests {
             (48, 8),
             (56, 9),
             (64, 5),
+            (68, 2),
             (80, 0xd4),
             (81, 0xc3),
             (82, 0xb2),

@@ -10,9 +10,10 @@
 //! Memory: each thread from its checkpoint to its end, and 56 bytes for each vector. A vector's header in the log has 24, so this is less than four times what is
 //! read, and what is read is at most the size of the dead's log files; mostly little more than their recovery target.
 
-use crate::{Error, Merge, Merged, RedoReader, Result, ThreadEnd, apply_vector};
+use crate::{BatchNo, Error, Merge, Merged, RedoReader, Result, ThreadEnd, apply_vector};
 use block::record::Vector;
 use block::{BlockBuf, Dba, LogPos, ObjectId, Op, Scn, ThreadId};
+use std::collections::BTreeMap;
 
 /// A vector, with its payload in [`DeadRedo::payloads`].
 #[derive(Clone, Copy)]
@@ -36,6 +37,7 @@ pub struct DeadRedo {
     /// By block, then by SCN.
     vectors: Vec<Logged>,
     payloads: Vec<u8>,
+    evidence: BTreeMap<ThreadId, (BatchNo, Scn)>,
 }
 
 impl DeadRedo {
@@ -52,7 +54,12 @@ impl DeadRedo {
         }
         // Stable: what came in the order of SCNs stays so within a block.
         dead.vectors.sort_by_key(|v| v.dba);
-        Ok((dead, merge.finish()?))
+        let ends = merge.finish()?;
+        for (&thread, &group) in ends.iter().flat_map(|(_, end)| &end.evidence) {
+            let newest = dead.evidence.entry(thread).or_default();
+            *newest = group.max(*newest);
+        }
+        Ok((dead, ends))
     }
 
     fn add(&mut self, merged: &Merged<'_>) {
@@ -78,6 +85,12 @@ impl DeadRedo {
         self.vectors
             .chunk_by(|a, b| a.dba == b.dba)
             .map(|of_block| of_block[0].dba)
+    }
+
+    /// The newest group of a thread that the dead knew of, and when it took effect. If it is that thread's last durable one and no survivor knows of it, what is left of the dead still rests on it: it took effect
+    /// then and at no other time (`fusion::visibility`, V6).
+    pub fn newest_group_of(&self, thread: ThreadId) -> Option<(BatchNo, Scn)> {
+        self.evidence.get(&thread).copied()
     }
 
     /// Vectors read.

@@ -1,6 +1,6 @@
 //! What the log and its users say to each other: results of appends, groups, restart points, and the callbacks.
 
-use crate::{BatchNo, Error};
+use crate::{BatchNo, Error, GroupEvidence};
 use block::{LogPos, Scn, TxnId};
 use std::time::Duration;
 
@@ -33,6 +33,10 @@ pub trait GroupSink: Send + Sync {
     /// committed and returns it. Called exactly once per batch, in order, before anybody waiting for the batch goes on. It must not
     /// wait for anything, and must not append redo.
     fn group_durable(&self, batch: BatchNo, committed: &[TxnId]) -> Scn;
+
+    /// A batch is closed, under the log latch: adds of each other thread the newest group that its records may rest on and that not all instances are known to have heard of. Must not wait. An instance that is
+    /// alone has nothing to add.
+    fn evidence(&self, _out: &mut Vec<GroupEvidence>) {}
 }
 
 /// What the log asks of the instance it belongs to. Each is called from whatever thread found out, possibly with block latches held: they may

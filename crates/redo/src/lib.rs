@@ -24,7 +24,10 @@ mod space;
 mod tail;
 
 pub use apply::apply_vector;
-pub use batch::{BATCH_HEADER, BatchHeader, BatchNo, LOG_BLOCK, MAX_BATCH, ThreadIdentity};
+pub use batch::{
+    BATCH_HEADER, BatchHeader, BatchNo, GroupEvidence, LOG_BLOCK, MAX_BATCH, MAX_EVIDENCE,
+    ThreadIdentity,
+};
 pub use clock::{CeilingHook, Clock};
 pub use dead::DeadRedo;
 pub use error::{Error, Result};

@@ -8,14 +8,15 @@
 //! - Nobody waits under the log latch.
 
 use crate::batch::{
-    BATCH_HEADER, BatchHeader, LOG_BLOCK, MAX_BATCH, block_up, checksum, store_checksum,
+    BATCH_HEADER, BatchHeader, LOG_BLOCK, MAX_BATCH, MAX_BATCH_RECORDS, MAX_EVIDENCE,
+    MAX_EVIDENCE_BYTES, block_up, checksum, store_checksum,
 };
 use crate::buffer::Buffer;
 use crate::files::LogFiles;
 use crate::flush::FlushQueue;
 use crate::interface::{Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint};
 use crate::space::Space;
-use crate::{BatchNo, Clock, Error, Result, ThreadEnd};
+use crate::{BatchNo, Clock, Error, GroupEvidence, Result, ThreadEnd};
 use block::record::{MAX_RECORD, set_scn};
 use block::{LogPos, Scn};
 use parking_lot::Mutex;
@@ -29,9 +30,18 @@ use wait::{Event, Latch, LatchClass, Stat};
 struct Closed {
     batch: BatchNo,
     start: u64,
-    /// After the last record; padding follows.
+    /// After the last record; evidence and padding follow.
     end: u64,
     group: GroupList,
+    /// As it will stand in the batch.
+    evidence: Vec<u8>,
+}
+
+impl Closed {
+    /// Where the next batch starts.
+    fn padded(&self) -> u64 {
+        block_up(self.end + self.evidence.len() as u64)
+    }
 }
 
 /// What the log latch guards.
@@ -48,15 +58,22 @@ struct Open {
 }
 
 impl Open {
-    fn close(&mut self) -> Closed {
+    fn close(&mut self, evidence: &[GroupEvidence]) -> Closed {
+        assert!(
+            evidence.len() <= MAX_EVIDENCE,
+            "invariant: of each other thread one group is evidence"
+        );
+        let mut bytes = Vec::new();
+        evidence.iter().for_each(|e| e.put(&mut bytes));
         let group = std::mem::replace(&mut self.group, self.spare.pop().unwrap_or_default());
         let closed = Closed {
             batch: self.batch,
             start: self.start,
             end: self.end,
             group,
+            evidence: bytes,
         };
-        self.start = block_up(self.end);
+        self.start = closed.padded();
         self.end = self.start;
         self.batch = self.batch.next();
         closed
@@ -129,8 +146,8 @@ impl Redo {
                 what,
             });
         }
-        let reserve = config.max_appenders as u64 * (MAX_RECORD + LOG_BLOCK + BATCH_HEADER) as u64
-            + MAX_BATCH as u64;
+        let with_record = MAX_RECORD + LOG_BLOCK + BATCH_HEADER + MAX_EVIDENCE_BYTES;
+        let reserve = config.max_appenders as u64 * with_record as u64 + MAX_BATCH as u64;
         let capacity = files.geometry().capacity();
         if capacity < 2 * reserve {
             let what = format!(
@@ -206,6 +223,7 @@ impl Redo {
                 start,
                 end,
                 group: GroupList::default(),
+                evidence: Vec::new(),
             },
             &mut writer,
         )
@@ -250,8 +268,8 @@ impl Redo {
         let len = record.len() as u64;
         let (appended, waiting) = loop {
             let mut open = self.open.lock();
-            if open.end + len - open.start > MAX_BATCH as u64 {
-                let closed = open.close();
+            if open.end + len - open.start > MAX_BATCH_RECORDS as u64 {
+                let closed = open.close(&self.evidence());
                 open.closed.push_back(closed);
                 self.end.store(open.end, Ordering::Release);
             }
@@ -262,7 +280,8 @@ impl Redo {
             };
             let end = pos + len;
             let durable = self.durable.load(Ordering::Acquire);
-            if end - durable > self.buffer.size() as u64 && !self.has_failed() {
+            let room = self.buffer.size() - MAX_EVIDENCE_BYTES;
+            if end - durable > room as u64 && !self.has_failed() {
                 let until = open.start.min(durable + MAX_BATCH as u64);
                 drop(open);
                 // A failure is seen at the next turn, in `failed`.
@@ -387,7 +406,7 @@ impl Redo {
                 Some(closed) => closed,
                 None if open.end == open.start => return Ok(()),
                 None => {
-                    let closed = open.close();
+                    let closed = open.close(&self.evidence());
                     self.end.store(open.end, Ordering::Release);
                     closed
                 }
@@ -402,7 +421,7 @@ impl Redo {
     /// Seals, writes, announces, publishes.
     fn write_batch(&self, closed: &Closed, writer: &mut Writer) -> Result<()> {
         let healthy = self.files.healthy_members();
-        let padded = block_up(closed.end);
+        let padded = closed.padded();
         // SAFETY: the batch is closed and not yet durable: its bytes are the leader's, and the writer's mutex is held.
         let [first, rest] = unsafe { self.buffer.pieces(closed.start, padded) };
         self.seal(closed, writer.last_group, first, rest);
@@ -433,12 +452,29 @@ impl Redo {
         Ok(())
     }
 
+    /// What the records that are in the log now may rest on.
+    fn evidence(&self) -> Vec<GroupEvidence> {
+        let mut evidence = Vec::new();
+        if let Some(sink) = self.sink.get() {
+            sink.evidence(&mut evidence);
+        }
+        evidence
+    }
+
+    /// The end of the records that are in no closed batch, if there are any: what is durable up to there is so with a header that was made after this call.
+    pub fn end_of_open_batch(&self) -> Option<LogPos> {
+        let open = self.open.lock();
+        (open.end > open.start).then_some(LogPos(open.end))
+    }
+
     fn seal(&self, closed: &Closed, previous_group: Scn, first: &mut [u8], rest: &mut [u8]) {
-        let length = (closed.end - closed.start) as usize;
+        let records = (closed.end - closed.start) as usize;
+        let length = records + closed.evidence.len();
         let header = BatchHeader {
             identity: self.files.identity(),
             incarnation: self.incarnation,
             length: length as u32,
+            evidence: GroupEvidence::all(&closed.evidence).count() as u16,
             batch: closed.batch,
             pos: LogPos(closed.start),
             durable: self.durable(),
@@ -452,8 +488,14 @@ impl Redo {
             "invariant: a batch is issued when the one before it is durable"
         );
         header.encode(first);
-        // The padding: what the previous round left in memory must not be written as if it were of this batch.
         let split = first.len();
+        for (i, byte) in closed.evidence.iter().enumerate() {
+            match (records + i).checked_sub(split) {
+                None => first[records + i] = *byte,
+                Some(at) => rest[at] = *byte,
+            }
+        }
+        // The padding: what the previous round left in memory must not be written as if it were of this batch.
         first[length.min(split)..].fill(0);
         rest[length.saturating_sub(split)..].fill(0);
         let crc = checksum([

@@ -12,11 +12,13 @@
 //! the last batch is left to the caller to decide.
 
 use crate::batch::{
-    BATCH_HEADER, BatchHeader, LOG_BLOCK, MAX_BATCH, block_up, checksum, stored_checksum,
+    BATCH_HEADER, BatchHeader, GroupEvidence, LOG_BLOCK, MAX_BATCH, block_up, checksum,
+    stored_checksum,
 };
-use crate::{Error, LogFiles, RestartPoint, Result};
+use crate::{BatchNo, Error, LogFiles, RestartPoint, Result};
 use block::record::Record;
-use block::{LogPos, Scn};
+use block::{LogPos, Scn, ThreadId};
+use std::collections::BTreeMap;
 use storage::AlignedBuf;
 
 /// How far behind the end a batch is looked for that proves damage.
@@ -28,8 +30,9 @@ const READ_BYTES: u64 = MAX_BATCH as u64;
 #[derive(Default)]
 pub struct Batch {
     header: Option<BatchHeader>,
-    /// Header and records, without padding.
+    /// Header and records.
     bytes: Vec<u8>,
+    evidence: Vec<GroupEvidence>,
     group: Option<Scn>,
 }
 
@@ -43,6 +46,11 @@ impl Batch {
     /// e(n), the SCN at which the commits in this batch took effect; `None` in the thread's last batch.
     pub fn group(&self) -> Option<Scn> {
         self.group
+    }
+
+    /// Groups of other threads that the records may rest on, and when they took effect.
+    pub fn evidence(&self) -> &[GroupEvidence] {
+        &self.evidence
     }
 
     /// The records in order of position. An error ends the iteration: a record that cannot be read in a batch whose checksum is right.
@@ -91,6 +99,8 @@ pub struct ThreadEnd {
     pub incarnation: u32,
     /// Highest SCN met, in records and headers.
     pub max_scn: Scn,
+    /// Of each other thread that there was evidence of, the newest group and when it took effect.
+    pub evidence: BTreeMap<ThreadId, (BatchNo, Scn)>,
     /// When the last batch was issued, microseconds since 1970; zero if there was none.
     pub wall_clock_us: u64,
     /// Why nothing more could be read: for the notice that a start prints.
@@ -159,6 +169,7 @@ impl<'a> RedoReader<'a> {
                 next: start,
                 incarnation: 0,
                 max_scn: Scn::ZERO,
+                evidence: BTreeMap::new(),
                 wall_clock_us: 0,
                 reason: String::new(),
                 repairs: Vec::new(),
@@ -241,6 +252,11 @@ impl<'a> RedoReader<'a> {
         self.end.incarnation = header.incarnation;
         self.end.wall_clock_us = header.wall_clock_us;
         self.end.max_scn = self.end.max_scn.max(header.previous_group);
+        for e in &spare.evidence {
+            self.end.max_scn = self.end.max_scn.max(e.scn);
+            let newest = self.end.evidence.entry(e.thread).or_default();
+            *newest = (e.batch, e.scn).max(*newest);
+        }
         if let Some(last) = spare.records().last() {
             self.end.max_scn = self.end.max_scn.max(last?.scn);
         }
@@ -281,7 +297,10 @@ impl<'a> RedoReader<'a> {
         }
         into.header = Some(header);
         into.bytes.clear();
-        into.bytes.extend_from_slice(bytes);
+        let (records, evidence) = bytes.split_at(header.records_end());
+        into.bytes.extend_from_slice(records);
+        into.evidence.clear();
+        into.evidence.extend(GroupEvidence::all(evidence));
         Ok(Ok(()))
     }
 

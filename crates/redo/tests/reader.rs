@@ -193,3 +193,123 @@ proptest! {
         }
     }
 }
+
+/// Of how many pieces it may be, however full the last log block of the records is: it does not stand in a record's way, and the newest of each thread is known in the end.
+#[test]
+fn evidence_stands_behind_the_records() {
+    for seed in 1..=20 {
+        let mut rng = Rng(seed);
+        let storage = SimStorage::new();
+        create(&[&storage], 1);
+        let t = open(&[&storage], 1, RestartPoint::FIRST, &clock()).unwrap();
+        let (mut written, mut expected) = (Vec::new(), Vec::new());
+        for number in 1..=40u64 {
+            let n = match rng.below(3) {
+                0 => 0,
+                1 => rng.below(4),
+                _ => MAX_EVIDENCE as u64,
+            };
+            let others = (0..n).map(|i| GroupEvidence {
+                thread: block::ThreadId(i as u16 + 2),
+                batch: BatchNo(number * 10 + i),
+                scn: Scn(5_000 + number * 10 + i),
+            });
+            *t.sink.others.lock().unwrap() = others.collect();
+            for _ in 0..1 + rng.below(3) {
+                let payload = 1 + rng.below(6_000) as usize;
+                let put = t.redo.append(&mut record(number, payload), |_, _| ());
+                written.push((put.pos, put.scn, payload));
+            }
+            t.redo.flush_to(t.redo.end()).unwrap();
+            expected.push(t.sink.others.lock().unwrap().clone());
+        }
+        let files = files(&[&storage], 1);
+        let (records, _, end) = read_all(&files, RestartPoint::FIRST).unwrap();
+        let found = records.iter().map(|r| (r.pos, r.scn, r.payload.len()));
+        assert!(found.eq(written), "seed {seed}");
+        let mut reader = RedoReader::new(&files, RestartPoint::FIRST);
+        let mut batches = Vec::new();
+        while let Some(batch) = reader.next_batch().unwrap() {
+            batches.push(batch.evidence().to_vec());
+        }
+        // Before them the batch that opened the thread.
+        assert_eq!(batches[1..], expected, "seed {seed}");
+        for (thread, newest) in &end.evidence {
+            let all = expected.iter().flatten().filter(|e| e.thread == *thread);
+            assert_eq!(Some(*newest), all.map(|e| (e.batch, e.scn)).max());
+        }
+        assert_eq!(end.max_scn.max(Scn(5_400)), end.max_scn);
+    }
+}
+
+/// Two threads change one block in turns; what a block has already is passed over, and what it lacks is put on top.
+#[test]
+fn dead_redo_brings_a_block_forward_whatever_it_has() {
+    let storages = [SimStorage::new(), SimStorage::new()];
+    let clock = clock();
+    let dba = block::Dba::new(block::FileId(1), 7);
+    let object = block::ObjectId(20_000);
+    let change = |t: &Thread, op, before, payload: &[u8]| {
+        let mut out = Vec::new();
+        let mut w =
+            block::record::RecordWriter::new(&mut out, block::TxnId::NONE, block::UndoPtr::NONE);
+        w.vector(dba, object, op, before, payload);
+        w.finish();
+        let put = t.redo.append(&mut out, |_, _| ());
+        t.redo.flush_to(put.end).unwrap();
+        put.scn
+    };
+    let threads: Vec<Thread> = (0..2)
+        .map(|n| {
+            create(&[&storages[n]], n as u16 + 1);
+            open(&[&storages[n]], n as u16 + 1, RestartPoint::FIRST, &clock).unwrap()
+        })
+        .collect();
+    let mut versions = vec![block::BlockBuf::zeroed()];
+    let mut scn = change(&threads[0], block::Op::HeapFormat, None, &[]);
+    let head = block::heap::RowHead {
+        flags: 0,
+        stamp: block::Stamp::committed(Scn(1)),
+        undo: block::UndoPtr::NONE,
+    };
+    let mut apply = |before: Option<Scn>, scn, op, payload: &[u8]| {
+        let mut next = versions.last().unwrap().clone();
+        let vector = block::record::Vector {
+            dba,
+            object,
+            op,
+            before,
+            payload,
+        };
+        assert_eq!(apply_vector(&mut next, scn, &vector), Ok(true));
+        versions.push(next);
+    };
+    apply(None, scn, block::Op::HeapFormat, &[]);
+    for i in 0..6u16 {
+        let mut payload = Vec::new();
+        block::heap::row_payload(i, head, &[i as u8; 20], &mut payload);
+        let before = Some(scn);
+        let t = &threads[usize::from(i) % 2];
+        scn = change(t, block::Op::HeapInsert, before, &payload);
+        apply(before, scn, block::Op::HeapInsert, &payload);
+    }
+    let logs = [0, 1].map(|n| files(&[&storages[n]], n as u16 + 1));
+    let readers = logs.iter().map(|l| RedoReader::new(l, RestartPoint::FIRST));
+    let (dead, _) = DeadRedo::read::<Error>(readers.collect(), |_| Ok(())).unwrap();
+    assert_eq!(dead.blocks().collect::<Vec<_>>(), [dba]);
+    let newest = versions.last().unwrap().clone();
+    for (n, version) in versions.iter().enumerate() {
+        let mut block = version.clone();
+        let lacks = n + 1 < versions.len();
+        assert_eq!(dead.apply(dba, &mut block).unwrap(), lacks);
+        assert!(block.0 == newest.0, "from version {n}");
+    }
+    // One whose SCN is none of theirs rests on nothing that is there.
+    let mut stray = versions[3].clone();
+    stray.set_scn(Scn(versions[3].scn().0 + 1));
+    let error = dead.apply(dba, &mut stray).unwrap_err();
+    assert!(
+        matches!(error, Error::Replay { dba: at, .. } if at == dba),
+        "{error}"
+    );
+}

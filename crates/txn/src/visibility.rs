@@ -32,7 +32,7 @@ use crate::cluster::Cluster;
 use crate::status::{Status, StatusArray};
 use block::ids::StampKind;
 use block::{InstanceId, Scn, Stamp, TxnId};
-use redo::{BatchNo, Clock, GroupSink};
+use redo::{BatchNo, Clock, GroupEvidence, GroupSink};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -198,6 +198,10 @@ impl GroupSink for Visibility {
             self.cluster.published(batch);
         }
         e
+    }
+
+    fn evidence(&self, out: &mut Vec<GroupEvidence>) {
+        self.cluster.evidence(out);
     }
 }
 

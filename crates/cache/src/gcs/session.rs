@@ -297,6 +297,7 @@ impl Cache {
                 let block = unsafe { &mut *self.memory.block(ix.0 as usize) };
                 let result = self.fill(dba, block, &fill);
                 if result.as_ref().is_ok_and(|f| f.dirty) {
+                    self.frame(ix).stamped.store(true, Release);
                     self.mark_dirty_unlatched(self.frame(ix));
                 }
                 self.loaded(ix, dba, result.is_ok().then_some(state_of(mode)));
@@ -387,6 +388,8 @@ impl Cache {
         block.0.copy_from_slice(&arrived.block.0);
         let frame = self.frame(ix);
         frame.last_change.store(0, Relaxed);
+        // Its giver may not live to make the header durable.
+        frame.stamped.store(true, Release);
         if arrived.dirty {
             self.mark_dirty_unlatched(frame);
         }

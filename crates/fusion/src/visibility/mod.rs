@@ -193,6 +193,25 @@ impl Visibility {
         }
     }
 
+    /// Of each other instance the newest group that is not known to be stable: what the header of a batch has to say. An older one needs no evidence there, for its SCN stands in the header of the batch that came after it
+    /// in its own thread; nor do this instance's own, for the same reason.
+    pub fn evidence_for_redo(&self) -> impl Iterator<Item = Evidence> + '_ {
+        let all = self.unstable.iter();
+        let all = all.map(|(&(instance, group), u)| Evidence {
+            instance,
+            group,
+            scn: u.scn,
+        });
+        let mut all = all.filter(|e| e.instance != self.me).peekable();
+        std::iter::from_fn(move || {
+            let mut newest = all.next()?;
+            while let Some(newer) = all.next_if(|e| e.instance == newest.instance) {
+                newest = newer;
+            }
+            Some(newest)
+        })
+    }
+
     /// A log group of this instance's thread is durable.
     pub fn group_durable(&mut self, group: GroupNo, out: &mut Vec<Effect>) {
         assert!(self.drawn.is_none(), "groups take effect one by one");

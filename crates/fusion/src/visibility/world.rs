@@ -334,7 +334,7 @@ impl World {
         let thread = &mut self.threads[owner];
         thread.commit = true;
         thread.highest = thread.logged.expect("enabled");
-        thread.evidence.extend(node.machine.header().evidence);
+        thread.evidence.extend(node.machine.evidence_for_redo());
         self.with(owner, |node, out| node.machine.group_durable(GROUP, out));
     }
 
@@ -349,7 +349,7 @@ impl World {
             .expect("enabled");
         thread.scn = node.known[t];
         thread.highest = thread.highest.max(node.machine.clock());
-        thread.evidence.extend(node.machine.header().evidence);
+        thread.evidence.extend(node.machine.evidence_for_redo());
     }
 
     fn snapshot(&mut self, n: usize) {

@@ -68,6 +68,8 @@ impl LogEvents for Events {
 pub struct Sink {
     pub clock: Arc<Clock>,
     pub groups: Mutex<Vec<(BatchNo, Vec<TxnId>, Scn)>>,
+    /// What it adds to each batch that is closed.
+    pub others: Mutex<Vec<GroupEvidence>>,
 }
 impl GroupSink for Sink {
     fn group_durable(&self, batch: BatchNo, committed: &[TxnId]) -> Scn {
@@ -77,6 +79,9 @@ impl GroupSink for Sink {
             .unwrap()
             .push((batch, committed.to_vec(), e));
         e
+    }
+    fn evidence(&self, out: &mut Vec<GroupEvidence>) {
+        out.extend_from_slice(&self.others.lock().unwrap());
     }
 }
 
@@ -115,6 +120,7 @@ pub fn open(
     let sink = Arc::new(Sink {
         clock: clock.clone(),
         groups: Mutex::default(),
+        others: Mutex::default(),
     });
     redo.set_group_sink(sink.clone());
     Ok(Thread { redo, sink, events })

@@ -22,14 +22,14 @@ mod waits;
 pub(crate) mod wire;
 
 use crate::Result;
-use block::{InstanceId, Scn};
+use block::{InstanceId, Scn, ThreadId};
 use commit_cache::CommitCache;
 use deadlock::Walks;
 use fusion::GroupNo;
 use fusion::visibility::{Effect, Message, ReplyId, Shown, Status, Visibility};
 use interconnect::{Parcel, Post, Route};
 use parking_lot::{Mutex, MutexGuard};
-use redo::{BatchNo, Clock};
+use redo::{BatchNo, Clock, GroupEvidence};
 pub(crate) use status::{Down, Questions};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -293,6 +293,20 @@ impl Cluster {
                 }
             });
         }
+    }
+
+    /// What the redo that is in the log now may rest on, of other instances' groups. Called under the log latch.
+    pub(crate) fn evidence(&self, out: &mut Vec<GroupEvidence>) {
+        // Whoever has seen something of an unstable group finds it here: see the module.
+        if self.oldest_unstable.load(Ordering::Acquire) == u64::MAX {
+            return;
+        }
+        let m = self.machine.lock();
+        out.extend(m.visibility.evidence_for_redo().map(|e| GroupEvidence {
+            thread: ThreadId(e.instance.0),
+            batch: BatchNo(e.group.0),
+            scn: e.scn,
+        }));
     }
 
     // ---- messages ----
