@@ -449,6 +449,7 @@ fn a_block_with_stamps_is_written_behind_a_header() {
         epoch: 1,
         members: vec![(id(0), 1)],
         dead: Vec::new(),
+        in_limbo: Vec::new(),
         recoverer: id(0),
     });
     cache.checkpoint().unwrap();

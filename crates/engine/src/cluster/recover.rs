@@ -48,6 +48,7 @@ impl Cluster {
         while self.is_current(members.epoch) {
             let read = self.dead_threads(members).and_then(|threads| {
                 let blocks = threads.redo.blocks().count();
+                self.hear_from_the_dead(members, &threads.redo);
                 self.cache.dead_redo(members.epoch, threads)?;
                 Ok(blocks)
             });
@@ -166,6 +167,18 @@ impl Cluster {
             }
         }
         out
+    }
+
+    /// What the dead had written down of each other's last groups: what is left of one may rest on a group of another that no survivor has heard of.
+    fn hear_from_the_dead(&self, members: &Members, redo: &DeadRedo) {
+        let mut state = self.state.lock();
+        for m in &members.dead {
+            if let Some((batch, scn)) = redo.newest_group_of(ThreadId(m.instance.0)) {
+                let heard = (batch.0, scn);
+                let newest = state.heard.entry(m.instance.0).or_insert(heard);
+                *newest = heard.max(*newest);
+            }
+        }
     }
 
     /// Takes in what another member has heard. False: these are no bytes of ours.
