@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use engine::cluster::Evictions;
+
 use crate::Failure;
 use crate::cli::UpArgs;
 use crate::control::{GuardFile, take_requests};
@@ -39,6 +41,8 @@ struct Guard<'a> {
     open: BTreeSet<u16>,
     sender: Sender<Event>,
     events: Receiver<Event>,
+    /// The last life of each instance before this guard started it: an order for a later one is for its child.
+    before: BTreeMap<u16, u32>,
     /// When each instance was started again.
     restarts: BTreeMap<u16, Vec<Instant>>,
 }
@@ -69,6 +73,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
         open: BTreeSet::new(),
         sender,
         events,
+        before: BTreeMap::new(),
         restarts: BTreeMap::new(),
     };
     let all: Vec<u16> = (1..=args.instances).collect();
@@ -85,6 +90,10 @@ impl Guard<'_> {
             return Ok(());
         }
         GuardFile::of_this_process()?.write(dir)?;
+        let evictions = Evictions::open(dir)?;
+        for &k in all {
+            self.before.insert(k, evictions.life(k)?.saturating_sub(1));
+        }
         // Of an earlier guard.
         take_requests(dir);
         println!(
@@ -106,14 +115,19 @@ impl Guard<'_> {
                     println!("braid: all instances have been stopped");
                     return Ok(());
                 }
-                Happened::Ended(k, status) if !status.success() => self.after_death(k, status)?,
+                Happened::Ended(k, status) if !status.success() => {
+                    self.before.insert(k, evictions.life(k)?);
+                    self.after_death(k, status)?;
+                }
                 Happened::Ended(..) => {}
                 Happened::Nothing => {
                     for k in take_requests(dir) {
                         if !self.children.contains_key(&k) {
+                            self.before.insert(k, evictions.life(k)?);
                             self.spawn(k)?;
                         }
                     }
+                    self.carry_out(&evictions)?;
                 }
             }
         }
@@ -235,6 +249,20 @@ impl Guard<'_> {
             ))),
             false => Ok(()),
         }
+    }
+
+    /// Ends the children whose end others have ordered, because they do not answer: even one that is stopped.
+    fn carry_out(&mut self, evictions: &Evictions) -> Result<(), Failure> {
+        for (k, child) in &mut self.children {
+            let before = self.before.get(k).copied().unwrap_or_default();
+            if let Some(by) = evictions.ordered(*k, before)? {
+                println!(
+                    "braid: instance {by} has ordered the end of instance {k}, which does not answer"
+                );
+                child.kill()?;
+            }
+        }
+        Ok(())
     }
 
     /// One after the other, the first last, so that each can hand over what it has.

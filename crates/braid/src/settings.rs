@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use interconnect::PeerAddress;
 use wait::priority::Priority;
@@ -189,6 +190,16 @@ pub fn engine_config(
         },
         lms_cpus: cpus(params, "lms_cpus")?,
         lgwr_cpus: cpus(params, "lgwr_cpus")?,
+        eviction: engine::cluster::Eviction {
+            misscount: Duration::from_secs(params.int("css_misscount") as u64),
+            fence: engine::cluster::FenceCommand::new(
+                &params
+                    .text("fence_command")
+                    .split_whitespace()
+                    .map(str::to_string)
+                    .collect::<Vec<_>>(),
+            ),
+        },
         buffer_bytes: bytes("buffer_cache_size"),
         redo_file_bytes: bytes("redo_file_size"),
         redo_files: bytes("redo_files") as u32,

@@ -112,8 +112,14 @@ fn connect(port: u16) -> postgres::Client {
 }
 
 fn kill(pid: u64) {
-    let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
-    assert!(killed.expect("kill").success());
+    signal("-9", pid);
+}
+
+fn signal(which: &str, pid: u64) {
+    let sent = Command::new("kill")
+        .args([which, &pid.to_string()])
+        .status();
+    assert!(sent.expect("kill").success());
 }
 
 fn pids(all: &[serde_json::Value]) -> Vec<u64> {
@@ -250,4 +256,45 @@ fn what_died_stays_down_if_asked_for() {
     assert!(output.status.success(), "{}", said(&output));
     let all = scratch.status();
     assert!(all[0]["recovered"].is_object(), "{all:#?}");
+}
+
+/// A stopped process keeps its locks: it is waited for, then its end is ordered and the guard carries it out. A short stop costs nobody anything but time.
+#[test]
+fn an_instance_that_hangs_is_waited_for_and_then_ended() {
+    let scratch = Scratch::new("hangs");
+    let (data, port) = (scratch.data(), two_free_ports());
+    let output = up(&data, port, &["--set", "css_misscount=3"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let (mut one, mut two) = (connect(port), connect(port + 1));
+    one.batch_execute("create table t (id int primary key, v int); insert into t values (1, 0)")
+        .expect("create");
+    let before = pids(&scratch.status());
+    let mut count = |c: &mut postgres::Client| {
+        c.execute("update t set v = v + 1 where id = 1", &[])
+            .expect("update")
+    };
+    // Shorter than anybody is suspicious for.
+    signal("-STOP", before[0]);
+    let running = std::thread::spawn(move || {
+        count(&mut two);
+        two
+    });
+    std::thread::park_timeout(Duration::from_secs(1));
+    assert!(!running.is_finished(), "the row is on the other one");
+    signal("-CONT", before[0]);
+    let mut two = running.join().expect("no panic");
+    assert_eq!(count(&mut one), 1);
+    assert_eq!(pids(&scratch.status()), before);
+    // For good.
+    signal("-STOP", before[0]);
+    count(&mut two);
+    assert_eq!(count(&mut two), 1);
+    let all = scratch.until("it is started again", |s| {
+        s.iter().all(is_open) && pids(s)[0] != before[0]
+    });
+    assert_eq!(pids(&all)[1], before[1]);
+    let log = scratch.log();
+    assert!(log.contains("has ordered the end of instance 1"), "{log}");
+    let row = connect(port).query_one("select v from t", &[]).expect("v");
+    assert_eq!(row.get::<_, i32>(0), 4);
 }

@@ -37,6 +37,8 @@ pub struct Config {
     pub lms_cpus: Vec<usize>,
     /// The same for `lgwr`.
     pub lgwr_cpus: Vec<usize>,
+    /// What is done with members that do not answer.
+    pub eviction: crate::cluster::Eviction,
     /// Whether to open the database while other instances have it open.
     pub join_others: bool,
 }
@@ -60,6 +62,7 @@ impl Config {
             priority: Priority::default(),
             lms_cpus: Vec::new(),
             lgwr_cpus: Vec::new(),
+            eviction: crate::cluster::Eviction::default(),
             join_others: true,
         }
     }

@@ -96,6 +96,7 @@ pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
     host.lms = config.lms;
     host.priority = config.priority;
     host.cpus = config.lms_cpus.clone();
+    host.eviction = config.eviction.clone();
     Ok(Some(host))
 }
 

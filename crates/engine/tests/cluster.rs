@@ -4,12 +4,13 @@ mod common;
 
 use block::{BlockBuf, InstanceId};
 use common::*;
-use engine::cluster::{ClusterHost, Layer, Members};
+use engine::cluster::{ClusterHost, Eviction, Layer, Members};
 use engine::*;
 use interconnect::{Bound, Fault, Parcel, Route, Secret};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use storage::lease::Orders;
 use storage::{SimStorage, Storage};
 
 /// Longer than any of this takes on a loaded machine: only a failing test waits for it.
@@ -118,6 +119,16 @@ impl Node {
 }
 
 fn start(s: &SimStorage, k: u16, client: u32, secret_text: &str) -> Result<Node> {
+    start_with(s, k, client, secret_text, Eviction::default())
+}
+
+fn start_with(
+    s: &SimStorage,
+    k: u16,
+    client: u32,
+    secret_text: &str,
+    eviction: Eviction,
+) -> Result<Node> {
     let book: Arc<Recorder> = Arc::default();
     let storage: Arc<dyn Storage> = Arc::new(s.as_client(client));
     let bound = Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -128,6 +139,7 @@ fn start(s: &SimStorage, k: u16, client: u32, secret_text: &str) -> Result<Node>
         fatal: Arc::new(move |why| ended.write(|b| b.ended.push(why.to_string()))),
         cluster: Some(ClusterHost {
             heartbeat: HEARTBEAT,
+            eviction,
             layers: vec![(NOTE..=NOTE, book.clone())],
             ..ClusterHost::new(bound, secret(secret_text))
         }),
@@ -350,4 +362,58 @@ fn a_start_declares_the_dead_and_waits_for_their_recovery() {
         assert!(node.book.book.lock().ended.is_empty());
     }
     [again, three, one].iter().for_each(Node::stop);
+}
+
+/// Two that live and do not hear each other: the end of one is ordered, that of the other is not. Only when its guard has ended it is it dead, and its work is recovered.
+#[test]
+fn of_two_that_are_cut_apart_one_goes() {
+    let (s, _) = create();
+    let soon = Eviction {
+        misscount: Duration::from_secs(1),
+        fence: None,
+    };
+    let one = start_with(&s, 1, 1, "a", soon.clone()).unwrap();
+    let two = start_with(&s, 2, 2, "a", soon).unwrap();
+    let cut = Fault {
+        cut: true,
+        ..Fault::default()
+    };
+    for (node, peer) in [(&one, 2), (&two, 1)] {
+        let interconnect = node.engine.cluster().unwrap().interconnect().unwrap();
+        interconnect.set_fault(InstanceId(peer), cut).unwrap();
+        interconnect.drop_connections(InstanceId(peer)).unwrap();
+    }
+    let orders = Orders::open(&s).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let order = loop {
+        assert!(Instant::now() < deadline, "nobody's end is ordered");
+        if let Some(order) = orders.read(InstanceId(2)).unwrap() {
+            break order;
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    };
+    assert_eq!((order.incarnation, order.by), (1, InstanceId(1)));
+    assert!(
+        one.book
+            .book
+            .lock()
+            .members
+            .iter()
+            .all(|m| m.dead.is_empty())
+    );
+    // Without a guard it finds the order when it would give one itself.
+    two.book.until("it has read the order", |b| {
+        b.ended
+            .iter()
+            .any(|why| why.contains("instance 1 has ordered the end"))
+    });
+    assert_eq!(orders.read(InstanceId(1)).unwrap(), None);
+    s.kill_client(2);
+    two.engine.cluster().unwrap().interconnect().unwrap().stop();
+    one.book.until("2 is recovered", |b| {
+        let last = b.members.last();
+        last.is_some_and(|m| m.is_alone() && m.dead.is_empty() && !m.in_limbo.is_empty())
+    });
+    assert!(one.book.book.lock().ended.is_empty());
+    one.stop();
 }

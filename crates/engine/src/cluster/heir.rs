@@ -5,7 +5,7 @@
 //! - The recoverer alone stands in, for those alone whose blocks have been recovered, and not while a process says that it will be that instance.
 //! - It is the control file that makes the stand-in the instance, by the locks of its files: a process that comes later waits until it has left.
 
-use super::{Cluster, ClusterHost};
+use super::{Cluster, ClusterHost, Eviction};
 use crate::{Config, Host, Progress, Result, open};
 use block::InstanceId;
 use interconnect::certs::TlsFiles;
@@ -32,6 +32,7 @@ pub(super) struct Heirs {
     secret: Secret,
     tls: Option<TlsFiles>,
     heartbeat: Duration,
+    eviction: Eviction,
     state: Mutex<State>,
 }
 
@@ -58,6 +59,7 @@ impl Heirs {
             secret: host.secret.clone(),
             tls: host.tls.clone(),
             heartbeat: host.heartbeat,
+            eviction: host.eviction.clone(),
             state: Mutex::default(),
         }
     }
@@ -155,6 +157,7 @@ impl Cluster {
             heartbeat: heirs.heartbeat,
             tls: heirs.tls.clone(),
             stands_in: false,
+            eviction: heirs.eviction.clone(),
             ..ClusterHost::new(bound, heirs.secret.clone())
         };
         let host = Host {

@@ -14,6 +14,7 @@
 //! - A lone instance hears nothing of its layers' part in this: [`Layer::members_changed`] is called for the first time when somebody else comes.
 //! - Receiving threads and `lmon` never wait here but for latches (R8), with one exception: a clock that is told of an SCN above its ceiling reads the control file, in which a joiner has raised it.
 
+mod evict;
 mod heir;
 mod layers;
 mod members;
@@ -23,12 +24,13 @@ mod recover;
 mod service;
 mod setup;
 
+pub use evict::{Eviction, Evictions};
 pub(crate) use layers::{Commits, Locks, of_core};
 pub(crate) use members::list;
 pub use members::{Layer, Members};
 pub(crate) use setup::Contact;
 pub use setup::{ClusterHost, Evidence, Kinds};
-pub use storage::lease::{MemberRecord, MemberState};
+pub use storage::lease::{FenceCommand, MemberRecord, MemberState};
 
 use crate::files::Places;
 use crate::inquiry::Inquiries;
@@ -108,9 +110,10 @@ pub struct Cluster {
     /// Of `state`: there is something for `rcfg` to do, or somebody waits for what it did.
     changed: Condvar,
     rcfg: Mutex<Option<JoinHandle<()>>>,
-    /// Threads that read, or have read, the redo of the dead.
+    /// Threads that read, or have read, the redo of the dead, or fence.
     readers: Mutex<Vec<JoinHandle<()>>>,
     heirs: heir::Heirs,
+    eviction: Eviction,
 }
 
 #[derive(Default)]
@@ -127,6 +130,10 @@ struct State {
     leavers: Vec<Member>,
     /// How often in a row a peer was found silent, or not connected.
     suspicion: BTreeMap<u16, u32>,
+    /// Since when each of those is suspicious.
+    silent_since: BTreeMap<u16, Instant>,
+    /// When the end of a peer was ordered last.
+    ordered: BTreeMap<u16, Instant>,
     /// When a connection to a peer broke that has not come back.
     broken: BTreeMap<u16, Instant>,
     /// What was last said about peers that do not answer and cannot be proved dead.
@@ -193,6 +200,7 @@ impl Cluster {
             rcfg: Mutex::new(None),
             readers: Mutex::default(),
             heirs,
+            eviction: host.eviction,
         });
         let told = Arc::downgrade(&cluster);
         cluster.cache.on_threads_closed(Box::new(move |epoch, _| {

@@ -143,6 +143,8 @@ impl Cluster {
         state.suspicion.remove(&gone.instance.0);
         state.told.remove(&gone.instance.0);
         state.broken.remove(&gone.instance.0);
+        state.silent_since.remove(&gone.instance.0);
+        state.ordered.remove(&gone.instance.0);
     }
 
     fn meet(&self, come: Member, found: &lease::Cluster) -> Result<()> {
@@ -192,7 +194,7 @@ impl Cluster {
     }
 
     /// Tries the locks of members that have been silent, or not connected, for a while, or whose connection has just broken.
-    fn try_the_silent(&self) -> Result<()> {
+    fn try_the_silent(self: &Arc<Self>) -> Result<()> {
         let members = self.members();
         let suspects: Vec<(Member, bool)> = {
             let state = self.state.lock();
@@ -210,9 +212,14 @@ impl Cluster {
     }
 
     /// Under the control file's lock, so that nobody who is starting finds locks taken for a moment only.
-    fn examine(&self, suspect: Member, silent: bool) -> Result<()> {
+    fn examine(self: &Arc<Self>, suspect: Member, silent: bool) -> Result<()> {
+        let overdue = silent && self.is_overdue(suspect);
         let Some(turn) = self.file.lock(Some(Instant::now() + LOCK_PATIENCE))? else {
-            return Ok(());
+            // Perhaps it is the silent one that has it.
+            return match overdue {
+                true => self.evict(suspect),
+                false => Ok(()),
+            };
         };
         if turn.read()?.epoch != self.members().epoch {
             return Ok(turn.release()?);
@@ -224,6 +231,7 @@ impl Cluster {
                 turn.declare_dead(&[Proof::Locks(&takeover)])?;
                 self.state.lock().rung = true;
             }
+            Attempt::Held(_) if overdue => self.evict(suspect)?,
             Attempt::Held(path) if silent => self.tell(suspect, &path),
             Attempt::Held(_) => {}
         }

@@ -179,6 +179,9 @@ impl Cluster {
         let mut worth_a_look = false;
         let mut suspicion = std::mem::take(&mut state.suspicion);
         suspicion.retain(|k, _| evidence.iter().any(|e| e.instance == InstanceId(*k)));
+        state
+            .silent_since
+            .retain(|k, _| suspicion.get(k).is_some_and(|looks| *looks > 0));
         for e in evidence {
             let is_odd = e.silent_looks > 0 || e.lanes_connected < e.lanes;
             let looks = suspicion.entry(e.instance.0).or_default();
@@ -186,6 +189,10 @@ impl Cluster {
                 true => looks.saturating_add(1),
                 false => 0,
             };
+            if is_odd {
+                let now = Instant::now();
+                state.silent_since.entry(e.instance.0).or_insert(now);
+            }
             worth_a_look |= *looks >= super::SUSPICIOUS_LOOKS;
         }
         state.suspicion = suspicion;

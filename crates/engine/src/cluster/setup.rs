@@ -33,6 +33,8 @@ pub struct ClusterHost {
     pub tls: Option<TlsFiles>,
     /// Whether this instance may live the next life of one that died and does not come back ([`super::heir`]).
     pub stands_in: bool,
+    /// What is done with members that do not answer.
+    pub eviction: super::Eviction,
     /// Further protocols beside the engine's own.
     pub layers: Vec<(Kinds, Arc<dyn Layer>)>,
 }
@@ -49,6 +51,7 @@ impl ClusterHost {
             cpus: Vec::new(),
             tls: None,
             stands_in: true,
+            eviction: super::Eviction::default(),
             layers: Vec::new(),
         }
     }

@@ -133,6 +133,8 @@ pub const PARAMS: &[Param] = &[
     start("background_priority", PRIORITY, "nice", "What the threads ask the system for that all sessions wait for (LMS, LMD, LMON, LGWR): weaker ones follow if it is refused. v$process says what each got."),
     start("lms_cpus", Kind::Text, "", "CPUs that the threads receiving from other instances are bound to, as 0,2-3; empty: any."),
     start("lgwr_cpus", Kind::Text, "", "CPUs that LGWR is bound to, as 0,2-3; empty: any."),
+    start("css_misscount", SECONDS, "30", "How long another instance may be silent before its end is ordered, if it keeps its locks."),
+    start("fence_command", Kind::Text, "", "Program, with arguments, that makes sure that an instance is gone whose ordered end has not helped; it ends with 0 when, and only when, BRAID_INSTANCE in the life BRAID_INCARNATION at BRAID_ADDRESS can write no more."),
     start("listen_addresses", Kind::Text, "127.0.0.1", "Loopback address this instance listens on."),
 
     reported(session("application_name", Kind::Text, "", "Name of the client's program, as v$session shows it.")),

@@ -1,0 +1,191 @@
+//! What becomes of a member that does not answer and keeps its locks: it hangs, or the network between two that live is cut.
+//!
+//! It is waited for. After [`Eviction::misscount`] its end is ordered, on shared storage; whoever guards it there kills it, and then its locks go, which alone prove that it is dead. If they do not, an operator's fence command is asked, whose success proves the
+//! same. After a cut both sides are silent to each other and one has to go: the side with more members orders at once, of two halves the one with the lowest number; the other waits as long again, for the case that the first one hangs as a whole.
+//!
+//! **Invariants.**
+//! - Nothing here proves a death. An order too many costs an instance that lived, never a row.
+//! - Who finds an order for its own end gives none: of two who would end each other one is left, as long as the control file's lock can be had. (If the silent one has it, its end is ordered without.)
+
+use super::{Cluster, Members, SUSPICIOUS_LOOKS};
+use crate::Result;
+use block::InstanceId;
+use interconnect::Member;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use storage::lease::{ClusterFile, FenceCommand, Order, Orders, Proof};
+use storage::{OsStorage, Storage};
+
+/// When, and how else than by its guard, an instance is ended that does not answer.
+#[derive(Clone, Debug)]
+pub struct Eviction {
+    pub misscount: Duration,
+    pub fence: Option<FenceCommand>,
+}
+
+impl Default for Eviction {
+    fn default() -> Eviction {
+        Eviction {
+            misscount: Duration::from_secs(30),
+            fence: None,
+        }
+    }
+}
+
+/// How long an order may take to be carried out before it is given again, or the fence command asked.
+const ORDER_TIME: Duration = Duration::from_secs(3);
+
+/// Orders as a guard reads them.
+pub struct Evictions {
+    orders: Orders,
+    members: ClusterFile,
+}
+
+impl Evictions {
+    /// Of the database in a directory, which must be there.
+    pub fn open(dir: &Path) -> Result<Evictions> {
+        let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(dir)?);
+        Ok(Evictions {
+            orders: Orders::open(&*storage)?,
+            members: ClusterFile::open(&*storage)?,
+        })
+    }
+
+    /// The last life of an instance so far.
+    pub fn life(&self, k: u16) -> Result<u32> {
+        let members = self.members.read()?;
+        Ok(members.member(InstanceId(k)).map_or(0, |m| m.incarnation))
+    }
+
+    /// Who has ordered the end of an instance in a life after this one.
+    pub fn ordered(&self, k: u16, after: u32) -> Result<Option<u16>> {
+        let order = self.orders.read(InstanceId(k))?;
+        Ok(order.filter(|o| o.incarnation > after).map(|o| o.by.0))
+    }
+}
+
+impl Cluster {
+    /// Whether a silent member has been waited for long enough.
+    pub(super) fn is_overdue(&self, silent: Member) -> bool {
+        let members = self.members();
+        let state = self.state.lock();
+        let hears = |m: &Member| {
+            let looks = state.suspicion.get(&m.instance.0).copied();
+            looks.unwrap_or_default() < SUSPICIOUS_LOOKS
+        };
+        let group: Vec<InstanceId> = members
+            .up
+            .iter()
+            .filter(|m| **m == self.me || hears(m))
+            .map(|m| m.instance)
+            .collect();
+        let patience = match goes_first(&group, &members) {
+            true => self.eviction.misscount,
+            false => 2 * self.eviction.misscount,
+        };
+        let silence = state.silent_since.get(&silent.instance.0);
+        let ordered = state.ordered.get(&silent.instance.0);
+        silence.is_some_and(|since| since.elapsed() > patience)
+            && ordered.is_none_or(|at| at.elapsed() > ORDER_TIME)
+    }
+
+    /// Orders the end of a member that hangs. If that was done before and has not helped, the fence command is asked.
+    pub(super) fn evict(self: &Arc<Self>, silent: Member) -> Result<()> {
+        let again = {
+            let mut state = self.state.lock();
+            let again = state.ordered.insert(silent.instance.0, Instant::now());
+            again.is_some()
+        };
+        let orders = Orders::open(&*self.places.storage)?;
+        let mine = orders.read(self.me.instance)?;
+        if let Some(order) = mine.filter(|o| o.incarnation >= self.me.incarnation) {
+            let by = super::list(&[order.by]);
+            self.end(&format!(
+                "{by} has ordered the end of this instance: it did not answer"
+            ));
+            return Ok(());
+        }
+        eprintln!(
+            "braid: {} has not answered for {} s: its end is ordered",
+            super::list(&[silent.instance]),
+            self.eviction.misscount.as_secs()
+        );
+        orders.give(Order {
+            instance: silent.instance,
+            incarnation: silent.incarnation,
+            by: self.me.instance,
+            epoch: self.members().epoch,
+        })?;
+        match (again, &self.eviction.fence) {
+            (true, Some(fence)) => self.fence(silent, fence.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// On a thread of its own: how long the command takes is its own business.
+    fn fence(self: &Arc<Self>, silent: Member, command: FenceCommand) -> Result<()> {
+        let cluster = self.clone();
+        let run = move || {
+            if let Err(e) = cluster.run_fence(silent, &command) {
+                eprintln!("braid: {e}");
+            }
+        };
+        let thread =
+            wait::thread::spawn_named("fenc", run).map_err(|source| crate::Error::Thread {
+                name: "fenc",
+                source,
+            })?;
+        self.readers.lock().push(thread);
+        Ok(())
+    }
+
+    fn run_fence(&self, silent: Member, command: &FenceCommand) -> Result<()> {
+        let found = self.file.read()?;
+        let address = found.member(silent.instance).map_or("", |m| &m.address);
+        let fenced = command.run(silent.instance, silent.incarnation, address)?;
+        self.file.declare_dead(&[Proof::Fence(&fenced)], None)?;
+        self.ring();
+        Ok(())
+    }
+}
+
+/// Whether those who hear each other are to end the others, rather than the other way round.
+fn goes_first(group: &[InstanceId], members: &Members) -> bool {
+    match (2 * group.len()).cmp(&members.up.len()) {
+        std::cmp::Ordering::Greater => true,
+        std::cmp::Ordering::Equal => group.contains(&members.up[0].instance),
+        std::cmp::Ordering::Less => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_parts_exactly_one_goes_first() {
+        for n in 1..=6u16 {
+            let all: Vec<InstanceId> = (1..=n).map(InstanceId).collect();
+            let members = Members {
+                epoch: 1,
+                up: all
+                    .iter()
+                    .map(|&instance| Member {
+                        instance,
+                        incarnation: 1,
+                    })
+                    .collect(),
+                dead: Vec::new(),
+                in_limbo: Vec::new(),
+            };
+            for part in 0..1u32 << n {
+                let (a, b): (Vec<_>, Vec<_>) = all.iter().partition(|i| part >> (i.0 - 1) & 1 == 1);
+                assert!(
+                    goes_first(&a, &members) != goes_first(&b, &members),
+                    "{a:?} {b:?}"
+                );
+            }
+        }
+    }
+}
