@@ -140,6 +140,7 @@ fn start_with(
         cluster: Some(ClusterHost {
             heartbeat: HEARTBEAT,
             eviction,
+            stands_in: false,
             layers: vec![(NOTE..=NOTE, book.clone())],
             ..ClusterHost::new(bound, secret(secret_text))
         }),
