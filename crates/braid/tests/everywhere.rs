@@ -31,6 +31,9 @@ struct Pair {
 
 impl Pair {
     fn up(name: &str) -> Pair {
+        Pair::up_with(name, &[])
+    }
+    fn up_with(name: &str, more: &[&str]) -> Pair {
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("everywhere-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
@@ -43,6 +46,7 @@ impl Pair {
         let mut args = vec!["up", "--detach", "--instances", "2", "--data", &data];
         args.extend(["--port", &port, "--buffer-cache", "64MB"]);
         args.extend(["--set", "redo_file_size=32MB"]);
+        args.extend(more);
         succeeds(&args);
         pair
     }
@@ -256,6 +260,31 @@ fn an_instance_that_hangs_is_missing_by_name_and_back_when_it_goes_on() {
     assert_eq!(one.heard(), [""; 0]);
 }
 
+#[test]
+fn an_instance_that_died_is_missing_by_name_until_it_is_recovered() {
+    let pair = Pair::up_with("dies", &["--no-restart"]);
+    let (mut one, mut two) = (pair.connect(1), pair.connect(2));
+    two.run("create table t (v int); insert into t values (1)");
+    one.until(INSTANCES, |r| r.len() == 2);
+    one.run("set gv_view_timeout = 300");
+    one.heard();
+    pair.signal(2, "-9");
+    let rows = one.rows("select distinct inst_id from gv$session");
+    let heard = one.heard();
+    assert_eq!(rows, ["1"]);
+    let missing = "WARNING 01000: the rows of instance 2 are missing from gv$session: ";
+    assert!(
+        heard.len() == 1 && heard[0].starts_with(missing),
+        "{heard:?}"
+    );
+    // A survivor sees to everything that it has left; then it is an instance that is not there.
+    one.until("select inst_id from gv$instance", |r| r.len() == 1);
+    one.heard();
+    assert_eq!(one.rows("select distinct inst_id from gv$session"), ["1"]);
+    assert_eq!(one.heard(), [""; 0]);
+    assert_eq!(one.rows("select * from t"), ["1"]);
+}
+
 /// The parts of the last wait that another instance served, and its whole.
 const LAST: &str = "select last_remote_event, last_remote_instance, last_remote_micro, message_out_micro + queue_micro + pin_micro + build_micro + flush_micro + other_micro + message_back_micro + wakeup_micro, flush_micro from v$session_wait w join v$session s on s.sid = w.sid where s.program = 'test of 2'";
 
@@ -337,6 +366,14 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     let here = "select blocking_instance, blocking_session from v$session where blocking_instance is not null";
     assert_eq!(third.rows(here), [format!("1|{}", holder[0])]);
     assert_eq!(one.rows(here), [""; 0]);
+    // The lock of the one and the request of the other are of the same transaction; its holder cannot see the request.
+    let both = "select h.inst_id, w.inst_id, h.lmode, w.request, h.block from gv$lock h join gv$lock w on w.id1 = h.id1 and w.type = h.type and w.request > 0 where h.lmode > 1 and h.type = 'TX' and h.inst_id = 1";
+    let pairs = third.rows(both);
+    assert!(
+        pairs.len() == 1 && pairs[0].starts_with("1|2|"),
+        "{pairs:?}"
+    );
+    assert!(pairs[0].ends_with("|2"), "{pairs:?}");
     one.run("commit");
     waiter.join().expect("the waiter goes on");
     assert_eq!(third.rows("select v from t"), ["11"]);

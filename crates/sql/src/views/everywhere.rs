@@ -4,6 +4,7 @@
 //! not hang on the instance that is wrong. Leaving it out silently would be a lie, and failing the statement would hide what the others say; so the client is warned (SQLSTATE 01000) with the
 //! instance and the reason, and `gv$instance` has a row for it that says so.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -61,30 +62,38 @@ pub fn rows(of: &'static VirtualTable, cx: &Context) -> Result<Rows> {
         .inquiries()
         .ask_others(&question, patience, || of.read(cx))?;
     add(&mut all, engine.instance(), own?);
-    let mut answered = vec![engine.instance()];
+    let mut heard = vec![engine.instance()];
+    let mut reasons = BTreeMap::new();
     for (from, answer) in answers {
         let rows = answer
             .map_err(|missing| missing.to_string())
             .and_then(|bytes| codec::decode(&bytes, of.columns));
         match rows {
             Ok(rows) => {
-                answered.push(from.0);
+                heard.push(from.0);
                 add(&mut all, from.0, rows);
             }
-            Err(why) => cx.warn(format!(
-                "the rows of instance {} are missing from g{}: {why}",
-                from.0, of.name
-            )),
+            Err(why) => {
+                reasons.insert(from.0, why);
+            }
+        }
+    }
+    // Also of those who could not be asked, because they have died, or are joining.
+    for silent in instance::silent(cluster, &heard)? {
+        let why = reasons.remove(&silent.instance);
+        let why = why.unwrap_or_else(|| silent.status.to_string());
+        let number = silent.instance;
+        cx.warn(format!(
+            "the rows of instance {number} are missing from g{}: {why}",
+            of.name
+        ));
+        if of.name == instance::INSTANCE {
+            add(&mut all, number, vec![silent.row]);
         }
     }
     if of.name == activity::SESSION {
         // Each has left out what only the others know.
         blockers::find_sessions(cx, &mut all, 1 + activity::BLOCKERS)?;
-    }
-    if of.name == instance::INSTANCE {
-        for (instance, row) in instance::silent(cluster, &answered)? {
-            add(&mut all, instance, vec![row]);
-        }
     }
     Ok(all)
 }

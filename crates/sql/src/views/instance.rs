@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use block::value::Datum;
-use engine::cluster::{Cluster, MemberRecord, MemberState};
+use engine::LockMode;
+use engine::cluster::{Cluster, MemberState};
 
 use super::Source::Here;
 use super::value::{NULL, int4, int8, optional, text, time};
@@ -131,6 +132,8 @@ pub const VIEWS: &[VirtualTable] = &[
 ];
 
 fn locks(cx: &Context) -> Result<Rows> {
+    let cluster = cx.database.engine().cluster();
+    let is_shared = cluster.is_some_and(|c| !c.members().is_alone());
     let row = |r: txn::LockRow| {
         let held_us = u64::try_from(r.held_or_waited.as_micros()).unwrap_or(u64::MAX);
         vec![
@@ -143,7 +146,12 @@ fn locks(cx: &Context) -> Result<Rows> {
             text(format!("{:?}", r.held)),
             text(format!("{:?}", r.requested)),
             int8(held_us),
-            int4(i32::from(r.blocking)),
+            int4(match r.blocking {
+                true => 1,
+                // Nobody here waits for it; whether somebody does elsewhere only they know.
+                false if is_shared && r.kind == "TX" && r.held == LockMode::X => 2,
+                false => 0,
+            }),
         ]
     };
     Ok(cx
@@ -271,36 +279,55 @@ fn instance_name(number: u16) -> String {
     format!("braid{number}")
 }
 
-/// What the control file says of instances that are up, or dead and not recovered yet, and have not said anything themselves.
-pub fn silent(cluster: &Cluster, heard: &[u16]) -> Result<Vec<(u16, Vec<Datum>)>> {
+/// An instance that says nothing of itself.
+pub struct Silent {
+    pub instance: u16,
+    /// What is known of it.
+    pub status: &'static str,
+    /// Its row of [`INSTANCE`].
+    pub row: Vec<Datum>,
+}
+
+/// Those who are up according to the control file, or dead and not recovered yet, and have not been heard.
+pub fn silent(cluster: &Cluster, heard: &[u16]) -> Result<Vec<Silent>> {
     let known = cluster.records()?;
-    let row = |m: &MemberRecord, status: &str| {
-        let number = m.instance.0;
-        let values = vec![
-            int4(number),
-            text(instance_name(number)),
+    let silent = known
+        .members
+        .iter()
+        .filter(|m| !heard.contains(&m.instance.0));
+    let silent = silent.filter_map(|m| {
+        let (in_view, status) = match m.state {
+            MemberState::Up => ("NOT RESPONDING", "it is joining, or leaving"),
+            MemberState::Dead => (
+                "DEAD, TO BE RECOVERED",
+                "it has died, and its blocks are being recovered",
+            ),
+            MemberState::Recovered => (
+                "DEAD, TO BE ROLLED BACK",
+                "it has died, and its transactions are to be rolled back",
+            ),
+            MemberState::Down => return None,
+        };
+        let instance = m.instance.0;
+        let row = vec![
+            int4(instance),
+            text(instance_name(instance)),
             NULL,
             NULL,
             NULL,
-            text(status),
+            text(in_view),
             NULL,
             int8(m.incarnation),
             int8(m.changed_in_epoch),
             text(m.address.clone()),
         ];
-        (number, values)
-    };
-    let silent = known
-        .members
-        .iter()
-        .filter(|m| !heard.contains(&m.instance.0));
-    let rows = silent.filter_map(|m| match m.state {
-        MemberState::Up => Some(row(m, "NOT RESPONDING")),
-        MemberState::Dead => Some(row(m, "DEAD, TO BE RECOVERED")),
-        MemberState::Recovered => Some(row(m, "DEAD, TO BE ROLLED BACK")),
-        MemberState::Down => None,
+        Some(Silent {
+            instance,
+            status,
+            row,
+        })
     });
-    Ok(rows.collect())
+    Ok(silent.collect())
 }
 
 fn settings(cx: &Context) -> Result<Rows> {
