@@ -96,6 +96,7 @@ impl Cache {
         if r.epoch <= s.lane.epoch().0 {
             return;
         }
+        s.timing.forget();
         s.members = r.members.iter().map(|m| m.0).collect();
         s.members.sort();
         s.masters = (0..BUCKETS).map(|b| master_of(&s.members, b)).collect();

@@ -159,6 +159,11 @@ impl Timing {
         self.entry(of).as_mut().filter(|e| e.of == of)
     }
 
+    /// The members have changed: a later life of an instance counts its requests from one again.
+    pub fn forget(&mut self) {
+        self.requests.fill(None);
+    }
+
     /// What is not answered by now has to wait.
     pub fn step_is_over(&mut self) {
         self.step += 1;
@@ -478,6 +483,17 @@ mod tests {
             turn: TURN,
         };
         assert_eq!(t.leaving(InstanceId(1), &invalidate, || None), None);
+    }
+
+    /// Otherwise a request of the next life would seem to have waited since the former one.
+    #[test]
+    fn nothing_is_known_of_a_former_life() {
+        let mut t = Timing::default();
+        t.arrived(InstanceId(1), &request(1), None, ago(60_000));
+        t.forget();
+        t.arrived(InstanceId(1), &request(1), None, ago(1));
+        let said = t.leaving(InstanceId(1), &block(1), || None).unwrap();
+        assert!(about(said.queue_ns, 1), "{said:?}");
     }
 
     /// A request that its own master sends on has waited there, too.

@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use block::value::Datum;
-use engine::LockMode;
 use engine::cluster::{Cluster, MemberState};
+use txn::LockMode;
 
 use super::Source::Here;
 use super::value::{NULL, int4, int8, optional, text, time};
