@@ -38,6 +38,10 @@ impl Cache {
 
     fn perform(&self, s: &mut State, cause: &Cause<'_>, effect: Effect, out: &mut Vec<Effect>) {
         match effect {
+            Effect::Send { to, message } if to == s.me => self.gcs.helper.push(Job::Own {
+                epoch: s.lane.epoch().0,
+                message: Box::new(message),
+            }),
             Effect::Send { to, message } => self.send_message(s, to, &message, None),
             Effect::ShipCurrent { to, message } => self.ship_current(s, to, &message),
             // The clock was lifted to the snapshot when the message arrived.

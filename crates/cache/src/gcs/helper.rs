@@ -4,7 +4,7 @@ use super::{Cause, State};
 use crate::frame::CLOSED;
 use crate::{Cache, Error, Result};
 use block::{Dba, InstanceId, LogPos};
-use fusion::gcs::Mode;
+use fusion::gcs::{Message, Mode};
 use fusion::ids::{Generation, RequestId};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -34,6 +34,11 @@ pub(super) enum Job {
         dba: Dba,
         generation: Generation,
     },
+    /// A message of this instance's lane to itself, about many blocks.
+    Own {
+        epoch: u64,
+        message: Box<Message>,
+    },
     /// Bring back the newest version of a block that nobody holds.
     Recover(Dba),
     Flush(LogPos),
@@ -56,6 +61,7 @@ struct Queues {
     /// Up to where the log is to be flushed.
     flush: Option<LogPos>,
     recover: VecDeque<Dba>,
+    own: VecDeque<(u64, Box<Message>)>,
     stop: bool,
 }
 
@@ -66,6 +72,10 @@ impl Jobs {
             Job::Flush(upto) => {
                 queues.flush = queues.flush.max(Some(upto));
                 self.log.notify_one();
+            }
+            Job::Own { epoch, message } => {
+                queues.own.push_back((epoch, message));
+                self.recovery.notify_one();
             }
             Job::Recover(dba) => {
                 queues.recover.push_back(dba);
@@ -122,14 +132,18 @@ impl Jobs {
         }
     }
 
-    fn next_recovery(&self) -> Option<Dba> {
+    /// Messages first: more blocks may go on for each of them than are brought back in the same time.
+    fn next_recovery(&self) -> Option<Job> {
         let mut queues = self.queues.lock();
         loop {
             if queues.stop {
                 return None;
             }
+            if let Some((epoch, message)) = queues.own.pop_front() {
+                return Some(Job::Own { epoch, message });
+            }
             if let Some(dba) = queues.recover.pop_front() {
-                return Some(dba);
+                return Some(Job::Recover(dba));
             }
             wait::during(Event::RdbmsIpcMessage, [0; 3], || {
                 self.recovery.wait(&mut queues);
@@ -182,9 +196,9 @@ pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
     ];
     for name in RECOVERY_THREADS {
         threads.push(spawn(name, |cache, jobs| {
-            while let Some(dba) = jobs.next_recovery() {
+            while let Some(job) = jobs.next_recovery() {
                 let Some(cache) = cache.upgrade() else { return };
-                cache.recover_block(dba);
+                cache.do_job(job);
             }
         })?);
     }
@@ -208,7 +222,8 @@ impl Cache {
             Job::Copy { to, block, id } => self.copy_later(to, block, id),
             Job::UndoCopy { to, block, id } => self.send_undo(to, block, id, true),
             Job::Write { dba, generation } => self.write_later(dba, generation),
-            Job::Recover(_) => unreachable!("invariant: blocks are brought back by lmr0"),
+            Job::Own { epoch, message } => self.hear_itself(epoch, *message),
+            Job::Recover(dba) => self.recover_block(dba),
             Job::Flush(_) => unreachable!("invariant: flushes are lmf0's"),
         }
     }

@@ -14,7 +14,7 @@ use super::session::Fill;
 use super::{BUCKETS, Cause, ClusterMember, State, ToRead, is_private, master_of};
 use crate::{Cache, Error, Result};
 use block::{BlockBuf, Dba, InstanceId};
-use fusion::gcs::{Mode, Plan};
+use fusion::gcs::{Message, Mode, Plan};
 use fusion::ids::{Epoch, Generation, Incarnation, Member};
 use redo::DeadRedo;
 use std::collections::BTreeSet;
@@ -142,6 +142,18 @@ impl Cache {
             self.start_recoveries(s);
         });
         Ok(())
+    }
+
+    /// What the lane has left to say to itself, in a step of its own.
+    pub(super) fn hear_itself(&self, epoch: u64, message: Message) {
+        self.with_state(|s| {
+            if s.lane.epoch().0 == epoch {
+                let me = s.me;
+                self.step(s, Cause::default(), |lane, out| {
+                    lane.message(me, message, out)
+                });
+            }
+        });
     }
 
     /// The lane wants a block brought back.

@@ -7,7 +7,7 @@
 use crate::common::*;
 use crate::{Mail, id};
 use block::{BLOCK_SIZE, InstanceId, LogPos, Op, ThreadId};
-use cache::{Cache, Change, DeadThreads, Reconfiguration, RecordHeader, WriteGuard};
+use cache::{Cache, Change, DeadThreads, MIN_FRAMES, Reconfiguration, RecordHeader, WriteGuard};
 use interconnect::{Parcel, Post};
 use redo::{DeadRedo, RedoReader};
 use std::collections::BTreeMap;
@@ -38,6 +38,9 @@ struct Mortal {
     writing: RwLock<()>,
     /// Bytes that get there of the write in which it dies.
     torn_at: usize,
+    /// Whether reads of those who bring blocks back fail now and then, and how many there were.
+    reads_fail: bool,
+    reads: AtomicU64,
 }
 
 impl Mortal {
@@ -59,6 +62,16 @@ impl File for Mortal {
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> storage::Result<()> {
         self.crashed()?;
+        let name = std::thread::current()
+            .name()
+            .unwrap_or_default()
+            .to_string();
+        if self.reads_fail
+            && name.starts_with("lmr")
+            && self.reads.fetch_add(1, SeqCst).is_multiple_of(3)
+        {
+            return Err(storage::Error::Crashed);
+        }
         self.file.read_at(offset, buf)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> storage::Result<()> {
@@ -174,6 +187,7 @@ struct Closed {
 
 struct Cluster {
     seed: u64,
+    frames: usize,
     data: SimStorage,
     /// The living, by instance.
     up: RwLock<BTreeMap<u16, Arc<Life>>>,
@@ -191,12 +205,17 @@ struct Cluster {
 
 impl Cluster {
     fn new(seed: u64) -> Arc<Cluster> {
+        Cluster::sized(seed, BLOCKS, MIN_FRAMES)
+    }
+
+    fn sized(seed: u64, blocks: u32, frames: usize) -> Arc<Cluster> {
         Arc::new(Cluster {
             seed,
-            data: create(),
+            frames,
+            data: create_sized(THREAD, blocks),
             up: RwLock::default(),
             durable: Mutex::default(),
-            acknowledged: (0..=BLOCKS).map(|_| AtomicU64::new(0)).collect(),
+            acknowledged: (0..=blocks).map(|_| AtomicU64::new(0)).collect(),
             closed: Arc::default(),
             open: Mutex::default(),
             graves: Mutex::default(),
@@ -215,10 +234,12 @@ impl Cluster {
             file: self.data.open("data", FileKind::Data).unwrap(),
             life: AtomicU8::new(ALIVE),
             writing: RwLock::new(()),
+            reads_fail: self.seed.is_multiple_of(2),
+            reads: AtomicU64::new(0),
             torn_at: storage::SECTOR
                 * (1 + rng.below(2 * (BLOCK_SIZE / storage::SECTOR) as u64) as usize),
         });
-        let instance = Instance::open_paused(&own, data.clone()).unwrap();
+        let instance = Instance::open_sized(&own, data.clone(), self.frames).unwrap();
         let clock = instance.cache.redo().clock();
         clock.raise_ceiling(block::Scn(1 << 40));
         // A joiner takes the highest clock.
@@ -422,6 +443,22 @@ impl Cluster {
     }
 
     fn increment(&self, life: &Life, block: u32) -> Tried<()> {
+        let at = self.format_and_increment(life, block)?;
+        let cache = &life.cache;
+        cache.redo().flush_to(at)?;
+        // What the broadcast of a commit does, before anybody may rest on it.
+        let now = cache.redo().clock().now();
+        for other in self.living() {
+            other.cache.redo().clock().lift(now)?;
+        }
+        if life.alive.load(SeqCst) {
+            self.acknowledged[block as usize].fetch_add(1, SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Returns up to where the log is to be durable.
+    fn format_and_increment(&self, life: &Life, block: u32) -> Tried<LogPos> {
         let cache = &life.cache;
         cache.reserve()?;
         let mut guard = cache.write(dba(block))?;
@@ -443,16 +480,7 @@ impl Cluster {
             at = end;
         });
         drop(guard);
-        cache.redo().flush_to(at)?;
-        // What the broadcast of a commit does, before anybody may rest on it.
-        let now = cache.redo().clock().now();
-        for other in self.living() {
-            other.cache.redo().clock().lift(now)?;
-        }
-        if life.alive.load(SeqCst) {
-            self.acknowledged[block as usize].fetch_add(1, SeqCst);
-        }
-        Ok(())
+        Ok(at)
     }
 
     fn look(&self, life: &Life, block: u32, current: bool) -> Tried<()> {
@@ -467,7 +495,7 @@ impl Cluster {
 
     /// What every block must say.
     fn expected(&self) -> Vec<u64> {
-        let mut n = vec![0; BLOCKS as usize + 1];
+        let mut n = vec![0; self.acknowledged.len()];
         for (&block, &of_dead) in &*self.durable.lock().unwrap() {
             n[block as usize] += of_dead;
         }
@@ -660,5 +688,45 @@ fn survivors_bring_back_what_the_dead_had() {
     let n = std::env::var("BRAID_CACHE_DEATHS").map_or(8, |n| n.parse().expect("a number"));
     for seed in crate::seeds(n) {
         run(seed);
+    }
+}
+
+/// So many blocks that lanes leave what is about many of them to be taken up in steps of their own.
+#[test]
+fn a_death_among_many_blocks() {
+    const MANY: u32 = 9_000;
+    let mut rng = Rng(1);
+    let cluster = Cluster::sized(1, MANY, 6_000);
+    for n in 0..3 {
+        let own = create_of(ThreadId(id(n).0));
+        cluster.start((id(n), 1), own, &mut rng);
+    }
+    cluster.joined(&mut rng);
+    let living = cluster.living();
+    std::thread::scope(|s| {
+        for (n, life) in living.iter().enumerate() {
+            let cluster = &cluster;
+            s.spawn(move || {
+                for b in (1..=MANY).filter(|b| *b as usize % 3 == n) {
+                    cluster.format_and_increment(life, b).unwrap();
+                }
+                let redo = life.cache.redo();
+                redo.flush_to(redo.end()).unwrap();
+            });
+        }
+    });
+    cluster.kill(id(2), &mut rng);
+    let (epoch, _) = cluster.next_epoch(&mut rng);
+    cluster.await_closed(epoch);
+    let expected = cluster.expected();
+    for life in cluster.living() {
+        for b in 1..=MANY {
+            let found = value(&life.cache, b, true).unwrap();
+            assert_eq!(
+                found, expected[b as usize],
+                "block {b} on {:?}",
+                life.member
+            );
+        }
     }
 }

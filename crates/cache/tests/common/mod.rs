@@ -117,12 +117,17 @@ pub fn create() -> SimStorage {
 
 /// The same with a redo thread of this number.
 pub fn create_of(number: ThreadId) -> SimStorage {
+    create_sized(number, BLOCKS)
+}
+
+/// The same with so many blocks.
+pub fn create_sized(number: ThreadId, blocks: u32) -> SimStorage {
     let s = SimStorage::new();
     LogFiles::create(&members(&s), identity_of(number), GEOMETRY, &mut |_| ()).unwrap();
     s.create("data", FileKind::Data)
         .unwrap()
         .allocate(
-            u64::from(BLOCKS + 1) * BLOCK_SIZE as u64,
+            u64::from(blocks + 1) * BLOCK_SIZE as u64,
             false,
             &mut |_| (),
         )
@@ -183,6 +188,11 @@ impl Instance {
 
     /// The same with a data file of the caller's, stopped before redo is applied: the checkpoint stays where it is until the caller opens the gate.
     pub fn open_paused(s: &SimStorage, data: Arc<dyn File>) -> Tried<Instance> {
+        Instance::open_sized(s, data, MIN_FRAMES)
+    }
+
+    /// The same with so many frames.
+    pub fn open_sized(s: &SimStorage, data: Arc<dyn File>, frames: usize) -> Tried<Instance> {
         let control = Arc::new(ControlFile::open(s)?);
         let files = Arc::new(DataFiles::new());
         files.add(FileId::DATA, data);
@@ -212,7 +222,7 @@ impl Instance {
             last_group,
             end.incarnation + 1,
         )?;
-        let cache = Cache::new((MIN_FRAMES * BLOCK_SIZE) as u64, files, redo.clone())?;
+        let cache = Cache::new((frames * BLOCK_SIZE) as u64, files, redo.clone())?;
         events.0.get_or_init(|| Arc::downgrade(&cache));
         let gate = Arc::new(Gate {
             open: AtomicBool::new(false),

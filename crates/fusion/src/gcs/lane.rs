@@ -18,6 +18,9 @@ use block::ids::{Dba, InstanceId, LogPos, Scn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
+/// Buckets asked for in one message: whoever declares them goes over all its blocks, and puts together what it has of these, in one step.
+const BUCKETS_PER_STEP: usize = 16;
+
 /// What a change of epoch decides.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Plan {
@@ -55,6 +58,7 @@ pub struct Lane {
     dead_redo: Option<BTreeMap<Bucket, Vec<Dba>>>,
     /// Those that it has said so far, of all buckets mastered here.
     named: BTreeSet<Dba>,
+    of_frozen: BTreeMap<Bucket, Vec<Dba>>,
     reported: bool,
     /// The recoverer's: what it read, and which masters need the dead threads no more.
     pass_one: Option<BTreeSet<Dba>>,
@@ -78,6 +82,7 @@ impl Lane {
             master: Master::new(),
             dead_redo: None,
             named: BTreeSet::new(),
+            of_frozen: BTreeMap::new(),
             reported: false,
             pass_one: None,
             finished: BTreeSet::new(),
@@ -215,7 +220,7 @@ impl Lane {
         step(&mut self.holder, &master, out);
     }
 
-    /// Delivers messages to this instance itself at once, in order.
+    /// Delivers messages to this instance itself at once, in order; those about many blocks only if there are few in all.
     fn settle(&mut self, out: &mut Vec<Effect>) {
         self.deliver_own(out);
         self.report(out);
@@ -227,6 +232,11 @@ impl Lane {
         let to_me = |e: &Effect| matches!(e, Effect::Send { to, .. } if *to == me);
         let Some(first) = out.iter().position(to_me) else {
             return;
+        };
+        let many = self.known() > self.part;
+        let to_me = |e: &Effect| match e {
+            Effect::Send { to, message } => *to == me && !(many && message.is_bulky()),
+            _ => false,
         };
         // What is left for the driver moves to the front as what was delivered falls away; deliveries add to the end.
         let (mut kept, mut at, mut delivered) = (first, first, 0);
@@ -453,6 +463,7 @@ impl Lane {
         self.recoverer = plan.recoverer;
         self.dead_redo = self.recovering.is_empty().then(BTreeMap::new);
         self.named.clear();
+        self.of_frozen.clear();
         self.reported = false;
         self.pass_one = None;
         self.finished.clear();
@@ -512,7 +523,7 @@ impl Lane {
         out: &mut Vec<Effect>,
     ) {
         for to in of {
-            if !buckets.is_empty() {
+            for buckets in buckets.chunks(BUCKETS_PER_STEP) {
                 let buckets = buckets.to_vec();
                 let blocks = Vec::new();
                 self.send(to, Message::DeclareWanted { buckets, blocks }, out);
@@ -576,7 +587,8 @@ impl Lane {
             return;
         };
         if frozen.missing.get(&from) != Some(&after) {
-            return; // a late copy
+            self.open_bucket(bucket, out); // a late copy, or this lane's own reminder
+            return;
         }
         let last = blocks.last().map(|(block, _)| *block);
         for (block, declaration) in blocks {
@@ -624,7 +636,7 @@ impl Lane {
             return;
         }
         let declared = std::mem::take(&mut rebuilding.declared);
-        let lost = self.dead_redo.is_some() && self.named.contains(&block);
+        let lost = self.named.contains(&block);
         self.master
             .rebuilt(block, &declared, lost, self.recoverer, out);
     }
@@ -693,27 +705,43 @@ impl Lane {
         if self.dead_redo.is_some() || self.named.last() != after.as_ref() {
             return; // a late copy
         }
+        for &block in &blocks {
+            let bucket = bucket_of(block, self.master.buckets);
+            match self.master.frozen.contains_key(&bucket) {
+                true => self.of_frozen.entry(bucket).or_default().push(block),
+                false => self.master.keep_threads_for(block, out),
+            }
+        }
         self.named.extend(blocks);
         if more {
             self.ask_for_more_dead_redo(out);
             return;
         }
-        let mut of_frozen: BTreeMap<Bucket, Vec<Dba>> = BTreeMap::new();
-        for &block in &self.named {
-            let bucket = bucket_of(block, self.master.buckets);
-            match self.master.frozen.contains_key(&bucket) {
-                true => of_frozen.entry(bucket).or_default().push(block),
-                false => self.master.keep_threads_for(block, out),
-            }
+        self.dead_redo = Some(std::mem::take(&mut self.of_frozen));
+        // What waited for this goes on, a part at a time.
+        let waits = |r: &&Dba| self.master.rebuilding[r].missing.is_empty();
+        let rebuilding: Vec<Dba> = self
+            .master
+            .rebuilding
+            .keys()
+            .filter(waits)
+            .copied()
+            .collect();
+        for blocks in rebuilding.chunks(self.part) {
+            let nothing_new = |&block: &Dba| (block, Declaration::default());
+            let blocks = blocks.iter().map(nothing_new).collect();
+            self.send(self.me, Message::DeclareBlocks { blocks }, out);
         }
-        self.dead_redo = Some(of_frozen);
-        let rebuilding: Vec<Dba> = self.master.rebuilding.keys().copied().collect();
-        for block in rebuilding {
-            self.rebuild(block, out);
-        }
-        let frozen: Vec<Bucket> = self.master.frozen.keys().copied().collect();
-        for bucket in frozen {
-            self.open_bucket(bucket, out);
+        let all_declared = |f: &(&Bucket, &FrozenBucket)| f.1.missing.is_empty();
+        let declared = self.master.frozen.iter().filter(all_declared);
+        for bucket in declared.map(|(&b, _)| b).collect::<Vec<_>>() {
+            let reminder = Message::Declare {
+                bucket,
+                after: None,
+                blocks: Vec::new(),
+                more: false,
+            };
+            self.send(self.me, reminder, out);
         }
     }
 

@@ -235,18 +235,28 @@ pub enum Message {
     RecoveryDone,
 }
 
+impl Message {
+    /// Whether it is about many blocks at once.
+    pub(super) fn is_bulky(&self) -> bool {
+        matches!(
+            self,
+            Message::DeclareWanted { .. }
+                | Message::DeclareMore { .. }
+                | Message::Declare { .. }
+                | Message::DeclareBlocks { .. }
+                | Message::DeadRedo { .. }
+                | Message::DeadRedoMore { .. }
+        )
+    }
+}
+
 /// What the driver has to do, in order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
-    Send {
-        to: InstanceId,
-        message: Message,
-    },
+    /// Also to this instance itself, if it is about many blocks: to be given back like one from another, in a step of its own, so that others get at the lane meanwhile.
+    Send { to: InstanceId, message: Message },
     /// Send [`Message::Block`] with the bytes of the frame (closed by now) or of the past image of that version.
-    ShipCurrent {
-        to: InstanceId,
-        message: Message,
-    },
+    ShipCurrent { to: InstanceId, message: Message },
     /// Copy the frame as it is and send it as [`Message::Copy`] with the clock, which was lifted to the snapshot when
     /// the message arrived; then call `copied`. If the frame's latch cannot be had
     /// in a few tries, park the `ReadFor` message that led here and feed it again later (R8).
@@ -276,9 +286,7 @@ pub enum Effect {
         generation: Generation,
     },
     /// The frame is dirty from now on, though nothing here changed it: dirty travels with the block.
-    MarkDirty {
-        block: Dba,
-    },
+    MarkDirty { block: Dba },
     /// Under the frame's latch and with no write of it in flight, lower its mode to `keep` under the new generation,
     /// then call `closed`. May take its time; LMS does not wait for it.
     Close {
@@ -287,37 +295,19 @@ pub enum Effect {
         generation: Generation,
     },
     /// Have the log flushed, then call `flushed`.
-    FlushLog {
-        upto: LogPos,
-    },
+    FlushLog { upto: LogPos },
     /// Write the frame if it is dirty; call `wrote` when it is clean on synced disk, at once if it is now.
-    Write {
-        block: Dba,
-    },
+    Write { block: Dba },
     /// The closed frame is a past image now: not current, never written, kept until `Forget`.
-    KeepImage {
-        block: Dba,
-        version: Scn,
-    },
+    KeepImage { block: Dba, version: Scn },
     /// The closed frame is free.
-    Discard {
-        block: Dba,
-    },
+    Discard { block: Dba },
     /// Past images up to this version may go, and redo is no longer kept for them.
-    Forget {
-        block: Dba,
-        version: Scn,
-    },
+    Forget { block: Dba, version: Scn },
     /// Make the newest version from the past image (if one is kept) or disk, and the dead threads; it is dirty. Then call `installed`.
-    Recover {
-        block: Dba,
-        generation: Generation,
-    },
+    Recover { block: Dba, generation: Generation },
     /// The session may go on: the block is here in the mode it asked for.
-    Run {
-        block: Dba,
-        waiter: Waiter,
-    },
+    Run { block: Dba, waiter: Waiter },
     /// The session may read the copy that came with the message.
     ReadCopy {
         block: Dba,
@@ -325,13 +315,9 @@ pub enum Effect {
         supplier: InstanceId,
     },
     /// Read-only copies made by this instance are worthless: operations resting on them start over.
-    DropCopies {
-        supplier: InstanceId,
-    },
+    DropCopies { supplier: InstanceId },
     /// The threads of these dead are needed no more.
-    CloseThreads {
-        dead: BTreeSet<Member>,
-    },
+    CloseThreads { dead: BTreeSet<Member> },
 }
 
 /// What the cache found when it closed a frame.

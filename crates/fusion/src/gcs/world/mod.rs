@@ -232,6 +232,7 @@ impl World {
             let pairs: BTreeSet<_> = self
                 .letters
                 .iter()
+                .filter(|l| l.from != l.to)
                 .map(|l| (l.from.min(l.to), l.from.max(l.to)))
                 .collect();
             all.extend(pairs.into_iter().map(|(a, b)| Action::Break(a, b)));
