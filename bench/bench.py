@@ -123,6 +123,10 @@ def pgbench(server, args, seconds):
     failed = re.search(r"number of failed transactions: (\d+)", out)
     if failed and int(failed.group(1)):
         print(f"  {server.name}: {failed.group(0)}", file=sys.stderr)
+    return pgbench_rate(out)
+
+
+def pgbench_rate(out):
     return float(re.search(r"tps = ([\d.]+)", out).group(1))
 
 

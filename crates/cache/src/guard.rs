@@ -278,11 +278,24 @@ impl Cache {
     pub fn read(&self, dba: Dba) -> Result<ReadGuard<'_>> {
         let mut admission = None;
         loop {
-            match self.try_latch_shared(dba, admission) {
+            match self.try_latch_shared(dba, SHARED, admission) {
                 Ok(guard) => return Ok(guard),
                 Err(unused) => drop(unused),
             }
             admission = self.bring(dba, Want::Shared)?.current();
+        }
+    }
+
+    /// The same for who is about to change the block: this instance has it exclusively, so that the change asks nobody again, unless the block was recalled in between.
+    #[track_caller]
+    pub fn read_to_change(&self, dba: Dba) -> Result<ReadGuard<'_>> {
+        let mut admission = None;
+        loop {
+            match self.try_latch_shared(dba, EXCLUSIVE, admission) {
+                Ok(guard) => return Ok(guard),
+                Err(unused) => drop(unused),
+            }
+            admission = self.bring(dba, Want::Exclusive)?.current();
         }
     }
 
@@ -292,7 +305,7 @@ impl Cache {
     pub fn read_as_of(&self, dba: Dba, snapshot: Scn) -> Result<ReadGuard<'_>> {
         let mut admission = None;
         loop {
-            match self.try_latch_shared(dba, admission) {
+            match self.try_latch_shared(dba, SHARED, admission) {
                 Ok(guard) => return Ok(guard),
                 Err(unused) => drop(unused),
             }
@@ -303,12 +316,13 @@ impl Cache {
         }
     }
 
-    /// Waits for the latch only. Gives the admission back if the block is not here in this mode.
+    /// Waits for the latch only. Gives the admission back if the block is not here in this mode, which is this instance's and may be stronger than the latch.
     #[track_caller]
     #[inline]
     fn try_latch_shared<'a>(
         &'a self,
         dba: Dba,
+        mode: u8,
         admission: Option<Admission<'a>>,
     ) -> std::result::Result<ReadGuard<'a>, Option<Admission<'a>>> {
         let Some(ix) = self.find(dba) else {
@@ -316,7 +330,7 @@ impl Cache {
         };
         let frame = self.frame(ix);
         frame.latch.lock_shared(&self.latch_group);
-        if self.holds(ix, dba, SHARED) {
+        if self.holds(ix, dba, mode) {
             frame.touch();
             return Ok(ReadGuard::of_latched(self, ix, admission));
         }

@@ -192,12 +192,6 @@ impl Engine {
     pub fn recovery(&self) -> Option<Recovery> {
         self.recovery
     }
-    /// Returns once every instance has heard of all commits that this one knows of: before rows leave for the client while their statement runs (the end of a
-    /// statement sees to itself). One load when there is nothing to wait for. To be called with no latch held.
-    #[inline]
-    pub fn gate(&self) {
-        self.txns.gate(self.scn());
-    }
     pub fn scn(&self) -> Scn {
         self.redo.clock().now()
     }

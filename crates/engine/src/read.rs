@@ -281,13 +281,14 @@ impl Session {
         self.engine.index_range(table, index, low, high, backward)
     }
 
-    /// The row that a whole key of a unique index leads to.
+    /// The row that a whole key of a unique index leads to. `to_change`: the caller is about to change it, if it finds it as it wants it.
     pub fn get_unique(
         &mut self,
         table: &TableDef,
         index: usize,
         key: &[Datum],
         snapshot: &Snapshot,
+        to_change: bool,
         row: &mut Vec<u8>,
     ) -> Result<Option<RowId>> {
         let def = &table.indexes[index];
@@ -304,10 +305,14 @@ impl Session {
             |n| *n,
         )?;
         for (rid, _) in entries {
-            let copied = heap.fetch_with(snapshot, rid, |bytes| {
+            let copy = |bytes: &[u8]| {
                 row.clear();
                 row.extend_from_slice(bytes);
-            })?;
+            };
+            let copied = match to_change {
+                true => heap.fetch_to_change(snapshot, rid, copy)?,
+                false => heap.fetch_with(snapshot, rid, copy)?,
+            };
             if copied.is_some() && def.matches(table, row, &key, &mut self.scratch)? {
                 return Ok(Some(rid));
             }

@@ -70,15 +70,17 @@ pub struct Savepoint {
 #[derive(Clone)]
 pub struct ReplyGate {
     engine: Arc<Engine>,
-    /// SCN of the newest snapshot that the session has read by.
+    /// As in [`Session`].
     shown: Arc<AtomicU64>,
 }
 
 impl ReplyGate {
-    /// Returns once every commit that the session may have seen has been acknowledged by all members. One load when there is nothing to wait for. With no latch held.
+    /// Returns once every commit that the session may have seen has been acknowledged by all members. One load when there is nothing to wait for. With no latch held, by the
+    /// session's thread.
     #[inline]
     pub fn pass(&self) {
-        self.engine.txns.gate(Scn(self.shown.load(Relaxed)));
+        let shown = Scn(self.shown.load(Relaxed)).max(self.engine.txns.shown());
+        self.engine.txns.gate(shown);
     }
 }
 
@@ -89,8 +91,6 @@ pub struct Session {
     active: bool,
     /// Whether the transaction has taken a snapshot or changed something: its isolation level is settled.
     used: bool,
-    /// The statement's snapshot.
-    pub(crate) statement: Option<Snapshot>,
     /// The statement has looked at versions newer than its snapshot: what it tells rests on all that is committed by now.
     pub(crate) saw_newest: bool,
     /// Segments to give back once the transaction is committed.
@@ -102,6 +102,7 @@ pub struct Session {
     pub(crate) index_times: Option<crate::IndexTimes>,
     /// The transaction's strong locks on other instances.
     owner: Option<Owner>,
+    /// The highest SCN of a commit that the session may have shown, but for what its thread has shown since it was last raised. Only the session's thread writes it.
     shown: Arc<AtomicU64>,
 }
 
@@ -112,7 +113,6 @@ impl Engine {
             txn: Transaction::new(&self.txns)?,
             active: false,
             used: false,
-            statement: None,
             saw_newest: false,
             drops: Vec::new(),
             durable: LogPos(0),
@@ -170,9 +170,10 @@ impl Session {
     /// Commits. Durable when it returns. Segments dropped in the transaction are given back after; should that fail, the commit has not: the next start
     /// finds what nobody owns ([`Engine::drop_orphans`]).
     pub fn commit(&mut self) -> Result<()> {
-        self.end_statement();
+        self.leave_statement();
         self.txn.commit()?;
         self.flush_draws()?;
+        self.pass_gate();
         self.end_owner(true)?;
         self.active = false;
         wait::session::set_transaction(0);
@@ -250,12 +251,7 @@ impl Session {
     /// The snapshot of the statement that begins. Registered until [`Session::end_statement`].
     pub fn snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
-        let snapshot = self.txn.statement();
-        self.statement = Some(snapshot);
-        // Only this session's thread writes it.
-        self.shown
-            .store(self.shown.load(Relaxed).max(snapshot.scn.0), Relaxed);
-        Ok(snapshot)
+        Ok(self.txn.statement())
     }
 
     /// To be passed before anything that this session's statements have read is sent.
@@ -268,18 +264,33 @@ impl Session {
 
     /// The statement is over, and its reply may leave: returns once every instance has heard of the commits that it shows. May be called again.
     pub fn end_statement(&mut self) {
-        let shown = self.statement.take();
-        self.txn.end_statement();
-        let newest = std::mem::take(&mut self.saw_newest);
-        match shown {
-            _ if newest => self.engine.gate(),
-            Some(snapshot) => self.engine.txns.gate(snapshot.scn),
-            None => {}
-        }
+        self.leave_statement();
+        self.pass_gate();
     }
 
-    /// Keeps the statement's snapshot registered for a cursor or a worker.
+    /// The statement is over; its reply may not leave yet.
+    fn leave_statement(&mut self) {
+        self.txn.end_statement();
+        let shown = match std::mem::take(&mut self.saw_newest) {
+            true => self.engine.scn(),
+            false => self.engine.txns.shown(),
+        };
+        self.raise_shown(shown);
+    }
+
+    fn raise_shown(&self, to: Scn) {
+        self.shown
+            .store(self.shown.load(Relaxed).max(to.0), Relaxed);
+    }
+
+    fn pass_gate(&self) {
+        self.engine.txns.gate(Scn(self.shown.load(Relaxed)));
+    }
+
+    /// Keeps the statement's snapshot registered for a cursor or a worker. What a worker's verdicts show its own thread alone knows: the session has shown all that the
+    /// snapshot sees.
     pub fn hold_snapshot(&self, snapshot: &Snapshot) -> Result<txn::HeldSnapshot> {
+        self.raise_shown(snapshot.scn);
         Ok(self.txn.hold(*snapshot)?)
     }
 

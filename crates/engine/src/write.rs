@@ -193,7 +193,7 @@ impl Session {
         snapshot: Option<&Snapshot>,
     ) -> Result<Option<Vec<u8>>> {
         match snapshot {
-            Some(snapshot) => Ok(heap.fetch_with(snapshot, rid, <[u8]>::to_vec)?),
+            Some(snapshot) => Ok(heap.fetch_to_change(snapshot, rid, <[u8]>::to_vec)?),
             None => {
                 let mut row = Vec::new();
                 Ok(heap.fetch_current(rid, &mut row)?.then_some(row))

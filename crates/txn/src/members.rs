@@ -133,6 +133,13 @@ impl TxnManager {
         self.drive_waits(|_| true);
     }
 
+    /// The highest SCN of a commit that this thread's snapshots showed, by [`TxnManager::verdict`], before its group was acknowledged by all members: what [`TxnManager::gate`] is to
+    /// wait for before a reply of this thread leaves. Who has others read for him takes their snapshot's SCN.
+    #[inline]
+    pub fn shown(&self) -> Scn {
+        self.cluster.shown()
+    }
+
     /// Returns once every commit at or below `snapshot` that this instance knows of has been acknowledged by all members: before a reply leaves that shows what this
     /// snapshot sees. One load when there is nothing to wait for, as on a lone instance. Called with no latch held.
     #[inline]

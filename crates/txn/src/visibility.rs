@@ -174,10 +174,11 @@ impl Visibility {
                 TxnState::Unknown => return Verdict::Ask(txn),
             },
         };
-        match committed <= snapshot.scn {
-            true => Verdict::Visible,
-            false => Verdict::Invisible,
+        if committed > snapshot.scn {
+            return Verdict::Invisible;
         }
+        self.cluster.shows(committed);
+        Verdict::Visible
     }
 }
 

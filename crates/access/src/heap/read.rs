@@ -4,6 +4,7 @@ use super::{Heap, UNDO_HEAD, UNDO_INSERT, UNDO_INSERT_MANY, UNDO_ROW, UNDO_UPDAT
 use crate::Result;
 use block::heap::{self, RowHead};
 use block::{RowId, Stamp, UndoPtr};
+use cache::ReadGuard;
 use txn::{Snapshot, Verdict};
 use wait::{Stat, stat};
 
@@ -38,11 +39,38 @@ impl Heap {
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         stat::add(Stat::TableFetchByRowid, 1);
+        self.fetch_from(
+            snap,
+            rid,
+            || self.cache().read_as_of(rid.dba(), snap.scn),
+            f,
+        )
+    }
+
+    /// The same for who is about to change the row: the block is asked for once, to be changed, and not for reading first.
+    pub fn fetch_to_change<R>(
+        &self,
+        snap: &Snapshot,
+        rid: RowId,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        stat::add(Stat::TableFetchByRowid, 1);
+        self.fetch_from(snap, rid, || self.cache().read_to_change(rid.dba()), f)
+    }
+
+    #[inline]
+    fn fetch_from<'a, R>(
+        &self,
+        snap: &Snapshot,
+        rid: RowId,
+        read: impl Fn() -> cache::Result<ReadGuard<'a>>,
+        f: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
         let (version, seen) = loop {
             // What is read may be another instance's copy, and tell of undo that dies with it.
             let lost = self.cache().copies_lost();
             let mut version = {
-                let block = self.cache().read_as_of(rid.dba(), snap.scn)?;
+                let block = read()?;
                 if block.object() != self.object() {
                     return Ok(None);
                 }
@@ -73,10 +101,10 @@ impl Heap {
         Ok(seen.then(|| f(&version.body)))
     }
 
-    /// The newest version of a row that the calling transaction has locked; `None` if it is deleted.
+    /// The newest version of a row that the calling transaction has locked, and mostly is about to change; false if it is deleted.
     pub fn fetch_current(&self, rid: RowId, out: &mut Vec<u8>) -> Result<bool> {
         let version = {
-            let block = self.cache().read(rid.dba())?;
+            let block = self.cache().read_to_change(rid.dba())?;
             match heap::row(&block, rid.slot())? {
                 Some(row)
                     if block.object() == self.object()

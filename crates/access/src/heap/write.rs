@@ -238,7 +238,7 @@ impl Heap {
 
     /// Length of the row's body now; zero if there is none.
     fn body_len(&self, rid: RowId) -> Result<usize> {
-        let block = self.cache().read(rid.dba())?;
+        let block = self.cache().read_to_change(rid.dba())?;
         match block.object() == self.object() {
             true => Ok(heap::row(&block, rid.slot())?.map_or(0, |r| r.body.len())),
             false => Ok(0),

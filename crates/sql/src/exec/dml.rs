@@ -221,7 +221,7 @@ pub fn update(
 ) -> Result<u64> {
     let def = plan.access.table.engine();
     let columns = &def.columns;
-    let mut cursor = TableCursor::with_buffer(core.take_row_buffer());
+    let mut cursor = TableCursor::to_change(core.take_row_buffer());
     cursor.open(&plan.access, core, &snapshot, &Env { row: &[], params })?;
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
@@ -323,7 +323,7 @@ pub fn delete(
     let table = &plan.access.table;
     let def = table.engine();
     let columns = &def.columns;
-    let mut cursor = TableCursor::with_buffer(core.take_row_buffer());
+    let mut cursor = TableCursor::to_change(core.take_row_buffer());
     cursor.open(&plan.access, core, &snapshot, &Env { row: &[], params })?;
     let mut spare = core.take_spare();
     let mut newest = Vec::new();

@@ -20,6 +20,8 @@ use crate::types::SqlType;
 pub struct TableCursor {
     state: State,
     row: Vec<u8>,
+    /// The rows are about to be changed.
+    to_change: bool,
     /// Keys of an IN list still to be entered, last first.
     keys: Vec<Vec<Datum>>,
 }
@@ -52,7 +54,16 @@ impl TableCursor {
         TableCursor {
             state: State::Done,
             row,
+            to_change: false,
             keys: Vec::new(),
+        }
+    }
+
+    /// The same for rows that are about to be changed: what a whole unique key leads to is asked of other instances to be changed, not for reading first.
+    pub fn to_change(row: Vec<u8>) -> TableCursor {
+        TableCursor {
+            to_change: true,
+            ..TableCursor::with_buffer(row)
         }
     }
 
@@ -153,10 +164,14 @@ impl TableCursor {
         };
         let table = access.table.engine();
         self.state = if *unique {
-            State::One(
-                core.engine
-                    .get_unique(table, *index, &key, snapshot, &mut self.row)?,
-            )
+            State::One(core.engine.get_unique(
+                table,
+                *index,
+                &key,
+                snapshot,
+                self.to_change,
+                &mut self.row,
+            )?)
         } else {
             let end = Bound::Included(key.as_slice());
             State::Index(

@@ -31,6 +31,7 @@ use interconnect::{Parcel, Post, Route};
 use parking_lot::{Mutex, MutexGuard};
 use redo::{BatchNo, Clock, GroupEvidence};
 pub(crate) use status::{Down, Questions};
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -69,6 +70,11 @@ struct Machine {
     parked: HashMap<ReplyId, Arc<Seat>>,
     next_reply: u64,
     out: Vec<Effect>,
+}
+
+thread_local! {
+    /// The highest SCN of a commit that this thread found visible while its group was not known to be stable. It never falls: what it stands for becomes stable.
+    static SHOWN: Cell<u64> = const { Cell::new(0) };
 }
 
 /// What others last said of their horizons.
@@ -261,6 +267,21 @@ impl Cluster {
             let p = [u64::from(self.me.0), batch.0, scn.0];
             self.park(Shown::Commit(self.me, GroupNo(batch.0)), p);
         }
+    }
+
+    /// This thread shows a commit. Noted if its group is not known to be stable, which alone is never so.
+    #[inline]
+    pub(crate) fn shows(&self, committed: Scn) {
+        if committed.0 >= self.oldest_unstable.load(Ordering::Acquire) && committed.0 > SHOWN.get()
+        {
+            SHOWN.set(committed.0);
+        }
+    }
+
+    /// What replies of this thread rest on, as far as it was not stable when it was looked at.
+    #[inline]
+    pub(crate) fn shown(&self) -> Scn {
+        Scn(SHOWN.get())
     }
 
     /// Waits until every group at or below `snapshot` that this instance knows of has been acknowledged by all members.

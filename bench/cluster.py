@@ -1,0 +1,376 @@
+#!/usr/bin/env python3
+"""Two instances over one database against one instance, in one run.
+
+    bench/cluster.py --binary target/release/braid [--only lone,gc,select,own,uniform,hot] [--seconds 5] [--rounds 5]
+                     [--base OLD-BINARY] [--peer galera] [--detail]
+
+Two databases are started here, one with one instance and one with two, in fresh directories under --work. Every figure is measured on both in turn,
+the order changing with every round, `--rounds` times; the table gives the medians and their ratio, two instances against one. Eight clients in all: four
+and four on two instances, twice four on one, with the same scripts.
+
+  lone     pgbench -S and TPC-B on one instance of --binary and one of --base (a binary of before): what clustering costs who does not use it
+  gc       idle: one session changes a row on one instance and then on the other; p50 of each wait for the block, beside the round trip of 64 bytes
+           out and 8 KiB back over TCP between two processes, measured here
+  select   select by key over 100,000 rows
+  own      update by key, each half of the clients its own half of the rows
+  uniform  update by key over all 100,000 rows
+  hot      update by key of 100 rows side by side (two blocks)
+
+--detail adds what a transaction took of each: CPU time and context switches of all server processes, and the longest waits.
+--peer galera does uniform and hot on MariaDB with Galera as well: two nodes over loopback, against one of its nodes alone.
+Needs pgbench, psql, Python's psycopg; a C compiler for the round trip (cc); for galera Debian's mariadb-server and galera-4.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from bench import ROOT, pgbench_rate, sh, wait_port  # noqa: E402
+
+ROWS = 100_000
+CLIENTS = 8
+GOALS = {"select": 0.95, "own": 0.9, "uniform": 0.6, "hot": 0.4}
+
+SCRIPTS = {
+    "select": "\\set k random(1, {rows})\nselect v from shared where id = :k;\n",
+    "own": "\\set k random({low}, {high})\nupdate shared set v = v + 1 where id = :k;\n",
+    "uniform": "\\set k random(1, {rows})\nupdate shared set v = v + 1 where id = :k;\n",
+    "hot": "\\set k random(1, 100)\nupdate shared set v = v + 1 where id = :k;\n",
+}
+
+
+class Cluster:
+    """`braid up` with so many instances, instance k on port + k."""
+
+    user, db = "braid", "braid"
+
+    def __init__(self, binary, work, name, instances, port, extra):
+        self.binary, self.dir, self.instances, self.port = pathlib.Path(binary), work / name, instances, port
+        self.name = name
+        shutil.rmtree(self.dir, ignore_errors=True)
+        several = ["--instances", str(instances)] if instances > 1 else []
+        self.log = open(work / f"{name}.log", "w")
+        self.process = subprocess.Popen([str(self.binary), "up", "--data", str(self.dir), *several, "--port", str(port + 1), *extra],
+                                        stdout=self.log, stderr=subprocess.STDOUT)
+        for k in range(1, instances + 1):
+            wait_port(port + k, self.process, 300)
+            while subprocess.run(["psql", "-X", "-q", "-d", self.url(k), "-c", "select 1"], capture_output=True).returncode:
+                time.sleep(0.02)
+
+    def url(self, k):
+        return f"postgresql://{self.user}@127.0.0.1:{self.port + k}/{self.db}"
+
+    def psql(self, k, sql):
+        return sh(["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", self.url(k), "-c", sql])
+
+    def pids(self):
+        status = json.loads(sh([str(self.binary), "status", "--data", str(self.dir), "--json"]))
+        return [i["pid"] for i in (status["instances"] if isinstance(status, dict) else status)]
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(300)
+
+    def pgbench_init(self, scale):
+        sh(["pgbench", "-h", "127.0.0.1", "-p", str(self.port + 1), "-U", self.user, "-i", "-q", "-s", str(scale), self.db])
+
+
+def start_pgbench(cluster, k, args, seconds):
+    return subprocess.Popen(["pgbench", "-h", "127.0.0.1", "-p", str(cluster.port + k), "-U", cluster.user, "-n", "-M", "prepared",
+                             "-T", str(seconds), *args, cluster.db], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def rates_of(processes):
+    """The sum of the rates; a failed statement or a client that ended is an error, as the goals allow none."""
+    total = 0.0
+    for p in processes:
+        out, err = p.communicate()
+        failed = re.search(r"number of failed transactions: (\d+)", out)
+        if p.returncode or "aborted" in err or (failed and int(failed.group(1))):
+            raise SystemExit(f"pgbench failed:\n{out}\n{err}")
+        total += pgbench_rate(out)
+    return total
+
+
+class Detail:
+    """What the server processes used, and what their sessions waited for, between two looks."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.before = self.look()
+
+    def look(self):
+        cpu_us = switches = 0
+        tick_us = 1e6 / os.sysconf("SC_CLK_TCK")
+        for pid in self.cluster.pids():
+            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            cpu_us += (int(fields[11]) + int(fields[12])) * tick_us
+            for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+                try:
+                    text = (task / "status").read_text()
+                except OSError:
+                    continue
+                switches += sum(int(n) for n in re.findall(r"voluntary_ctxt_switches:\s+(\d+)", text))
+        waits, stats = {}, {}
+        for k in range(1, self.cluster.instances + 1):
+            for line in self.cluster.psql(k, "select event, total_waits, time_waited_micro from v$system_event").splitlines():
+                event, n, us = line.split("|")
+                old = waits.get(event, (0, 0))
+                waits[event] = (old[0] + int(n), old[1] + int(us))
+            for line in self.cluster.psql(k, "select name, value from v$sysstat").splitlines():
+                name, value = line.rsplit("|", 1)
+                stats[name] = stats.get(name, 0) + float(value)
+        return cpu_us, switches, waits, stats
+
+    def report(self, transactions):
+        after = self.look()
+        cpu, switches = after[0] - self.before[0], after[1] - self.before[1]
+        out = [f"    {self.cluster.name}: {cpu / transactions:.0f} us CPU, {switches / transactions:.1f} context switches per transaction"]
+        grown = {e: (n - self.before[2].get(e, (0, 0))[0], us - self.before[2].get(e, (0, 0))[1]) for e, (n, us) in after[2].items()}
+        for event, (n, us) in sorted(grown.items(), key=lambda i: -i[1][1])[:16]:
+            if n:
+                out.append(f"      {event:40} {n / transactions:8.3f} per transaction, {us / n:9.0f} us each, {us / transactions:8.0f} us per transaction")
+        for name, value in sorted(after[3].items()):
+            d = value - self.before[3].get(name, 0)
+            if d > transactions / 1000 and name.startswith(("gc ", "redo ", "ic ", "messages")):
+                out.append(f"      {name:40} {d / transactions:8.3f} per transaction")
+        return "\n".join(out)
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.work = args.work
+        self.one = self.two = None
+
+    # ---- two against one ----
+
+    def databases(self):
+        if self.one is None:
+            extra = ["--buffer-cache", self.args.buffers, *self.args.braid_arg]
+            self.one = Cluster(self.args.binary, self.work, "one", 1, self.args.port, extra)
+            self.two = Cluster(self.args.binary, self.work, "two", 2, self.args.port + 10, extra)
+            for c in (self.one, self.two):
+                c.psql(1, "create table shared (id int primary key, v int, filler char(84))")
+                c.psql(1, f"insert into shared select g, 0, '' from generate_series(1, {ROWS}) g")
+        return self.one, self.two
+
+    def scripts(self, what):
+        paths = []
+        for half in (0, 1):
+            low, high = (1, ROWS // 2) if half == 0 else (ROWS // 2 + 1, ROWS)
+            path = self.work / f"{what}{half}.sql"
+            path.write_text(SCRIPTS[what].format(rows=ROWS, low=low, high=high))
+            paths.append(str(path))
+        return paths
+
+    def round(self, cluster, what, seconds):
+        args = ["-c", str(CLIENTS // 2), "-j", "1"]
+        runs = [start_pgbench(cluster, 1 + half * (cluster.instances - 1), [*args, "-f", path], seconds)
+                for half, path in enumerate(self.scripts(what))]
+        return rates_of(runs)
+
+    def ratio(self, what):
+        pair = self.databases()
+        for c in pair:
+            self.round(c, what, max(2, self.args.seconds // 2))  # warm
+        rates = {"one": [], "two": []}
+        for n in range(self.args.rounds):
+            for c in pair if n % 2 == 0 else reversed(pair):
+                detail = Detail(c) if self.args.detail and n == 0 else None
+                rate = self.round(c, what, self.args.seconds)
+                rates[c.name].append(rate)
+                if detail:
+                    print(detail.report(rate * self.args.seconds), flush=True)
+        one, two = (statistics.median(rates[n]) for n in ("one", "two"))
+        spread = "/".join(f"{b / a:.2f}" for a, b in zip(rates["one"], rates["two"]))
+        print(f"| {what} | {one:.0f} tps | {two:.0f} tps | {two / one:.2f} | {GOALS[what]} | {spread} |", flush=True)
+
+    # ---- one instance, before and after ----
+
+    def lone(self):
+        if not self.args.base:
+            raise SystemExit("--only lone needs --base, a binary of before")
+        extra = ["--buffer-cache", self.args.buffers, *self.args.braid_arg]
+        pair = [Cluster(b, self.work, n, 1, self.args.port + p, extra)
+                for b, n, p in ((self.args.base, "before", 20), (self.args.binary, "after", 30))]
+        try:
+            for c in pair:
+                c.pgbench_init(10)
+            for title, args in (("pgbench -S, 4 clients", ["-S", "-c", "4", "-j", "2"]), ("pgbench TPC-B, 8 clients", ["-c", "8", "-j", "2"])):
+                pairs = []
+                for n in range(self.args.rounds + 1):
+                    rates = {}
+                    for c in pair if n % 2 == 0 else reversed(pair):
+                        rates[c.name] = rates_of([start_pgbench(c, 1, args, self.args.seconds)])
+                    if n > 0:  # the first one warms
+                        pairs.append((rates["before"], rates["after"]))
+                before, after = (statistics.median(r) for r in zip(*pairs))
+                ratio = statistics.median(b / a for a, b in pairs)
+                spread = "/".join(f"{b / a:.2f}" for a, b in pairs)
+                print(f"| lone, {title} | {before:.0f} tps before | {after:.0f} tps | {ratio:.2f} | 0.97 | {spread} |", flush=True)
+        finally:
+            for c in pair:
+                c.stop()
+
+    # ---- single waits ----
+
+    def gc(self):
+        import psycopg
+        _, two = self.databases()
+        raw = self.round_trip_us()
+        waits = {}
+        with psycopg.connect(two.url(1), autocommit=True) as a, psycopg.connect(two.url(2), autocommit=True) as b:
+            sides = [Watched(a), Watched(b)]
+            for n in range(self.args.trips):
+                # The commit flushes the block's redo; the first look at it elsewhere makes the index blocks shared.
+                sides[n % 2].run("update shared set v = v + 1 where id = 77", waits if n >= 20 else {})
+            for n in range(self.args.trips):
+                sides[0].run("update shared set v = v + 1 where id = 177", {})
+                sides[1].run("select v from shared where id = 177", waits if n >= 20 else {})
+        for event, goal in (("gc current block 2-way", 2), ("gc cr block 2-way", 2)):
+            got = sorted(waits.get(event, []))
+            if not got:
+                print(f"| {event}, idle | no such wait was met: {({e: len(v) for e, v in waits.items()})} |")
+                continue
+            p50, p95 = got[len(got) // 2], got[len(got) * 95 // 100]
+            print(f"| {event}, idle | {raw:.0f} us raw round trip | {p50:.0f} us p50, {p95:.0f} us p95, {len(got)} waits | {p50 / raw:.2f} | at most {goal} |  |", flush=True)
+        if self.args.detail:
+            for event, times in sorted(waits.items(), key=lambda i: -sum(i[1])):
+                print(f"      {event:40} {len(times):6} waits, p50 {statistics.median(times):.0f} us")
+
+    def round_trip_us(self):
+        """p50 of 64 bytes out and 8 KiB back between two processes, in C, so that it is the system's time and not Python's."""
+        source, binary = self.work / "roundtrip.c", self.work / "roundtrip"
+        source.write_text(ROUND_TRIP)
+        sh(["cc", "-O2", "-o", str(binary), str(source)])
+        return statistics.median(float(sh([str(binary)])) for _ in range(5))
+
+    # ---- the peer ----
+
+    def galera(self, what):
+        if not hasattr(self, "maria"):
+            self.maria = Galera(self.work, self.args.port + 40)
+        self.maria.measure(what, self.args)
+
+    def stop(self):
+        for c in (self.one, self.two, getattr(self, "maria", None)):
+            if c is not None:
+                c.stop()
+
+
+class Watched:
+    """A session whose waits are looked at after every statement."""
+
+    def __init__(self, connection):
+        self.cursor = connection.cursor()
+        sid = self.cursor.execute("select pg_backend_pid()").fetchone()[0]
+        self.query = f"select event, total_waits, time_waited_micro from v$session_event where sid = {sid} and event like 'gc %'"
+
+    def waits(self):
+        return {e: (n, us) for e, n, us in self.cursor.execute(self.query, prepare=True).fetchall()}
+
+    def run(self, sql, waits):
+        before = self.waits()
+        self.cursor.execute(sql, prepare=True)
+        for event, (n, us) in self.waits().items():
+            n0, us0 = before.get(event, (0, 0))
+            if n == n0 + 1:  # several: their times cannot be told apart
+                waits.setdefault(event, []).append(us - us0)
+
+
+ROUND_TRIP = r"""
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+enum { OUT = 64, BACK = 8192, TRIPS = 20000 };
+static void full(int fd, char *to, int n) { while (n > 0) { int r = read(fd, to, n); if (r <= 0) exit(1); to += r; n -= r; } }
+static void all(int fd, const char *from, int n) { while (n > 0) { int r = write(fd, from, n); if (r <= 0) exit(1); from += r; n -= r; } }
+static int less(const void *a, const void *b) { double x = *(double *)a, y = *(double *)b; return x < y ? -1 : x > y; }
+int main(void) {
+    static char out[OUT], back[BACK];
+    static double took[TRIPS];
+    int on = 1, l = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    if (bind(l, (void *)&at, n) || listen(l, 1) || getsockname(l, (void *)&at, &n)) return 1;
+    pid_t child = fork();
+    if (child == 0) {
+        int s = accept(l, 0, 0);
+        setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        for (int i = 0; i < TRIPS; i++) { full(s, out, OUT); all(s, back, BACK); }
+        return 0;
+    }
+    int c = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(c, (void *)&at, n)) return 1;
+    setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    for (int i = 0; i < TRIPS; i++) {
+        struct timespec a, b;
+        clock_gettime(CLOCK_MONOTONIC, &a);
+        all(c, out, OUT);
+        full(c, back, BACK);
+        clock_gettime(CLOCK_MONOTONIC, &b);
+        took[i] = (b.tv_sec - a.tv_sec) * 1e6 + (b.tv_nsec - a.tv_nsec) / 1e3;
+    }
+    waitpid(child, 0, 0);
+    qsort(took, TRIPS, sizeof *took, less);
+    printf("%.1f\n", took[TRIPS / 2]);
+    return 0;
+}
+"""
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    p.add_argument("--binary", type=pathlib.Path, default=target / "release" / "braid")
+    p.add_argument("--base", type=pathlib.Path, help="a binary of before, for --only lone")
+    p.add_argument("--only", default="gc,select,own,uniform,hot")
+    p.add_argument("--seconds", type=int, default=5)
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--trips", type=int, default=500)
+    p.add_argument("--buffers", default="512MB")
+    p.add_argument("--port", type=int, default=5700, help="the first of some sixty ports")
+    p.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/var/tmp/braid-cluster"))
+    p.add_argument("--peer", choices=["galera"])
+    p.add_argument("--detail", action="store_true")
+    p.add_argument("--braid-arg", action="append", default=[], help="passed on to `braid up`")
+    args = p.parse_args()
+    if not args.binary.exists():
+        raise SystemExit(f"{args.binary} is missing: cargo build --release")
+    args.work.mkdir(parents=True, exist_ok=True)
+    bench = Bench(args)
+    print("| work | one instance | two instances | ratio | to reach | rounds |\n|---|---|---|---|---|---|", flush=True)
+    try:
+        for part in args.only.split(","):
+            if part == "lone":
+                bench.lone()
+            elif part == "gc":
+                bench.gc()
+            elif part in GOALS:
+                bench.ratio(part)
+                if args.peer and part in ("uniform", "hot"):
+                    bench.galera(part)
+            else:
+                raise SystemExit(f"no such part: {part}")
+    finally:
+        bench.stop()
+
+
+if __name__ == "__main__":
+    main()
