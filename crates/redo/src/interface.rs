@@ -1,6 +1,6 @@
 //! What the log and its users say to each other: results of appends, groups, restart points, and the callbacks.
 
-use crate::{BatchNo, Error, GroupEvidence};
+use crate::{BatchNo, CommitWaiter, Error, GroupEvidence};
 use block::{LogPos, Scn, TxnId};
 use std::time::Duration;
 
@@ -37,6 +37,9 @@ pub trait GroupSink: Send + Sync {
     /// A batch is closed, under the log latch: adds of each other thread the newest group that its records may rest on and that not all instances are known to have heard of. Must not wait. An instance that is
     /// alone has nothing to add.
     fn evidence(&self, _out: &mut Vec<GroupEvidence>) {}
+
+    /// These threads wait until all who must know of the commits of the durable group `batch` know of them: each is to be woken then, or at once. Must not wait.
+    fn wake_when_known(&self, batch: BatchNo, waiters: Vec<CommitWaiter>);
 }
 
 /// What the log asks of the instance it belongs to. Each is called from whatever thread found out, possibly with block latches held: they may

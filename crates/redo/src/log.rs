@@ -13,10 +13,10 @@ use crate::batch::{
 };
 use crate::buffer::Buffer;
 use crate::files::LogFiles;
-use crate::flush::FlushQueue;
+use crate::flush::{FlushQueue, Wish};
 use crate::interface::{Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint};
 use crate::space::Space;
-use crate::{BatchNo, Clock, Error, GroupEvidence, Result, ThreadEnd};
+use crate::{BatchNo, Clock, CommitWaiter, Error, GroupEvidence, Result, ThreadEnd};
 use block::record::{MAX_RECORD, set_scn};
 use block::{LogPos, Scn};
 use parking_lot::Mutex;
@@ -380,9 +380,25 @@ impl Redo {
         self.flush_under(pos.0, Event::LogFileSync)
     }
 
+    /// The same for a commit that others are to know of: a caller that has to wait for another's write waits for both at once ([`GroupSink::wake_when_known`]). False if it did
+    /// not, and the sink has still to be asked.
+    pub fn flush_commit(&self, commit: Appended) -> Result<bool> {
+        self.flush_wish(&Wish {
+            pos: commit.end.0,
+            event: Event::LogFileSync,
+            group: Some(commit.batch),
+        })
+    }
+
     fn flush_under(&self, pos: u64, event: Event) -> Result<()> {
+        let group = None;
+        self.flush_wish(&Wish { pos, event, group }).map(|_| ())
+    }
+
+    fn flush_wish(&self, wish: &Wish) -> Result<bool> {
+        let pos = wish.pos;
         if self.durable.load(Ordering::Acquire) >= pos {
-            return Ok(());
+            return Ok(false);
         }
         assert!(
             pos <= self.end.load(Ordering::Acquire),
@@ -390,10 +406,13 @@ impl Redo {
         );
         wait::stat::add(Stat::RedoSyncs, 1);
         self.queue.flush(
-            pos,
-            event,
+            wish,
             || self.durable.load(Ordering::Acquire),
             || self.write_next(),
+            |batch, waiters| match self.sink.get() {
+                Some(sink) => sink.wake_when_known(batch, waiters),
+                None => waiters.into_iter().for_each(CommitWaiter::wake),
+            },
         )
     }
 

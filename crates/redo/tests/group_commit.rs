@@ -14,6 +14,8 @@ use storage::{Faults, SimStorage};
 struct Strict {
     last: AtomicU64,
     announced: Mutex<HashSet<TxnId>>,
+    /// Who waits for a group to be known, with its batch.
+    unknown: Mutex<Vec<(BatchNo, CommitWaiter)>>,
     clock: Option<Arc<Clock>>,
 }
 impl GroupSink for Strict {
@@ -31,18 +33,25 @@ impl GroupSink for Strict {
         );
         self.clock.as_ref().unwrap().tick()
     }
+    fn wake_when_known(&self, batch: BatchNo, waiters: Vec<CommitWaiter>) {
+        assert!(!waiters.is_empty());
+        assert!(
+            batch.0 <= self.last.load(Ordering::SeqCst),
+            "{batch:?} is not durable"
+        );
+        let mut unknown = self.unknown.lock().unwrap();
+        unknown.extend(waiters.into_iter().map(|w| (batch, w)));
+    }
 }
 
-#[test]
-fn every_commit_is_announced_once_before_it_returns() {
-    let storage = SimStorage::new();
-    create(&[&storage], 1);
+fn strict(storage: &SimStorage) -> (Arc<Redo>, Arc<Strict>) {
+    create(&[storage], 1);
     let clock = clock();
-    let end = RedoReader::new(&files(&[&storage], 1), RestartPoint::FIRST)
+    let end = RedoReader::new(&files(&[storage], 1), RestartPoint::FIRST)
         .finish()
         .unwrap();
     let redo = Redo::open(
-        files(&[&storage], 1),
+        files(&[storage], 1),
         config(),
         clock.clone(),
         Arc::new(Events::default()),
@@ -56,6 +65,58 @@ fn every_commit_is_announced_once_before_it_returns() {
         ..Default::default()
     });
     redo.set_group_sink(sink.clone());
+    (redo, sink)
+}
+
+/// Who waits for another's write of its commit is woken once, when its group is known to those who must know it, and nobody who waits for a write alone is kept by that.
+#[test]
+fn a_commit_that_must_be_known_is_woken_once_it_is() {
+    let storage = SimStorage::new();
+    let (redo, sink) = strict(&storage);
+    let commits = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let committers = (0..4u64).map(|thread| {
+            let (redo, commits) = (&redo, &commits);
+            scope.spawn(move || {
+                // Until somebody has followed, however the threads are scheduled.
+                for i in (0..).take_while(|&i| i < 200 || commits.load(Ordering::SeqCst) == 0) {
+                    redo.wait_for_space().unwrap();
+                    let number = thread * 1_000_000 + i + 1;
+                    let push = |_, group: &mut GroupList| group.push(txn(number));
+                    let at = redo.append(&mut record(number, 10), push);
+                    match (thread + i) % 3 {
+                        0 => redo.flush_to(at.end).unwrap(),
+                        _ => {
+                            let known = redo.flush_commit(at).unwrap();
+                            commits.fetch_add(u64::from(known), Ordering::SeqCst);
+                        }
+                    }
+                    assert!(redo.durable() >= at.end);
+                }
+            })
+        });
+        let committers: Vec<_> = committers.collect();
+        // Acknowledges all groups up to the newest, now and then; everybody else waits for that.
+        let mut woken = 0;
+        while committers.iter().any(|c| !c.is_finished()) {
+            assert!(
+                commits.load(Ordering::SeqCst) <= woken,
+                "somebody was woken before its group was known"
+            );
+            let known = std::mem::take(&mut *sink.unknown.lock().unwrap());
+            woken += known.len() as u64;
+            known.into_iter().for_each(|(_, waiter)| waiter.wake());
+            redo.set_checkpoint(redo.restart_point(redo.durable()));
+            std::thread::yield_now();
+        }
+        assert_eq!(commits.load(Ordering::SeqCst), woken);
+    });
+}
+
+#[test]
+fn every_commit_is_announced_once_before_it_returns() {
+    let storage = SimStorage::new();
+    let (redo, sink) = strict(&storage);
     let lgwr = LogWriter::start(&redo).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..8u64 {

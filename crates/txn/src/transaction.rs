@@ -458,7 +458,14 @@ impl Transaction {
             manager.visibility.committing(id, at.batch);
             self.active.end();
         });
-        manager.cache.redo().flush_to(appended.end)?;
+        // Among others the client hears of it when every instance has.
+        let known = match manager.cluster.is_active() {
+            true => manager.cache.redo().flush_commit(appended)?,
+            false => {
+                manager.cache.redo().flush_to(appended.end)?;
+                false
+            }
+        };
         let TxnState::Committed(e) = manager.state(id) else {
             panic!("invariant: {id:?} is committed once its commit record is durable");
         };
@@ -467,8 +474,10 @@ impl Transaction {
         }
         wait::stat::add(Stat::UserCommits, 1);
         self.finish(e);
-        // Row locks are free and others see the commit; the client hears of it when every instance has.
-        self.manager.cluster.wait_for_group(appended.batch, e);
+        // Row locks are free and others see the commit.
+        if !known {
+            self.manager.cluster.wait_for_group(appended.batch, e);
+        }
         Ok(e)
     }
 

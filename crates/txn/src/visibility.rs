@@ -32,7 +32,7 @@ use crate::cluster::Cluster;
 use crate::status::{Status, StatusArray};
 use block::ids::StampKind;
 use block::{InstanceId, Scn, Stamp, TxnId};
-use redo::{BatchNo, Clock, GroupEvidence, GroupSink};
+use redo::{BatchNo, Clock, CommitWaiter, GroupEvidence, GroupSink};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -203,6 +203,10 @@ impl GroupSink for Visibility {
 
     fn evidence(&self, out: &mut Vec<GroupEvidence>) {
         self.cluster.evidence(out);
+    }
+
+    fn wake_when_known(&self, batch: BatchNo, waiters: Vec<CommitWaiter>) {
+        self.cluster.wake_when_stable(batch, waiters);
     }
 }
 

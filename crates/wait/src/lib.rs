@@ -24,7 +24,9 @@ pub use ash::{AshRow, AshSampler};
 pub use event::{Class, Event};
 pub use latch::{Latch, LatchClass, LatchGroup, LatchGuard, RawRwLatch, RwLatch};
 pub use session::check_cancel;
-pub use session::{Cancelled, during, during_as, during_remote, set_enabled, timestamp_ns};
+pub use session::{
+    Cancelled, during, during_as, during_both, during_remote, set_enabled, timestamp_ns,
+};
 pub use stat::Stat;
 pub use views::*;
 pub use waiter::{WaitResult, Waiter};

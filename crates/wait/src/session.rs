@@ -344,6 +344,36 @@ pub fn during_remote<R>(
     result
 }
 
+/// The same for two waits in a row between which the thread need not run: `f` returns when the first one ended, by [`timestamp_ns`], and what comes after is charged to
+/// `second`; nothing, if there was no second one. The first is shown all the time.
+pub fn during_both<R>(
+    first: Event,
+    second: Event,
+    p: [u64; 3],
+    f: impl FnOnce() -> (R, Option<u64>),
+) -> R {
+    if !ENABLED.load(Relaxed) {
+        return f().0;
+    }
+    let Some(session) = current() else {
+        return f().0;
+    };
+    let mut charge = Charge {
+        started: session.begin_wait(first, p),
+        session: &session,
+        event: first,
+        served: None,
+    };
+    let (result, first_ended) = f();
+    if let Some(ended) = first_ended {
+        let ended = ended.max(charge.started);
+        bump(&session.wait_seq, 1);
+        session.counters.add_wait(first, ended - charge.started);
+        (charge.event, charge.started) = (second, ended);
+    }
+    result
+}
+
 /// A wait under way; charged when it ends, however it ends.
 struct Charge<'a> {
     session: &'a Session,
@@ -578,6 +608,29 @@ mod tests {
                 assert_eq!(s.waiting().unwrap().asked, None);
             });
             assert_eq!(s.last_remote(), Some((1, w)));
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn two_waits_in_a_row_are_charged_each() {
+        std::thread::spawn(|| {
+            let guard = register(Kind::User, "both");
+            let counted = || {
+                let c = &guard.session().counters;
+                [Event::PmonTimer, Event::SmonTimer].map(|e| (c.waits(e), c.wait_ns(e)))
+            };
+            during_both(Event::PmonTimer, Event::SmonTimer, [0; 3], || ((), None));
+            let [first, second] = counted();
+            assert_eq!((first.0, second), (1, (0, 0)));
+            let hour = 3_600_000_000_000;
+            during_both(Event::PmonTimer, Event::SmonTimer, [0; 3], || {
+                ((), Some(timestamp_ns() + hour))
+            });
+            let [both, second] = counted();
+            assert_eq!((both.0, second.0, second.1), (2, 1, 0));
+            assert!(both.1 - first.1 >= hour, "{both:?} after {first:?}");
         })
         .join()
         .unwrap();

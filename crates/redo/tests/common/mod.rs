@@ -83,6 +83,10 @@ impl GroupSink for Sink {
     fn evidence(&self, out: &mut Vec<GroupEvidence>) {
         out.extend_from_slice(&self.others.lock().unwrap());
     }
+
+    fn wake_when_known(&self, _: BatchNo, waiters: Vec<CommitWaiter>) {
+        waiters.into_iter().for_each(CommitWaiter::wake);
+    }
 }
 
 pub fn clock() -> Arc<Clock> {

@@ -29,7 +29,7 @@ use fusion::GroupNo;
 use fusion::visibility::{Effect, Message, ReplyId, Shown, Status, Visibility};
 use interconnect::{Parcel, Post, Route};
 use parking_lot::{Mutex, MutexGuard};
-use redo::{BatchNo, Clock, GroupEvidence};
+use redo::{BatchNo, Clock, CommitWaiter, GroupEvidence};
 pub(crate) use status::{Down, Questions};
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
@@ -65,9 +65,28 @@ struct Seat {
     thread: Thread,
 }
 
+/// Who is to be woken when a reply may leave.
+enum Parked {
+    Here(Arc<Seat>),
+    /// Threads that have not been woken since their group became durable.
+    Committed(Vec<CommitWaiter>),
+}
+
+impl Parked {
+    fn wake(self) {
+        match self {
+            Parked::Here(seat) => {
+                seat.told.store(true, Ordering::Release);
+                seat.thread.unpark();
+            }
+            Parked::Committed(waiters) => waiters.into_iter().for_each(CommitWaiter::wake),
+        }
+    }
+}
+
 struct Machine {
     visibility: Visibility,
-    parked: HashMap<ReplyId, Arc<Seat>>,
+    parked: HashMap<ReplyId, Parked>,
     next_reply: u64,
     out: Vec<Effect>,
 }
@@ -298,15 +317,7 @@ impl Cluster {
             told: AtomicBool::new(false),
             thread: std::thread::current(),
         });
-        let mut m = self.machine.lock();
-        m.next_reply += 1;
-        let reply = ReplyId(m.next_reply);
-        m.parked.insert(reply, seat.clone());
-        let Machine {
-            visibility, out, ..
-        } = &mut *m;
-        visibility.gate(reply, shown, out);
-        self.carry_out(m);
+        self.park_as(Parked::Here(seat.clone()), shown);
         if !seat.told.load(Ordering::Acquire) {
             wait::during(Event::LogFileSyncScn, p, || {
                 while !seat.told.load(Ordering::Acquire) {
@@ -328,6 +339,24 @@ impl Cluster {
             batch: BatchNo(e.group.0),
             scn: e.scn,
         }));
+    }
+
+    fn park_as(&self, who: Parked, shown: Shown) {
+        let mut m = self.machine.lock();
+        m.next_reply += 1;
+        let reply = ReplyId(m.next_reply);
+        m.parked.insert(reply, who);
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        visibility.gate(reply, shown, out);
+        self.carry_out(m);
+    }
+
+    /// Wakes those who committed in the group, which is published, when all members have acknowledged it.
+    pub(crate) fn wake_when_stable(&self, batch: BatchNo, waiters: Vec<CommitWaiter>) {
+        let group = Shown::Commit(self.me, GroupNo(batch.0));
+        self.park_as(Parked::Committed(waiters), group);
     }
 
     // ---- messages ----
@@ -436,10 +465,7 @@ impl Cluster {
         self.oldest_unstable.store(oldest, Ordering::Release);
         drop(m);
         letters.into_iter().for_each(|l| self.send(l));
-        for seat in free {
-            seat.told.store(true, Ordering::Release);
-            seat.thread.unpark();
-        }
+        free.into_iter().for_each(Parked::wake);
     }
 
     /// Sends; with no latch of this module held.
