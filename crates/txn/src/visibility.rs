@@ -196,7 +196,7 @@ impl GroupSink for Visibility {
         }
         self.published.store(batch.0, Ordering::Release);
         if announced {
-            self.cluster.published(batch);
+            self.cluster.published(batch, committed);
         }
         e
     }

@@ -22,7 +22,7 @@ mod waits;
 pub(crate) mod wire;
 
 use crate::Result;
-use block::{InstanceId, Scn, ThreadId};
+use block::{InstanceId, Scn, ThreadId, TxnId};
 use commit_cache::CommitCache;
 use deadlock::Walks;
 use fusion::GroupNo;
@@ -39,6 +39,9 @@ use std::thread::Thread;
 use wait::Event;
 pub(crate) use waits::{ToTell, is_over};
 use wire::{Reader, kind};
+
+/// Transactions that an announcement names: those of a larger group are asked about. 2 KiB.
+const MAX_ANNOUNCED: usize = 256;
 
 /// A message to be sent once the latch is free.
 pub(crate) struct Letter {
@@ -269,15 +272,16 @@ impl Cluster {
         self.carry_out(m);
     }
 
-    /// The group's transactions read "committed".
-    pub(crate) fn published(&self, batch: BatchNo) {
+    /// The group's transactions read "committed". Its announcement says which they are, so that who meets their changes elsewhere need not ask.
+    pub(crate) fn published(&self, batch: BatchNo, committed: &[TxnId]) {
         let mut m = self.machine.lock();
         let Machine {
             visibility, out, ..
         } = &mut *m;
         // Nobody's question is parked in the machine: they are answered from the words.
         visibility.published(GroupNo(batch.0), |_| Status::None, out);
-        self.carry_out(m);
+        let told = &committed[..committed.len().min(MAX_ANNOUNCED)];
+        self.carry_out_with(m, told);
     }
 
     /// Waits until all members have acknowledged the group.
@@ -399,9 +403,17 @@ impl Cluster {
     /// A message about groups.
     pub(crate) fn group_message(&self, from: InstanceId, kind: u16, r: Reader<'_>) -> Result<()> {
         let mut r = r;
+        let mut committed = Vec::new();
         let message = match kind {
             kind::ANNOUNCE => {
                 let evidence = r.evidence()?;
+                for _ in 0..r.u16()? {
+                    let txn = r.txn()?;
+                    if txn.instance() != evidence.instance {
+                        return Err(r.bad("a group has another instance's transaction"));
+                    }
+                    committed.push(txn);
+                }
                 self.lift(evidence.scn)?;
                 Message::Announce(evidence)
             }
@@ -420,6 +432,12 @@ impl Cluster {
             visibility, out, ..
         } = &mut *m;
         visibility.message(from, message, |_| Status::None, out);
+        // The group is registered: whoever finds one of its commits in the cache finds the group unstable, or it is stable.
+        if let (Message::Announce(evidence), Some(learnt)) = (message, self.learnt.get()) {
+            for txn in committed {
+                learnt.put(txn, wire::Answer::Committed(evidence.scn));
+            }
+        }
         self.carry_out(m);
         Ok(())
     }
@@ -448,11 +466,18 @@ impl Cluster {
     }
 
     /// Does what the machine asked for. The latch is let go before anything is sent.
-    fn carry_out(&self, mut m: MutexGuard<'_, Machine>) {
+    fn carry_out(&self, m: MutexGuard<'_, Machine>) {
+        self.carry_out_with(m, &[]);
+    }
+
+    /// The same; an announcement among it is of a group with these transactions.
+    fn carry_out_with(&self, mut m: MutexGuard<'_, Machine>, committed: &[TxnId]) {
         let (mut letters, mut free) = (Vec::new(), Vec::new());
         for effect in std::mem::take(&mut m.out) {
             match effect {
-                Effect::Send { to, message, .. } => letters.push(letter(to, message)),
+                Effect::Send { to, message, .. } => {
+                    letters.push(letter(to, message, committed));
+                }
                 Effect::Release(reply) => free.extend(m.parked.remove(&reply)),
                 Effect::MarkPending(_) | Effect::Publish(_) | Effect::Learned { .. } => {
                     unreachable!(
@@ -511,7 +536,7 @@ impl Cluster {
     }
 }
 
-fn letter(to: InstanceId, message: Message) -> Letter {
+fn letter(to: InstanceId, message: Message, committed: &[TxnId]) -> Letter {
     let (kind, evidence, group) = match message {
         Message::Announce(e) => (kind::ANNOUNCE, Some(e), None),
         Message::Acknowledge { instance, group } => {
@@ -526,7 +551,11 @@ fn letter(to: InstanceId, message: Message) -> Letter {
         }
     };
     Letter::new(to, kind, |out| match (evidence, group) {
-        (Some(e), _) => wire::put_evidence(e, out),
+        (Some(e), _) => {
+            wire::put_evidence(e, out);
+            out.extend_from_slice(&(committed.len() as u16).to_le_bytes());
+            committed.iter().for_each(|txn| wire::put(out, &[txn.0]));
+        }
         (None, Some((instance, group))) => wire::put_group(instance, group, out),
         (None, None) => {}
     })
