@@ -17,8 +17,8 @@ and four on two instances, twice four on one, with the same scripts.
   hot      update by key of 100 rows side by side (two blocks)
 
 --detail adds what a transaction took of each: CPU time and context switches of all server processes, and the longest waits.
---peer galera does uniform and hot on MariaDB with Galera as well: two nodes over loopback, against one of its nodes alone.
-Needs pgbench, psql, Python's psycopg; a C compiler for the round trip (cc); for galera Debian's mariadb-server and galera-4.
+--peer galera does uniform and hot on MariaDB with Galera as well: two nodes over loopback, against one server without Galera.
+Needs pgbench, psql, Python's psycopg; a C compiler for the round trip (cc); for galera Debian's mariadb-server, galera-4, sysbench and rsync.
 """
 import argparse
 import json
@@ -150,7 +150,7 @@ class Bench:
     def __init__(self, args):
         self.args = args
         self.work = args.work
-        self.one = self.two = None
+        self.one = self.two = self.maria = None
 
     # ---- two against one ----
 
@@ -258,14 +258,122 @@ class Bench:
     # ---- the peer ----
 
     def galera(self, what):
-        if not hasattr(self, "maria"):
+        if self.maria is None:
             self.maria = Galera(self.work, self.args.port + 40)
         self.maria.measure(what, self.args)
 
     def stop(self):
-        for c in (self.one, self.two, getattr(self, "maria", None)):
+        for c in (self.one, self.two, self.maria):
             if c is not None:
                 c.stop()
+
+
+class Galera:
+    """MariaDB with Galera: two nodes over loopback and, as the one to compare with, a server without it. The same durability: every commit synced."""
+
+    def __init__(self, work, port):
+        self.work, self.port, self.processes = work, port, []
+        for tool in ("mariadbd", "mariadb", "mariadb-install-db", "sysbench", "rsync"):
+            if not shutil.which(tool):
+                raise SystemExit(f"--peer galera needs {tool}: apt install mariadb-server galera-4 sysbench rsync")
+        providers = list(pathlib.Path("/usr/lib").glob("**/libgalera_smm.so"))
+        if not providers:
+            raise SystemExit("--peer galera needs libgalera_smm.so: apt install galera-4")
+        self.script = work / "update.lua"
+        self.script.write_text(SYSBENCH)
+        gcs = port + 10
+        for k in (0, 1, 2):
+            wsrep = []
+            if k:
+                own = gcs + 10 * k
+                wsrep = ["--wsrep-on=1", f"--wsrep-provider={providers[0]}", f"--wsrep-node-name=n{k}", "--wsrep-sst-method=rsync",
+                         f"--wsrep-node-address=127.0.0.1:{own}", f"--wsrep-sst-receive-address=127.0.0.1:{own + 2}",
+                         f"--wsrep-cluster-address=gcomm://{'' if k == 1 else f'127.0.0.1:{gcs + 10}'}",
+                         f"--wsrep-provider-options=base_port={own};ist.recv_addr=127.0.0.1:{own + 1}"]
+            self.start(k, wsrep)
+            if k < 2:
+                self.sql(k, "create database b; create table b.shared (id int primary key, v int, filler char(84)) engine=innodb")
+                self.sql(k, f"use b; insert into shared select seq, 0, '' from seq_1_to_{ROWS}")
+        end = time.time() + 60
+        while self.sql(1, "show status like 'wsrep_cluster_size'").split()[-1:] != ["2"]:
+            if time.time() > end:
+                raise SystemExit(f"Galera's second node does not join: see {work}/maria2.log")
+            time.sleep(0.2)
+
+    def start(self, k, wsrep):
+        directory = self.work / f"maria{k}"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir()
+        user = "--user=root" if os.geteuid() == 0 else f"--user={os.environ['USER']}"
+        sh(["mariadb-install-db", "--no-defaults", user, f"--datadir={directory}", "--auth-root-authentication-method=normal",
+            "--skip-test-db"])
+        log = open(self.work / f"maria{k}.log", "w")
+        self.processes.append(subprocess.Popen(
+            ["mariadbd", "--no-defaults", user, f"--datadir={directory}", f"--port={self.port + k}", f"--socket={directory}/s",
+             "--bind-address=127.0.0.1", "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--innodb-buffer-pool-size=512M",
+             "--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=512M", *wsrep], stdout=log, stderr=log))
+        end = time.time() + 120
+        while subprocess.run([*self.client(k), "select 1"], capture_output=True).returncode:
+            if self.processes[-1].poll() is not None or time.time() > end:
+                raise SystemExit(f"MariaDB does not start: see {log.name}")
+            time.sleep(0.1)
+
+    def client(self, k):
+        return ["mariadb", "--no-defaults", "-u", "root", "-S", str(self.work / f"maria{k}" / "s"), "-N", "-B", "-e"]
+
+    def sql(self, k, text):
+        return sh([*self.client(k), text])
+
+    def round(self, nodes, rows, seconds):
+        runs = [subprocess.Popen(["sysbench", str(self.script), f"--rows={rows}", "--db-driver=mysql", "--mysql-user=root", "--mysql-db=b",
+                                  f"--mysql-socket={self.work / f'maria{k}' / 's'}", "--mysql-ignore-errors=all", f"--threads={CLIENTS // 2}",
+                                  f"--time={seconds}", "run"], stdout=subprocess.PIPE, text=True) for k in nodes]
+        done = failed = 0
+        for run in runs:
+            out, _ = run.communicate()
+            if run.returncode:
+                raise SystemExit(f"sysbench failed:\n{out}")
+            done += int(re.search(r"total number of events:\s+(\d+)", out).group(1))
+            failed += int(re.search(r"ignored errors:\s+(\d+)", out).group(1))
+        return done / seconds, failed / max(1, done + failed)
+
+    def measure(self, what, args):
+        rows = 100 if what == "hot" else ROWS
+        pairs = {"one": [0, 0], "two": [1, 2]}
+        for nodes in pairs.values():
+            self.round(nodes, rows, 2)
+        figures = {n: [] for n in pairs}
+        for n in range(args.rounds):
+            for name, nodes in pairs.items() if n % 2 == 0 else reversed(pairs.items()):
+                figures[name].append(self.round(nodes, rows, args.seconds))
+        one, two = (statistics.median(rate for rate, _ in figures[n]) for n in ("one", "two"))
+        failed = statistics.median(share for _, share in figures["two"])
+        print(f"| {what}, MariaDB with Galera | {one:.0f} tps | {two:.0f} tps, {100 * failed:.1f} % failed | {two / one:.2f} |  |  |", flush=True)
+
+    def stop(self):
+        for p in reversed(self.processes):
+            p.send_signal(signal.SIGTERM)
+        for p in self.processes:
+            p.wait(120)
+
+
+SYSBENCH = """
+sysbench.cmdline.options = { rows = { "rows to choose from", 100000 } }
+function thread_init()
+   connection = sysbench.sql.driver():connect()
+   statement = connection:prepare("update shared set v = v + 1 where id = ?")
+   key = statement:bind_create(sysbench.sql.type.INT)
+   statement:bind_param(key)
+end
+function event()
+   key:set(sysbench.rand.uniform(1, sysbench.opt.rows))
+   statement:execute()
+end
+function thread_done()
+   statement:close()
+   connection:disconnect()
+end
+"""
 
 
 class Watched:

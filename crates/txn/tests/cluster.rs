@@ -203,6 +203,13 @@ fn the_client_is_answered_when_all_have_acknowledged() {
             db.manager(1).reconnected(InstanceId(3));
         });
         assert!(answered.load(Ordering::SeqCst));
+        let asked = db.net.sent(ASK);
+        assert_eq!(
+            db.manager(2).state(id),
+            db.manager(1).state(id),
+            "the announcement names it"
+        );
+        assert_eq!(db.net.sent(ASK), asked);
         assert!((2..=3).all(|k| verdict(db.manager(k), id, db.manager(k).clock().now())));
     });
     db.stop();
@@ -232,8 +239,9 @@ fn replies_that_show_what_not_all_have_heard_of_wait() {
                     s.spawn(move || {
                         let m = db.manager(k);
                         m.gate(old); // what was before is shown at once
+                        m.gate(m.shown()); // nothing, though a snapshot of now would see the commit
                         eventually("sight", || verdict(m, id, m.clock().now()));
-                        m.gate(m.clock().now());
+                        m.gate(m.shown());
                         shown.fetch_add(1, Ordering::SeqCst);
                     });
                 }
@@ -609,7 +617,19 @@ fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
             .add(&mut t, of(2, 0), 1, LockWait::NoWait)
             .unwrap();
         let committed = t.id();
-        let e = t.commit().unwrap();
+        // Its announcement is lost; what is said after a reconnection names no transactions.
+        db.net.cut(1, 2);
+        let e = thread::scope(|s| {
+            let commit = s.spawn(|| t.commit().unwrap());
+            eventually("publication", || {
+                db.manager(2).state(committed) != TxnState::Active
+            });
+            db.net.heal();
+            for k in [1, 2] {
+                db.manager(k).reconnected(InstanceId(3 - k as u16));
+            }
+            commit.join().unwrap()
+        });
         db.node(2)
             .add(&mut t, of(2, 0), 1, LockWait::NoWait)
             .unwrap();
