@@ -17,8 +17,8 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::{Duration, Instant};
 use storage::{ControlFile, DoubleWrite, File, FileKind, SimStorage, Storage, TornHomes};
 
-/// Blocks that are used; the last of them are formatted by whoever needs them first.
-const USED: u64 = 60;
+/// Blocks that are used, each formatted by whoever needs it first: few, or more than a cache has frames, so that blocks are let go of at every moment.
+const USED: [u64; 2] = [60, 350];
 const HOT: u64 = 4;
 /// However slow the machine is: whoever waits longer waits for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -188,6 +188,7 @@ struct Closed {
 struct Cluster {
     seed: u64,
     frames: usize,
+    used: u64,
     data: SimStorage,
     /// The living, by instance.
     up: RwLock<BTreeMap<u16, Arc<Life>>>,
@@ -212,6 +213,7 @@ impl Cluster {
         Arc::new(Cluster {
             seed,
             frames,
+            used: USED[usize::from(seed % 3 == 0)],
             data: create_sized(THREAD, blocks),
             up: RwLock::default(),
             durable: Mutex::default(),
@@ -345,7 +347,7 @@ impl Cluster {
         for (member, is, from, changes) in &logs {
             println!("{member:?} {is} from {from:?}: {} changes", changes.len());
         }
-        for b in 1..=USED as u32 {
+        for b in 1..=self.used as u32 {
             let mut block = block::BlockBuf::zeroed();
             file.read_at(u64::from(b) * BLOCK_SIZE as u64, &mut block.0)
                 .unwrap();
@@ -425,7 +427,7 @@ impl Cluster {
 
     fn work(&self, life: &Life, mut rng: Rng) {
         while !self.stop.load(SeqCst) && life.alive.load(SeqCst) {
-            let n = if rng.often(40) { HOT } else { USED };
+            let n = if rng.often(40) { HOT } else { self.used };
             let block = 1 + rng.below(n) as u32;
             let done = match rng.often(60) {
                 true => self.increment(life, block),
@@ -657,7 +659,7 @@ impl Cluster {
     fn verify(&self) {
         let expected = self.expected();
         for life in self.living() {
-            for b in 1..=USED as u32 {
+            for b in 1..=self.used as u32 {
                 let found = value(&life.cache, b, true).unwrap();
                 assert_eq!(
                     found, expected[b as usize],
@@ -715,9 +717,38 @@ fn a_death_among_many_blocks() {
             });
         }
     });
-    cluster.kill(id(2), &mut rng);
-    let (epoch, _) = cluster.next_epoch(&mut rng);
-    cluster.await_closed(epoch);
+    let survivor = &living[0];
+    let over = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        // What each kind of work waits for, by whose the blocks were.
+        for (whose, n) in [
+            ("its own", 0),
+            ("the other survivor's", 1),
+            ("the dead's", 2),
+        ] {
+            let over = &over;
+            s.spawn(move || {
+                let mut rng = Rng(n);
+                let (mut done, mut longest) = (0, Duration::ZERO);
+                while !over.load(SeqCst) {
+                    let b = 3 + 3 * rng.below(u64::from(MANY) / 3 - 1) + n;
+                    let began = Instant::now();
+                    drop(survivor.cache.write(dba(b as u32)).unwrap());
+                    longest = longest.max(began.elapsed());
+                    done += 1;
+                }
+                let us = longest.as_micros();
+                println!("{whose} blocks: {done} latched, the longest wait took {us} us");
+            });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        cluster.kill(id(2), &mut rng);
+        let began = Instant::now();
+        let (epoch, _) = cluster.next_epoch(&mut rng);
+        cluster.await_closed(epoch);
+        println!("recovered in {} ms", began.elapsed().as_millis());
+        over.store(true, SeqCst);
+    });
     let expected = cluster.expected();
     for life in cluster.living() {
         for b in 1..=MANY {
