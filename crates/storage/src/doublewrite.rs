@@ -214,6 +214,11 @@ impl TornHomes {
         Ok(TornHomes(found))
     }
 
+    /// The blocks that may be torn.
+    pub fn blocks(&self) -> impl Iterator<Item = Dba> + '_ {
+        self.0.keys().copied()
+    }
+
     /// What to read instead of a home that is torn.
     pub fn copy_of(&self, dba: Dba) -> Option<&BlockBuf> {
         self.0.get(&dba).map(|b| &**b)

@@ -130,7 +130,9 @@ impl Cache {
         self.files
             .sync(self.files.ids().into_iter().filter(|f| f.owner().is_none()))?;
         let shared = |dba: &Dba| !is_private(*dba);
-        let named: BTreeSet<Dba> = threads.redo.blocks().filter(shared).collect();
+        // Also what no redo names may be torn: blocks that were only cleaned out.
+        let named = threads.redo.blocks().chain(threads.torn.blocks());
+        let named: BTreeSet<Dba> = named.filter(shared).collect();
         self.with_state(|s| {
             if s.lane.epoch().0 != epoch || s.dead.is_known() {
                 return;

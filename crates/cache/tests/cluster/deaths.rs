@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 // ---- a data file whose user may die ----
 
 const ALIVE: u8 = 0;
-/// Dies in the next write.
+/// Dies in one of the next writes.
 const DYING: u8 = 1;
 const DEAD: u8 = 2;
 
@@ -36,8 +36,10 @@ struct Mortal {
     life: AtomicU8,
     /// Held while writing: who is dead does not write.
     writing: RwLock<()>,
-    /// Bytes that get there of the write in which it dies.
-    torn_at: usize,
+    /// Writes until the one in which it dies, once it is dying.
+    writes_left: AtomicU64,
+    /// Bytes that get there of that one.
+    torn_at: AtomicU64,
     /// Whether reads of those who bring blocks back fail now and then, and how many there were.
     reads_fail: bool,
     reads: AtomicU64,
@@ -77,13 +79,14 @@ impl File for Mortal {
     fn write_at(&self, offset: u64, buf: &[u8]) -> storage::Result<()> {
         let _writing = self.writing.read().unwrap();
         self.crashed()?;
-        if self
-            .life
-            .compare_exchange(DYING, DEAD, SeqCst, SeqCst)
-            .is_ok()
+        if self.life.load(SeqCst) == DYING
+            && self.writes_left.fetch_sub(1, SeqCst) == 1
+            && self.life.swap(DEAD, SeqCst) == DYING
         {
-            self.file
-                .write_at(offset, &buf[..self.torn_at.min(buf.len())])?;
+            self.file.write_at(
+                offset,
+                &buf[..buf.len().min(self.torn_at.load(SeqCst) as usize)],
+            )?;
             return Err(storage::Error::Crashed);
         }
         self.file.write_at(offset, buf)
@@ -213,7 +216,7 @@ impl Cluster {
         Arc::new(Cluster {
             seed,
             frames,
-            used: USED[usize::from(seed % 3 == 0)],
+            used: USED[usize::from(seed.is_multiple_of(3))],
             data: create_sized(THREAD, blocks),
             up: RwLock::default(),
             durable: Mutex::default(),
@@ -238,8 +241,10 @@ impl Cluster {
             writing: RwLock::new(()),
             reads_fail: self.seed.is_multiple_of(2),
             reads: AtomicU64::new(0),
-            torn_at: storage::SECTOR
-                * (1 + rng.below(2 * (BLOCK_SIZE / storage::SECTOR) as u64) as usize),
+            writes_left: AtomicU64::new(1 + rng.below(20)),
+            torn_at: AtomicU64::new(
+                storage::SECTOR as u64 * (1 + rng.below(2 * (BLOCK_SIZE / storage::SECTOR) as u64)),
+            ),
         });
         let instance = Instance::open_sized(&own, data.clone(), self.frames).unwrap();
         let clock = instance.cache.redo().clock();
@@ -429,9 +434,10 @@ impl Cluster {
         while !self.stop.load(SeqCst) && life.alive.load(SeqCst) {
             let n = if rng.often(40) { HOT } else { self.used };
             let block = 1 + rng.below(n) as u32;
-            let done = match rng.often(60) {
-                true => self.increment(life, block),
-                false => self.look(life, block, rng.often(50)),
+            let done = match rng.below(100) {
+                0..45 => self.increment(life, block),
+                45..65 => clean_out(life, block),
+                _ => self.look(life, block, rng.often(50)),
             };
             if let Err(e) = done {
                 assert!(!life.alive.load(SeqCst) || self.is_dying(life), "{e}");
@@ -541,6 +547,17 @@ impl Drop for SessionEnd {
         *self.1.working.0.lock().unwrap() -= 1;
         self.1.working.1.notify_all();
     }
+}
+
+/// A change that logs nothing: the block is dirty, and may be torn on its way home, without any redo that names it.
+fn clean_out(life: &Life, block: u32) -> Tried<()> {
+    life.cache.write(dba(block))?.hint(|b| {
+        // Free space, in the half of the block that is written last.
+        if !b.is_unformatted() {
+            b.0[BLOCK_SIZE / 2 + 500] = b.0[BLOCK_SIZE / 2 + 500].wrapping_add(1);
+        }
+    });
+    Ok(())
 }
 
 fn logged(
@@ -759,5 +776,46 @@ fn a_death_among_many_blocks() {
                 life.member
             );
         }
+    }
+}
+
+/// A block that was only cleaned out is dirty and no redo names it: its owner dies while it writes it home, and leaves it torn. Nobody else has it, or somebody has a clean copy, which it may let go of.
+#[test]
+fn a_home_is_torn_that_no_redo_names() {
+    for copied in [false, true] {
+        let mut rng = Rng(1);
+        let cluster = Cluster::new(1);
+        for n in 0..2 {
+            let own = create_of(ThreadId(id(n).0));
+            cluster.start((id(n), 1), own, &mut rng);
+        }
+        cluster.joined(&mut rng);
+        let [survivor, dies] = cluster
+            .living()
+            .try_into()
+            .unwrap_or_else(|_| unreachable!());
+        cluster.increment(&dies, 5).unwrap();
+        dies.cache.checkpoint().unwrap();
+        clean_out(&dies, 5).unwrap();
+        if copied {
+            assert_eq!(value(&survivor.cache, 5, true).unwrap(), 1);
+        }
+        // So that the checkpoint has to pass what was cleaned out.
+        let mark = RecordHeader::NONE;
+        dies.cache.mark(mark, Op::Heartbeat, &[], |_, _| ());
+        dies.data.writes_left.store(1, SeqCst);
+        dies.data.torn_at.store(storage::SECTOR as u64, SeqCst);
+        dies.data.life.store(DYING, SeqCst);
+        assert!(dies.cache.checkpoint().is_err());
+        cluster.kill(id(1), &mut rng);
+        let (epoch, _) = cluster.next_epoch(&mut rng);
+        cluster.await_closed(epoch);
+        survivor.cache.checkpoint().unwrap();
+        survivor.cache.release_everything();
+        assert_eq!(
+            value(&survivor.cache, 5, true).unwrap(),
+            1,
+            "copied: {copied}"
+        );
     }
 }
