@@ -1,7 +1,7 @@
 //! Pins and latches as values.
 
 use crate::frame::{CLEAN, EXCLUSIVE, FrameIx, SHARED};
-use crate::gcs::{Acquired, Admission};
+use crate::gcs::{Acquired, Admission, kept};
 use crate::load::Brought;
 use crate::{Cache, Result};
 use block::{BlockBuf, Dba, Scn};
@@ -201,6 +201,7 @@ impl Drop for WriteGuard<'_> {
         unsafe { self.cache.frame(self.ix).latch.unlock_exclusive() }
         // Only now can it be recalled, by this very call.
         drop(self.admission.take());
+        kept::give_back_of(|| self.cache.frame(self.ix).dba());
     }
 }
 
@@ -276,6 +277,7 @@ impl Cache {
     /// known to be cached and this instance alone.
     #[track_caller]
     pub fn read(&self, dba: Dba) -> Result<ReadGuard<'_>> {
+        kept::give_back_unless(dba);
         let mut admission = None;
         loop {
             match self.try_latch_shared(dba, SHARED, admission) {
@@ -286,15 +288,18 @@ impl Cache {
         }
     }
 
-    /// The same for who is about to change the block: this instance has it exclusively, so that the change asks nobody again, unless the block was recalled in between.
+    /// The same for who is about to change the block: this instance has it exclusively, and a block that was asked for stays until the thread has had it latched exclusively, waits for
+    /// anything, or looks at another one.
     #[track_caller]
     pub fn read_to_change(&self, dba: Dba) -> Result<ReadGuard<'_>> {
-        let mut admission = None;
+        kept::give_back_unless(dba);
+        let mut admission: Option<Admission<'_>> = None;
         loop {
-            match self.try_latch_shared(dba, EXCLUSIVE, admission) {
-                Ok(guard) => return Ok(guard),
-                Err(unused) => drop(unused),
+            if let Ok(guard) = self.try_latch_shared(dba, EXCLUSIVE, None) {
+                admission.into_iter().for_each(kept::keep);
+                return Ok(guard);
             }
+            drop(admission);
             admission = self.bring(dba, Want::Exclusive)?.current();
         }
     }
@@ -303,6 +308,7 @@ impl Cache {
     /// wait, but for no log flush (R3): to be called with no latch held.
     #[track_caller]
     pub fn read_as_of(&self, dba: Dba, snapshot: Scn) -> Result<ReadGuard<'_>> {
+        kept::give_back_unless(dba);
         let mut admission = None;
         loop {
             match self.try_latch_shared(dba, SHARED, admission) {
@@ -364,6 +370,7 @@ impl Cache {
     /// The current block latched exclusively; otherwise as [`Cache::read`].
     #[track_caller]
     pub fn write(&self, dba: Dba) -> Result<WriteGuard<'_>> {
+        kept::give_back_unless(dba);
         let mut admission = None;
         loop {
             match self.try_latch_exclusive(dba, admission) {

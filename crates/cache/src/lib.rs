@@ -25,6 +25,7 @@ mod memory;
 pub use change::{Change, RecordHeader};
 pub use dbw::{CheckpointClient, Writer, WriterConfig};
 pub use error::{Error, Result};
+pub use gcs::kept::give_back as give_back_kept;
 pub use gcs::{ClusterMember, DeadThreads, Reconfiguration, ThreadsClosed};
 pub use guard::{Pin, ReadGuard, WriteGuard, latches_held};
 

@@ -1,7 +1,7 @@
 //! Which block is in which frame: look-up, reading from disk, and finding a frame to read into.
 
 use crate::frame::{CLEAN, CLOSED, EMPTY, EXCLUSIVE, FrameIx, LOADING, NONE};
-use crate::gcs::{Acquired, Admission, is_private};
+use crate::gcs::{Acquired, Admission, is_private, kept};
 use crate::guard::assert_none_held;
 use crate::{Cache, IO_SHARDS, Pin, Result, WriteGuard};
 use block::Dba;
@@ -189,6 +189,7 @@ impl Cache {
 
     /// Finds the block's frame, or makes one of a victim, linked and LOADING.
     pub(crate) fn claim(&self, dba: Dba) -> Result<Claim> {
+        kept::give_back();
         if let Some(ix) = self.find(dba) {
             return Ok(Claim::There(ix));
         }

@@ -270,6 +270,7 @@ impl Session {
 
     /// The statement is over; its reply may not leave yet.
     fn leave_statement(&mut self) {
+        cache::give_back_kept();
         self.txn.end_statement();
         let shown = match std::mem::take(&mut self.saw_newest) {
             true => self.engine.scn(),

@@ -178,7 +178,7 @@ fn sleep(child: &Child, place: &'static Location<'static>, wait: impl FnOnce()) 
     child.counts.misses.fetch_add(1, Relaxed);
     child.counts.sleeps.fetch_add(1, Relaxed);
     let before = std::time::Instant::now();
-    session::during(child.class.event, [0, u64::from(child.number), 0], wait);
+    session::during_latch(child.class.event, [0, u64::from(child.number), 0], wait);
     child
         .counts
         .wait_ns

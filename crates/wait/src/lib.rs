@@ -25,7 +25,8 @@ pub use event::{Class, Event};
 pub use latch::{Latch, LatchClass, LatchGroup, LatchGuard, RawRwLatch, RwLatch};
 pub use session::check_cancel;
 pub use session::{
-    Cancelled, during, during_as, during_both, during_remote, set_enabled, timestamp_ns,
+    Cancelled, before_next_wait, during, during_as, during_both, during_remote, set_enabled,
+    timestamp_ns,
 };
 pub use stat::Stat;
 pub use views::*;

@@ -6,7 +6,7 @@ use crate::priority::Got;
 use crate::remote::{self, RemoteWait, Served};
 use crate::{Event, Stat, Waiter};
 use parking_lot::Mutex;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst,
@@ -249,6 +249,22 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Session>>> = const { RefCell::new(None) };
 }
 
+thread_local! {
+    static BEFORE_WAIT: Cell<Option<fn()>> = const { Cell::new(None) };
+}
+
+/// `f` is called, once, before this thread's next wait for anything but a latch: for what may be kept only as long as nothing is waited for.
+pub fn before_next_wait(f: Option<fn()>) {
+    BEFORE_WAIT.set(f);
+}
+
+#[inline]
+fn about_to_wait() {
+    if let Some(f) = BEFORE_WAIT.take() {
+        f();
+    }
+}
+
 fn epoch() -> Instant {
     static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     *EPOCH.get_or_init(Instant::now)
@@ -297,6 +313,18 @@ pub fn during<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> R) -> R {
 /// The same for a wait whose name is known only at its end: `event` is shown meanwhile, the time is charged to the one that `f` returns.
 #[inline]
 pub fn during_as<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> (R, Event)) -> R {
+    about_to_wait();
+    charged(event, p, f)
+}
+
+/// The same for a latch, whose holder waits for nothing: what is given up before a wait is kept.
+#[inline]
+pub(crate) fn during_latch(event: Event, p: [u64; 3], f: impl FnOnce()) {
+    charged(event, p, || (f(), event));
+}
+
+#[inline]
+fn charged<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> (R, Event)) -> R {
     if !ENABLED.load(Relaxed) {
         return f().0;
     }
@@ -326,6 +354,7 @@ pub fn during_remote<R>(
     (asked, since): (u16, u64),
     f: impl FnOnce() -> (R, Event, Option<Served>),
 ) -> R {
+    about_to_wait();
     if !ENABLED.load(Relaxed) {
         return f().0;
     }
@@ -352,6 +381,7 @@ pub fn during_both<R>(
     p: [u64; 3],
     f: impl FnOnce() -> (R, Option<u64>),
 ) -> R {
+    about_to_wait();
     if !ENABLED.load(Relaxed) {
         return f().0;
     }
@@ -631,6 +661,27 @@ mod tests {
             let [both, second] = counted();
             assert_eq!((both.0, second.0, second.1), (2, 1, 0));
             assert!(both.1 - first.1 >= hour, "{both:?} after {first:?}");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn what_is_given_up_before_a_wait_is_given_up_once_and_not_for_a_latch() {
+        thread_local! {
+            static CALLS: Cell<u32> = const { Cell::new(0) };
+        }
+        std::thread::spawn(|| {
+            before_next_wait(Some(|| CALLS.set(CALLS.get() + 1)));
+            during_latch(Event::LatchRedo, [0; 3], || ());
+            assert_eq!(CALLS.get(), 0);
+            during(Event::PmonTimer, [0; 3], || assert_eq!(CALLS.get(), 1));
+            during(Event::PmonTimer, [0; 3], || ());
+            assert_eq!(CALLS.get(), 1);
+            before_next_wait(Some(|| CALLS.set(CALLS.get() + 1)));
+            before_next_wait(None);
+            during(Event::PmonTimer, [0; 3], || ());
+            assert_eq!(CALLS.get(), 1);
         })
         .join()
         .unwrap();

@@ -14,6 +14,7 @@
 
 mod effects;
 mod helper;
+pub(crate) mod kept;
 mod recovery;
 mod session;
 mod timing;
@@ -33,7 +34,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use session::Waiting;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use timing::{Spent, Timing};
 
 /// Buckets of the directory.
@@ -55,6 +56,8 @@ pub(crate) struct Gcs {
     /// Loads under way of those who have seen it false.
     lone_loads: AtomicUsize,
     post: OnceLock<Arc<dyn Post>>,
+    /// The cache that this is a part of, once it has joined.
+    this: OnceLock<Weak<Cache>>,
     state: Mutex<Option<State>>,
     /// There is a plan.
     entered: Condvar,
@@ -198,6 +201,7 @@ impl Cache {
             self.gcs.post.set(post).is_ok(),
             "invariant: a cache joins a cluster once"
         );
+        self.gcs.this.get_or_init(|| Arc::downgrade(self));
         helper::start(self)
     }
 

@@ -2,7 +2,7 @@
 
 use super::effects::how_it_came;
 use super::timing::Spent;
-use super::{Arrived, Cause, DeadThreads, Gcs, State, ToRead, state_of};
+use super::{Arrived, Cause, DeadThreads, Gcs, State, ToRead, kept, state_of};
 use crate::frame::{CLOSED, FrameIx};
 use crate::guard::assert_none_held;
 use crate::load::Claim;
@@ -157,6 +157,15 @@ pub(crate) struct Admission<'a> {
     waiter: u64,
 }
 
+impl<'a> Admission<'a> {
+    /// For who gives it back himself.
+    pub(super) fn into_parts(self) -> (&'a Cache, Dba, u64) {
+        let parts = (self.cache, self.dba, self.waiter);
+        std::mem::forget(self);
+        parts
+    }
+}
+
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
         let (dba, waiter) = (self.dba, Waiter(self.waiter));
@@ -188,6 +197,7 @@ impl Cache {
     /// Asks for the block, waits, and sees to it that it is in a frame, or has a copy. `format`: whoever asks overwrites all of it, so it need not be read.
     pub(crate) fn acquire(&self, dba: Dba, want: Want, format: bool) -> Result<Acquired<'_>> {
         assert_none_held("another instance is waited for");
+        kept::give_back();
         let slot = SLOT.with(Arc::clone);
         let (waiter, mut asked) = self.ask(dba, want, &slot);
         let admission = Admission {

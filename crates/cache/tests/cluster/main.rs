@@ -176,8 +176,13 @@ fn load(cache: &Arc<Cache>, blocks: std::ops::RangeInclusive<u32>) {
     }
 }
 
-fn increment(cache: &Arc<Cache>, block: u32) {
+/// `look_first`: at what is to be changed, as a statement does.
+fn increment(cache: &Arc<Cache>, block: u32, look_first: bool) {
     cache.reserve().unwrap();
+    if look_first {
+        let guard = cache.read_to_change(dba(block)).unwrap();
+        assert_eq!((guard.dba(), guard.is_copy()), (dba(block), false));
+    }
     let mut guard = cache.write(dba(block)).unwrap();
     assert_eq!(guard.dba(), dba(block));
     let value = rows(&guard).unwrap()[0];
@@ -261,7 +266,7 @@ fn run(load_of: &Load, seed: u64) {
                         };
                         let block = 1 + rng.below(n) as u32;
                         if rng.often(50) {
-                            increment(cache, block);
+                            increment(cache, block, rng.often(50));
                             // What the broadcast of a commit does, before anybody may rest on it.
                             let now = cache.redo().clock().now();
                             for n in 0..load_of.instances {
@@ -313,7 +318,7 @@ fn members_leave_and_join_while_the_others_work() {
             let mut rng = Rng(seed);
             for _ in 0..steps {
                 let block = 1 + rng.below(40) as u32;
-                increment(cluster.cache(n), block);
+                increment(cluster.cache(n), block, n == 0);
                 counts[block as usize].fetch_add(1, SeqCst);
             }
         };
@@ -354,6 +359,44 @@ fn members_leave_and_join_while_the_others_work() {
 }
 
 /// `BRAID_CACHE_SEED` replays one.
+/// Who asked for a block to change it has it until it has changed it, or waits for anything: nobody else gets it in between, and then at once.
+#[test]
+fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
+    let cluster = Cluster::new(2, 1);
+    load(cluster.cache(0), 1..=BLOCKS);
+    (0..2).for_each(|n| cluster.join(n));
+    cluster.enter(1, &[0, 1]);
+    let (here, there) = (cluster.cache(0), cluster.cache(1));
+    let give_back: [fn(&Arc<Cache>); 4] = [
+        |cache| increment(cache, 1, false),
+        |cache| drop(cache.read(dba(2)).unwrap()),
+        |_| wait::during(wait::Event::PmonTimer, [0; 3], || ()),
+        |_| cache::give_back_kept(),
+    ];
+    for give_back in give_back {
+        increment(there, 1, true);
+        drop(here.read_to_change(dba(1)).unwrap());
+        std::thread::scope(|s| {
+            let other = s.spawn(|| increment(there, 1, true));
+            let until = std::time::Instant::now() + Duration::from_millis(30);
+            while std::time::Instant::now() < until {
+                assert!(here.try_read(dba(1)).is_some() && !other.is_finished());
+                drop(here.read_to_change(dba(1)).unwrap());
+                std::thread::yield_now();
+            }
+            give_back(here);
+            other.join().unwrap();
+        });
+    }
+    // A thread that ends gives back as well.
+    increment(there, 1, false);
+    std::thread::scope(|s| {
+        s.spawn(|| drop(here.read_to_change(dba(1)).unwrap()));
+    });
+    increment(there, 1, false);
+    cluster.end();
+}
+
 fn seeds(n: u64) -> Vec<u64> {
     match std::env::var("BRAID_CACHE_SEED") {
         Ok(seed) => vec![seed.parse().expect("a number")],
