@@ -51,9 +51,9 @@ pub(crate) fn keep(admission: Admission<'_>) {
     wait::before_next_wait(Some(give_back));
 }
 
-/// Gives back what is kept, if anything is.
+/// Gives back what this thread keeps of blocks that it looked at to change them ([`Cache::read_to_change`]), if anything: to be called when it will not.
 #[inline]
-pub(crate) fn give_back() {
+pub fn give_back() {
     if OF.get().is_some() {
         give_back_now();
     }
