@@ -260,6 +260,7 @@ class Bench:
     def galera(self, what):
         if self.maria is None:
             self.maria = Galera(self.work, self.args.port + 40)
+            self.maria.begin()
         self.maria.measure(what, self.args)
 
     def stop(self):
@@ -273,6 +274,9 @@ class Galera:
 
     def __init__(self, work, port):
         self.work, self.port, self.processes = work, port, []
+
+    def begin(self):
+        work, port = self.work, self.port
         for tool in ("mariadbd", "mariadb", "mariadb-install-db", "sysbench", "rsync"):
             if not shutil.which(tool):
                 raise SystemExit(f"--peer galera needs {tool}: apt install mariadb-server galera-4 sysbench rsync")
@@ -304,14 +308,19 @@ class Galera:
         directory = self.work / f"maria{k}"
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
-        user = "--user=root" if os.geteuid() == 0 else f"--user={os.environ['USER']}"
-        sh(["mariadb-install-db", "--no-defaults", user, f"--datadir={directory}", "--auth-root-authentication-method=normal",
-            "--skip-test-db"])
+        # A state transfer of root's does not get through: rsync's daemon is nobody then.
+        as_user = []
+        if os.geteuid() == 0:
+            as_user = ["runuser", "-u", "mysql", "--"]
+            shutil.chown(directory, "mysql")
+            self.work.chmod(0o755)
+        sh([*as_user, "mariadb-install-db", "--no-defaults", f"--datadir={directory}", "--auth-root-authentication-method=normal",
+            "--skip-test-db"], cwd="/")
         log = open(self.work / f"maria{k}.log", "w")
         self.processes.append(subprocess.Popen(
-            ["mariadbd", "--no-defaults", user, f"--datadir={directory}", f"--port={self.port + k}", f"--socket={directory}/s",
+            [*as_user, "mariadbd", "--no-defaults", f"--datadir={directory}", f"--port={self.port + k}", f"--socket={directory}/s",
              "--bind-address=127.0.0.1", "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--innodb-buffer-pool-size=512M",
-             "--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=512M", *wsrep], stdout=log, stderr=log))
+             "--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=512M", *wsrep], stdout=log, stderr=log, cwd="/"))
         end = time.time() + 120
         while subprocess.run([*self.client(k), "select 1"], capture_output=True).returncode:
             if self.processes[-1].poll() is not None or time.time() > end:
@@ -351,8 +360,8 @@ class Galera:
         print(f"| {what}, MariaDB with Galera | {one:.0f} tps | {two:.0f} tps, {100 * failed:.1f} % failed | {two / one:.2f} |  |  |", flush=True)
 
     def stop(self):
-        for p in reversed(self.processes):
-            p.send_signal(signal.SIGTERM)
+        for k in reversed(range(len(self.processes))):
+            subprocess.run([*self.client(k), "shutdown"], capture_output=True)
         for p in self.processes:
             p.wait(120)
 
