@@ -33,6 +33,7 @@ mod receive;
 mod service;
 mod stream;
 mod tls;
+mod unread;
 
 pub use auth::Secret;
 pub use board::CommitBoard;

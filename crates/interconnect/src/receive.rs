@@ -34,20 +34,20 @@ struct Source {
     receiver: Receiver,
     event: Event,
     params: [u64; 3],
-    /// When the last bytes came.
-    read_at_ns: u64,
+    /// When the last bytes came to this machine.
+    came_at_ns: u64,
 }
 
 impl Source {
     /// Waits for bytes; the end of the connection is an error.
     fn receive(&mut self, to: &mut [u8], from: Member) -> Result<usize> {
-        let n = wait::during(self.event, self.params, || self.receiver.receive(to))
-            .and_then(|n| match n {
+        let (n, unread_ns) = wait::during(self.event, self.params, || self.receiver.receive(to))
+            .and_then(|(n, unread_ns)| match n {
                 0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
-                n => Ok(n),
+                n => Ok((n, unread_ns)),
             })
             .map_err(|e| Error::io("hear from", from, e))?;
-        self.read_at_ns = crate::now_ns();
+        self.came_at_ns = crate::now_ns().saturating_sub(unread_ns);
         Ok(n)
     }
 }
@@ -113,7 +113,7 @@ pub(crate) fn run(
             receiver,
             event,
             params: link.params(),
-            read_at_ns: 0,
+            came_at_ns: 0,
         },
         buffer: Box::new([0; BUFFER_BYTES]),
         start: 0,
@@ -154,7 +154,7 @@ struct Connection<'a> {
 impl Connection<'_> {
     fn one_frame(&self, inbox: &mut Inbox, scratch: &mut Scratch, expected: u64) -> Result<()> {
         let header = self.head(inbox, scratch, expected)?;
-        let received_ns = inbox.source.read_at_ns;
+        let received_ns = inbox.source.came_at_ns;
         self.take_in(&header, &scratch.notes)?;
         let mut landing = self.landing(&header);
         if let Err(e) = self.payload(&header, inbox, scratch, &mut landing) {

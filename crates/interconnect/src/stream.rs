@@ -3,7 +3,7 @@
 //! **Invariants.** The receiving end is used by one thread, the sending end by whoever owns the outbox. TLS state is common to both and has a latch of its own,
 //! which nobody holds during a system call.
 
-use crate::{Error, Result};
+use crate::{Error, Result, unread};
 use parking_lot::Mutex;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 use std::io::{self, IoSlice, Read, Write};
@@ -153,12 +153,13 @@ impl Receiver {
         }
     }
 
-    /// Waits for bytes and reads at most as many as fit; zero at the end of the connection.
-    pub fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
+    /// Waits for bytes and reads at most as many as fit; zero at the end of the connection. Also for how long they had been there, in nanoseconds, as far as that is known: not under TLS, where
+    /// what is read from the socket is no message yet.
+    pub fn receive(&mut self, to: &mut [u8]) -> io::Result<(usize, u64)> {
         let stream = self.stream.clone();
         match &stream.tls {
-            None => retry(|| (&stream.socket).read(to)),
-            Some(tls) => self.receive_tls(&stream.socket, tls, to),
+            None => retry(|| unread::receive(&stream.socket, to)),
+            Some(tls) => Ok((self.receive_tls(&stream.socket, tls, to)?, 0)),
         }
     }
 
@@ -191,7 +192,7 @@ impl Receiver {
     }
 }
 
-fn retry(mut f: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+fn retry<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match f() {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -249,6 +250,7 @@ pub(crate) fn tune(socket: &TcpStream, whom: &str, buffer_bytes: Option<usize>) 
         Ok(())
     };
     set().map_err(|e| Error::io("set up the connection with", whom, e))?;
+    unread::stamp(socket).map_err(|e| Error::io("set up the connection with", whom, e))?;
     socket
         .set_read_timeout(None)
         .and_then(|()| socket.set_write_timeout(None))

@@ -1,8 +1,7 @@
 //! Waits that another instance causes: who served them, and where their time went.
 //!
 //! The serving instance says what its part took, by its own clock; the waiting one knows when it asked, when the answer was here and when it ran again, by its own. What the round trip took beyond
-//! the serving is the messages': it is divided evenly among them, two or three, because two machines' clocks cannot tell it apart. So the parts of a wait always add up to it, and a message that lay
-//! unread in a socket counts as a slow message.
+//! the serving is the messages': it is divided evenly among them, two or three, because two machines' clocks cannot tell it apart. So the parts of a wait always add up to it.
 //!
 //! **Invariants.**
 //! - The parts of a wait add up to its time, whatever the other instance claims.
@@ -21,7 +20,7 @@ pub const OBJECTS_MAX: usize = 4096;
 pub enum Part {
     /// The request, to the instance that served it; over the master, if that is a third one.
     MessageOut,
-    /// For its turn: until a receiving thread came to it, and behind others' requests for the same block.
+    /// For its turn: in the socket until a receiving thread came to it, and behind others' requests for the same block.
     Queue,
     /// For the buffer, which sessions there used.
     Pin,

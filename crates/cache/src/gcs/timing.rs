@@ -21,7 +21,7 @@ const REQUESTS: usize = 1024;
 const CLOSINGS: usize = 256;
 /// Bit of the numbers of requests for undo blocks, which have a sequence of their own.
 const UNDO: u64 = 1 << 63;
-/// Messages that were read so long before anybody looked at them: the thread that reads them has too much to do, or no CPU.
+/// Messages that came so long before anybody looked at them: the thread that receives them has too much to do, or no CPU.
 const CONGESTED_NS: u64 = 1_000_000;
 
 /// What a request has cost so far, of those who served it.
@@ -169,7 +169,7 @@ impl Timing {
         self.step += 1;
     }
 
-    /// A message was read at `received_ns` and is looked at only now.
+    /// A message came at `received_ns` and is looked at only now.
     pub fn arrived(
         &mut self,
         from: InstanceId,
