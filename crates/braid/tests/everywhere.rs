@@ -366,6 +366,9 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     let here = "select blocking_instance, blocking_session from v$session where blocking_instance is not null";
     assert_eq!(third.rows(here), [format!("1|{}", holder[0])]);
     assert_eq!(one.rows(here), [""; 0]);
+    // Samples of the waiter say, too, what the last block from elsewhere had cost it.
+    let sampled = "select count(*) > 0 from gv$active_session_history where inst_id = 2 and event = 'enq: TX - row lock contention' and last_remote_instance = 1 and last_remote_micro = message_out_micro + queue_micro + pin_micro + build_micro + flush_micro + other_micro + message_back_micro + wakeup_micro";
+    third.until(sampled, |r| r == ["t"]);
     // The lock of the one and the request of the other are of the same transaction; its holder cannot see the request.
     let both = "select h.inst_id, w.inst_id, h.lmode, w.request, h.block from gv$lock h join gv$lock w on w.id1 = h.id1 and w.type = h.type and w.request > 0 where h.lmode > 1 and h.type = 'TX' and h.inst_id = 1";
     let pairs = third.rows(both);

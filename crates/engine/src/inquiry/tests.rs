@@ -186,6 +186,20 @@ fn nobody_who_is_starting_is_waited_for() {
 }
 
 #[test]
+fn an_answer_that_panics_is_a_failure_and_the_next_one_is_made() {
+    let w = world(2, 0, 1, &[]);
+    w.node(2).respond_with(Box::new(|q| match q {
+        b"bad" => panic!("a question that nobody has thought of"),
+        q => Ok(q.to_vec()),
+    }));
+    let (answers, ()) = w.node(1).ask_others(b"bad", LONG, || ()).unwrap();
+    let failed = Missing::Failed("its answer broke an invariant".to_string());
+    assert_eq!(answers[0].1, Err(failed));
+    let (answers, ()) = w.node(1).ask_others(b"good", LONG, || ()).unwrap();
+    assert_eq!(answers[0].1, Ok(b"good".to_vec()));
+}
+
+#[test]
 fn a_cancelled_question_is_forgotten() {
     let w = world(2, 0, 1, &[2]);
     let node = w.node(1).clone();
