@@ -269,7 +269,7 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     one.batch_execute("create table t (id int primary key, v int); insert into t values (1, 0)")
         .expect("create");
     let before = pids(&scratch.status());
-    let mut count = |c: &mut postgres::Client| {
+    let count = |c: &mut postgres::Client| {
         c.execute("update t set v = v + 1 where id = 1", &[])
             .expect("update")
     };
