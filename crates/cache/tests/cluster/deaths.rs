@@ -616,9 +616,11 @@ fn run(seed: u64) {
     for n in 0..instances {
         cluster.sessions(&mut rng, id(n), 3);
     }
-    let ticking = cluster.clone();
+    // Until the last session has ended: what has failed is tried again with a tick.
+    let ended = Arc::new(AtomicBool::new(false));
+    let (ticking, over) = (cluster.clone(), ended.clone());
     let ticks = std::thread::spawn(move || {
-        while !ticking.stop.load(SeqCst) {
+        while !over.load(SeqCst) {
             std::thread::sleep(Duration::from_millis(20));
             ticking.living().iter().for_each(|l| l.cache.tick());
         }
@@ -629,8 +631,10 @@ fn run(seed: u64) {
     std::thread::sleep(Duration::from_millis(rng.below(20)));
     cluster.stop.store(true, SeqCst);
     cluster.await_sessions();
+    cluster.verify_blocks();
+    ended.store(true, SeqCst);
     ticks.join().unwrap();
-    cluster.verify();
+    cluster.verify_recovery();
 }
 
 impl Cluster {
@@ -673,7 +677,7 @@ impl Cluster {
         }
     }
 
-    fn verify(&self) {
+    fn verify_blocks(&self) {
         let expected = self.expected();
         for life in self.living() {
             for b in 1..=self.used as u32 {
@@ -685,6 +689,11 @@ impl Cluster {
                 );
             }
         }
+    }
+
+    /// Disk and the survivors' redo.
+    fn verify_recovery(&self) {
+        let expected = self.expected();
         let living = self.living();
         for life in &living {
             let redo = life.cache.redo();
