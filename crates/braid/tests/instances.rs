@@ -298,3 +298,79 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     let row = connect(port).query_one("select v from t", &[]).expect("v");
     assert_eq!(row.get::<_, i32>(0), 4);
 }
+
+/// What is defined, locked or named on one instance holds on the other, and a deadlock over both is found.
+#[test]
+fn definitions_and_locks_hold_on_both_instances() {
+    let scratch = Scratch::new("locks");
+    let port = two_free_ports();
+    let out = up(&scratch.data(), port, &[]);
+    assert!(out.status.success(), "{}", said(&out));
+    let (mut a, mut b) = (connect(port), connect(port + 1));
+    let code = |e: postgres::Error| e.code().map_or(e.to_string(), |c| c.code().to_string());
+    for round in 0..3 {
+        a.batch_execute("create table t (id int primary key, v int); insert into t values (1, 10)")
+            .unwrap();
+        let sum = b.query_one("select sum(v) from t", &[]).unwrap();
+        assert_eq!(sum.get::<_, i64>(0), 10, "round {round}");
+        b.batch_execute("alter table t add column w int default 5")
+            .unwrap();
+        let row = a.query_one("select id, v, w from t", &[]).unwrap();
+        assert_eq!(row.get::<_, i32>(2), 5);
+        b.batch_execute("create unique index tw on t (w)").unwrap();
+        let twice = a.batch_execute("insert into t values (2, 20)").unwrap_err();
+        assert_eq!(code(twice), "23505");
+        a.batch_execute("drop table t").unwrap();
+        let gone = b.query("select * from t", &[]).unwrap_err();
+        assert_eq!(code(gone), "42P01");
+    }
+    let bool_of = |c: &mut postgres::Client, sql| c.query_one(sql, &[]).unwrap().get::<_, bool>(0);
+    a.batch_execute("select pg_advisory_lock(5); begin; select pg_advisory_xact_lock(1, 2)")
+        .unwrap();
+    assert!(!bool_of(&mut b, "select pg_try_advisory_lock(5)"));
+    assert!(!bool_of(
+        &mut b,
+        "select pg_try_advisory_xact_lock_shared(1, 2)"
+    ));
+    a.batch_execute("commit").unwrap();
+    assert!(bool_of(&mut b, "select pg_try_advisory_xact_lock(1, 2)"));
+    assert!(bool_of(&mut a, "select pg_advisory_unlock(5)"));
+    assert!(bool_of(&mut b, "select pg_try_advisory_lock(5)"));
+    drop(b);
+    let mut b = connect(port + 1);
+    a.batch_execute("select pg_advisory_lock(5)").unwrap(); // its session has ended
+    a.batch_execute("create table t (id int); create table u (id int)")
+        .unwrap();
+    a.batch_execute("begin; lock table t in access exclusive mode")
+        .unwrap();
+    b.batch_execute("begin; insert into u values (1)").unwrap();
+    let busy = b
+        .batch_execute("savepoint s; lock table t in share mode nowait")
+        .unwrap_err();
+    assert_eq!(code(busy), "55P03");
+    b.batch_execute("rollback to s").unwrap();
+    let began = Instant::now();
+    let (a, b) = (&mut a, &mut b);
+    let ended = std::thread::scope(|s| {
+        let wait = |c: &mut postgres::Client, sql: &str| {
+            let done = c.batch_execute(sql);
+            c.batch_execute(if done.is_ok() { "commit" } else { "rollback" })
+                .unwrap();
+            done
+        };
+        let waits = [
+            s.spawn(move || wait(a, "lock table u in share mode")),
+            s.spawn(move || wait(b, "select * from t")),
+        ];
+        waits.map(|w| w.join().unwrap())
+    });
+    let took = began.elapsed();
+    let codes: Vec<String> = ended
+        .into_iter()
+        .filter_map(|e| e.err().map(code))
+        .collect();
+    assert_eq!(codes, ["40P01"], "one of them is the victim");
+    assert!(took < Duration::from_secs(3), "it took {took:?}");
+    let down = braid(&["down", "--data", &scratch.data()]);
+    assert!(down.status.success(), "{}", said(&down));
+}

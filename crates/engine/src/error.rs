@@ -48,11 +48,6 @@ pub enum Error {
     },
     #[error(transparent)]
     Access(access::Error),
-    /// Something between instances.
-    #[error("{0}")]
-    Peer(String),
-    #[error("not supported: {0}")]
-    Unsupported(&'static str),
     #[error(transparent)]
     Txn(txn::Error),
     #[error(transparent)]
@@ -119,8 +114,6 @@ impl Error {
             | Error::Corrupt(_) => "XX001",
             Error::Cache(_) | Error::Redo(_) | Error::Storage(_) => "58030",
             Error::Thread { .. } => "53000",
-            Error::Peer(_) => "58000",
-            Error::Unsupported(_) => "0A000",
         }
     }
 }

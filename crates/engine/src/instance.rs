@@ -2,7 +2,6 @@
 
 use crate::background::Background;
 use crate::cluster::Cluster;
-use crate::locks::{GlobalLocks, Reload};
 use crate::recovery::Recovery;
 use crate::table::TableDef;
 use crate::temp::TempSpace;
@@ -18,6 +17,7 @@ use parking_lot::Mutex;
 use redo::{LogWriter, Redo};
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use storage::lease::{ClusterFile, Lease};
 use storage::{ControlFile, OsStorage, Storage, ThreadState};
@@ -54,9 +54,6 @@ pub struct Engine {
     pub(crate) threads: Mutex<Option<Threads>>,
     /// None while this process stands in for a dead instance, to recover it: its locks are kept until that is done with.
     pub(crate) membership: Option<Membership>,
-    /// Set among instances.
-    pub(crate) locks: OnceLock<Arc<GlobalLocks>>,
-    pub(crate) reload: OnceLock<Reload>,
 }
 
 /// That this instance is a member, and the locks that make it one.
@@ -150,24 +147,23 @@ impl Engine {
         open::open(config, host, progress)
     }
 
-    /// Takes strong locks on the other instances, too, from now on. Once, before the first session.
-    pub fn share_locks(&self, locks: Arc<GlobalLocks>) {
-        assert!(
-            self.locks.set(locks).is_ok(),
-            "invariant: an instance learns once how locks are shared"
-        );
+    /// Set as long as this instance's picture of the dictionary is the present one; `None` if nobody else can change it.
+    pub fn dictionary_flag(&self) -> Option<Arc<AtomicBool>> {
+        self.txns.dictionary_flag()
     }
 
-    /// Who is to read the dictionary anew when another instance has changed it. Set once.
-    pub fn on_dictionary_change(&self, reload: Reload) {
-        assert!(
-            self.reload.set(reload).is_ok(),
-            "invariant: one picture of the dictionary is kept"
-        );
+    /// Calls `read` if another instance has changed the dictionary since it was last called, and sets the flag. Not in a transaction that commits a change of its own.
+    pub fn refresh_dictionary<E: From<Error>>(
+        &self,
+        read: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        self.txns.refresh_dictionary(read).map_err(Error::from)?
     }
 
-    pub(crate) fn reload_dictionary(&self) -> std::result::Result<(), String> {
-        self.reload.get().map_or(Ok(()), |reload| reload())
+    /// An object is in no picture of the dictionary any more: nothing is kept for it, here, whoever dropped it.
+    pub fn forget_dropped(&self, object: ObjectId) {
+        self.forget(object);
+        self.txns.forget_object(object);
     }
 
     /// This instance among others; none if it is to be alone.

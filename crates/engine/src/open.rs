@@ -13,7 +13,7 @@
 //! A crash at any point leaves threads that are open, and is recovered in the same way: a block that has a change already passes it over, and a rollback goes on where the last one was.
 
 use crate::background::Background;
-use crate::cluster::{self, Cluster, ClusterHost, Contact, Locks, list};
+use crate::cluster::{self, Cluster, ClusterHost, Contact, list};
 use crate::files::{self, Places};
 use crate::inquiry::Inquiries;
 use crate::instance::Membership;
@@ -42,6 +42,9 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 const EXIT_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a start waits for the living to recover the dead before it gives up: seconds as a rule; longer means that one of them hangs.
 const RECOVERY_PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long the others may take to say what they have locked, once all are in the joiner's epoch.
+const LOCKS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The cluster's secret, in the database directory; nobody but its owner may read it.
 const SECRET_FILE: &str = "cluster.secret";
@@ -296,13 +299,11 @@ impl Opening<'_> {
         host: ClusterHost,
         epoch: u64,
     ) -> Result<()> {
-        let locks = Arc::new(Locks::default());
         let inquiries = Inquiries::new(membership.me.incarnation);
         let parts = cluster::Parts {
             me: membership.me,
             host,
-            layers: cluster::of_core(&core.txns, &locks, &inquiries),
-            locks,
+            layers: cluster::of_core(&core.txns, &inquiries),
             inquiries,
             evidence: Arc::new(cluster::Commits(core.txns.clone())),
             file: membership.file.clone(),
@@ -319,7 +320,14 @@ impl Opening<'_> {
             membership.cluster.set(joined).is_ok(),
             "invariant: an instance joins once"
         );
-        settled
+        settled?;
+        if !core.txns.wait_established(Instant::now() + LOCKS_PATIENCE) {
+            return Err(Error::Cluster(format!(
+                "this instance cannot join: the others have not said within {} s what they have locked",
+                LOCKS_PATIENCE.as_secs()
+            )));
+        }
+        Ok(())
     }
 
     /// Takes the control file's lock and looks, until nobody waits to be recovered by others that live.

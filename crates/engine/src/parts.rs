@@ -318,8 +318,6 @@ impl Core {
                 lgwr,
             })),
             membership,
-            locks: OnceLock::new(),
-            reload: OnceLock::new(),
         });
         if !bootstrap.is_empty() {
             bootstrap::open_dictionary(&engine, &bootstrap)?;

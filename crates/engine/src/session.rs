@@ -1,6 +1,5 @@
 //! A session's transactions and locks.
 
-use crate::locks::{Owner, Target};
 use crate::{Engine, Error, Result};
 use block::{LogPos, ObjectId, Scn, TxnId};
 use std::sync::Arc;
@@ -100,8 +99,6 @@ pub struct Session {
     pub(crate) scratch: Vec<u8>,
     lock_timeout: Option<Duration>,
     pub(crate) index_times: Option<crate::IndexTimes>,
-    /// The transaction's strong locks on other instances.
-    owner: Option<Owner>,
     /// The highest SCN of a commit that the session may have shown, but for what its thread has shown since it was last raised. Only the session's thread writes it.
     shown: Arc<AtomicU64>,
 }
@@ -119,7 +116,6 @@ impl Engine {
             scratch: Vec::new(),
             lock_timeout: None,
             index_times: None,
-            owner: None,
             shown: Arc::default(),
         })
     }
@@ -174,7 +170,6 @@ impl Session {
         self.txn.commit()?;
         self.flush_draws()?;
         self.pass_gate();
-        self.end_owner(true)?;
         self.active = false;
         wait::session::set_transaction(0);
         for object in std::mem::take(&mut self.drops) {
@@ -193,26 +188,16 @@ impl Session {
         self.end_statement();
         let engine = self.engine.clone();
         self.txn.rollback(&*engine)?;
-        self.end_owner(false)?;
         self.drops.clear();
         self.active = false;
         wait::session::set_transaction(0);
         self.flush_draws()
     }
 
-    /// What other instances hold for this transaction is let go, and they know the dictionary as it is now.
-    fn end_owner(&mut self, committed: bool) -> Result<()> {
-        match (self.owner.take(), self.engine.locks.get()) {
-            (Some(owner), Some(locks)) => locks.end(owner, committed),
-            _ => Ok(()),
-        }
-    }
-
-    /// This transaction changes the dictionary: other instances read it anew when it has committed.
-    pub fn dictionary_changed(&mut self) {
-        if let Some(locks) = self.engine.locks.get() {
-            locks.dictionary_changed(&mut self.owner);
-        }
+    /// To be called before the commit of a transaction that has changed the dictionary, and before its changes are made this instance's: other instances' pictures are stale from here on,
+    /// and read again when the commit is published. May wait for somebody who reads the dictionary.
+    pub fn dictionary_changes(&mut self) -> Result<()> {
+        Ok(self.txn.dictionary_changes()?)
     }
 
     fn flush_draws(&mut self) -> Result<()> {
@@ -302,29 +287,16 @@ impl Session {
         } else {
             txn::LockWait::NoWait
         };
-        let mode = mode.enqueue();
-        match self.engine.locks.get() {
-            Some(locks) if !mode.is_weak() => {
-                let txn = &mut self.txn;
-                let local = || txn.lock_table(object, mode, how).map_err(not_available);
-                locks.lock(&mut self.owner, Target::Table(object, mode), how, local)
-            }
-            _ => self
-                .txn
-                .lock_table(object, mode, how)
-                .map_err(not_available),
-        }
+        let locked = self.txn.lock_table(object, mode.enqueue(), how);
+        locked.map_err(not_available)
     }
 
     /// Keeps others from using a name, given by its hash, until the transaction ends.
     pub fn lock_name(&mut self, hash: u64) -> Result<()> {
         let (mode, wait) = (txn::LockMode::X, self.lock_wait());
-        let txn = &mut self.txn;
-        let mut local = || Ok(txn.lock_name(NameClass::Dictionary, hash, 0, mode, wait)?);
-        match self.engine.locks.get() {
-            Some(locks) => locks.lock(&mut self.owner, Target::Name(hash), wait, local),
-            None => local(),
-        }
+        Ok(self
+            .txn
+            .lock_name(NameClass::Dictionary, hash, 0, mode, wait)?)
     }
 
     /// False: not free, and `try_only`.
@@ -335,9 +307,6 @@ impl Session {
         transaction: bool,
         try_only: bool,
     ) -> Result<bool> {
-        if self.engine.locks.get().is_some_and(|l| l.is_shared()) {
-            return Err(Error::Unsupported("advisory locks of several instances"));
-        }
         let (key, space) = key.parts();
         let level = if transaction {
             Level::Transaction
@@ -359,17 +328,6 @@ impl Session {
 
     pub fn advisory_unlock_all(&mut self) {
         self.txn.advisory_unlock_all();
-    }
-}
-
-impl Drop for Session {
-    /// Proxies on other instances keep their locks as long as the transaction is not rolled back; what is not told to others they find out when the instance is gone.
-    fn drop(&mut self) {
-        if self.owner.is_some()
-            && let Err(e) = self.rollback()
-        {
-            eprintln!("braid: a transaction that has lost its session is rolled back later: {e}");
-        }
     }
 }
 

@@ -64,6 +64,10 @@ pub(crate) enum Mutation {
     GrantDuringRecall,
     /// Enqueues: a value is believed after the death of one who may have changed it.
     ValueOutlivesWriter,
+    /// Enqueues: who comes to a cluster is not told what others have taken away from everybody.
+    NewcomersTakeAll,
+    /// Enqueues: a recall is answered without asking who uses the implied mode.
+    IgnoreImplied,
     /// Orders of a service long ended are carried out.
     IgnoreTurns,
 }

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use block::ObjectId;
 use engine::Engine;
 use parking_lot::Mutex;
 
@@ -15,6 +17,8 @@ use crate::session::now_micros;
 
 pub struct Database {
     engine: Arc<Engine>,
+    /// Set as long as no other instance has changed the dictionary since it was read; none if there is no other.
+    current: Option<Arc<AtomicBool>>,
     params: Arc<Instance>,
     /// The committed dictionary. Read without a lock.
     dict: ArcSwap<Dict>,
@@ -43,7 +47,9 @@ impl Database {
         if engine.recovery().is_none_or(|r| r.transactions == 0) {
             engine.drop_orphans(&dict.segments())?;
         }
+        let current = engine.dictionary_flag();
         let database = Arc::new(Database {
+            current,
             engine,
             params,
             dict: ArcSwap::from_pointee(dict),
@@ -51,12 +57,6 @@ impl Database {
             plans: PlanCache::default(),
             started_micros: now_micros(),
         });
-        let weak = Arc::downgrade(&database);
-        database.engine.on_dictionary_change(Box::new(move || {
-            weak.upgrade()
-                .map_or(Ok(()), |database| database.reload())
-                .map_err(|e| e.to_string())
-        }));
         if let Some(cluster) = database.engine.cluster() {
             let weak = Arc::downgrade(&database);
             let stopped = || "it is stopping".to_string();
@@ -68,7 +68,18 @@ impl Database {
         Ok(database)
     }
 
-    /// Another instance has changed the dictionary.
+    /// The dictionary is read again if another instance has changed it. One load if none has. To be called at the beginning of a statement, and when a lock was got; not in a
+    /// transaction that has published its changes and commits.
+    #[inline]
+    pub(crate) fn refresh(&self) -> Result<()> {
+        match &self.current {
+            Some(flag) if !flag.load(Ordering::SeqCst) => {
+                self.engine.refresh_dictionary(|| self.reload())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn reload(&self) -> Result<()> {
         let publications = self.publications.lock();
         let committed = store::load(&self.engine)?;
@@ -76,9 +87,17 @@ impl Database {
         for changes in publications.uncommitted.values() {
             next = next.with(changes);
         }
-        self.dict.store(Arc::new(next));
+        let before = self.dict.swap(Arc::new(next));
         self.plans.clear();
+        self.forget_what_is_gone(&before);
         Ok(())
+    }
+
+    /// What was in a picture and is in the present one no more: nothing is kept for it.
+    fn forget_what_is_gone(&self, before: &Dict) {
+        for object in before.objects().difference(&self.dict.load().objects()) {
+            self.engine.forget_dropped(*object);
+        }
     }
 
     pub fn engine(&self) -> &Arc<Engine> {
@@ -112,7 +131,11 @@ impl Database {
 
     /// The transaction that published it has committed, or its instance is about to end.
     pub(crate) fn committed(&self, publication: Publication) {
-        self.publications.lock().uncommitted.remove(&publication);
+        let changes = self.publications.lock().uncommitted.remove(&publication);
+        let dropped = changes.into_iter().flatten().filter(|c| c.entry.is_none());
+        for key in dropped.filter_map(|c| u32::try_from(c.key).ok()) {
+            self.engine.forget_dropped(ObjectId(key));
+        }
     }
 
     /// When the instance was opened, in microseconds from 2000.

@@ -13,6 +13,7 @@ mod active;
 mod cluster;
 mod enqueue;
 mod error;
+mod ges;
 mod horizon;
 mod locking;
 mod manager;

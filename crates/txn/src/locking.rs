@@ -2,6 +2,7 @@
 
 use crate::cluster::is_over;
 use crate::enqueue::{Level, LockMode, LockWait, NameClass, Resource};
+use crate::ges::PICTURE;
 use crate::{Error, Result, Transaction, TxnState};
 use block::{ObjectId, RowId, TxnId};
 
@@ -78,11 +79,17 @@ impl Transaction {
         {
             return Ok(());
         }
-        self.manager
-            .enqueues
-            .lock_table(&self.locker, object, mode, wait)?;
+        let enqueues = &self.manager.enqueues;
+        let ask_others = enqueues.lock_table(&self.locker, object, mode, wait)?;
         self.tables.push((object, mode));
-        Ok(())
+        let taken = match ask_others {
+            true => self.take(Resource::Table(object), mode, wait),
+            false => Ok(()),
+        };
+        if taken.is_err() {
+            self.unlock_since(self.tables.len() - 1, self.names.len());
+        }
+        taken
     }
 
     /// Locks a name until the transaction ends: `S` shared, `X` exclusive.
@@ -102,10 +109,54 @@ impl Transaction {
         {
             return Ok(());
         }
-        self.manager
-            .enqueues
-            .lock(&self.locker, r, mode, Level::Transaction, wait)?;
+        self.lock(r, mode, Level::Transaction, wait)?;
         self.names.push((r, mode));
+        Ok(())
+    }
+
+    /// Here, and against other instances.
+    fn lock(&mut self, r: Resource, mode: LockMode, level: Level, wait: LockWait) -> Result<()> {
+        let enqueues = &self.manager.enqueues;
+        enqueues.lock(&self.locker, r, mode, level, wait)?;
+        let taken = self.take(r, mode, wait);
+        if taken.is_err() {
+            self.unlock(r, mode, level);
+        }
+        taken
+    }
+
+    fn unlock(&self, r: Resource, mode: LockMode, level: Level) -> bool {
+        let held = self.manager.enqueues.unlock(&self.locker, r, mode, level);
+        self.lower(r);
+        held
+    }
+
+    /// Other instances have to make room for what is locked here already.
+    fn take(&self, r: Resource, mode: LockMode, wait: LockWait) -> Result<()> {
+        match self.manager.ges.get() {
+            Some(ges) => ges.take(&self.locker, r, mode, wait),
+            None => Ok(()),
+        }
+    }
+
+    /// Something was given back here: other instances may have what is not needed any more.
+    fn lower(&self, r: Resource) {
+        if let Some(ges) = self.manager.ges.get() {
+            let held = self.manager.enqueues.held(&self.locker, r);
+            ges.lower(&self.locker, r, held);
+        }
+    }
+
+    /// Before the commit of a transaction that has changed the dictionary: until the commit is published nobody reads a picture of it, and then everybody's is stale.
+    pub fn dictionary_changes(&mut self) -> Result<()> {
+        if self.manager.ges.get().is_none() {
+            return Ok(());
+        }
+        self.lock(PICTURE, LockMode::X, Level::Transaction, LockWait::Forever)?;
+        self.names.push((PICTURE, LockMode::X));
+        if let Some(ges) = self.manager.ges.get() {
+            ges.dictionary_changes(&self.locker, &self.manager.clock);
+        }
         Ok(())
     }
 
@@ -120,11 +171,7 @@ impl Transaction {
         wait: LockWait,
     ) -> Result<bool> {
         let (r, mode) = advisory(key, space, shared);
-        match self
-            .manager
-            .enqueues
-            .lock(&self.locker, r, mode, level, wait)
-        {
+        match self.lock(r, mode, level, wait) {
             Ok(()) => {}
             Err(Error::LockNotAvailable(_)) if wait == LockWait::NoWait => return Ok(false),
             Err(e) => return Err(e),
@@ -142,9 +189,7 @@ impl Transaction {
         match self.session_names.iter().position(|held| *held == lock) {
             Some(at) => {
                 let (r, mode) = self.session_names.swap_remove(at);
-                self.manager
-                    .enqueues
-                    .unlock(&self.locker, r, mode, Level::Session)
+                self.unlock(r, mode, Level::Session)
             }
             None => false,
         }
@@ -156,10 +201,8 @@ impl Transaction {
     }
 
     pub(crate) fn unlock_session(&mut self) {
-        for (r, mode) in self.session_names.drain(..) {
-            self.manager
-                .enqueues
-                .unlock(&self.locker, r, mode, Level::Session);
+        for (r, mode) in std::mem::take(&mut self.session_names) {
+            self.unlock(r, mode, Level::Session);
         }
     }
 
@@ -167,15 +210,14 @@ impl Transaction {
     pub(crate) fn unlock_since(&mut self, tables: usize, names: usize) {
         while self.tables.len() > tables {
             let (object, mode) = self.tables.pop().expect("there is one");
-            self.manager
-                .enqueues
-                .unlock_table(&self.locker, object, mode);
+            let enqueues = &self.manager.enqueues;
+            if enqueues.unlock_table(&self.locker, object, mode) {
+                self.lower(Resource::Table(object));
+            }
         }
         while self.names.len() > names {
             let (r, mode) = self.names.pop().expect("there is one");
-            self.manager
-                .enqueues
-                .unlock(&self.locker, r, mode, Level::Transaction);
+            self.unlock(r, mode, Level::Transaction);
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::active::{self, Active, ActiveTable};
 use crate::cluster::Cluster;
 use crate::enqueue::{Enqueues, LockRow};
+use crate::ges::GlobalEnqueues;
 use crate::horizon::{Horizon, MAX_SNAPSHOTS};
 use crate::numbers::Numbers;
 use crate::purge::{PurgeHint, PurgeQueue};
@@ -19,8 +20,8 @@ use block::{InstanceId, LogPos, ObjectId, Op, Scn, Stamp, ThreadId, TxnId, UndoP
 use cache::{Cache, RecordHeader};
 use parking_lot::Mutex;
 use redo::{Clock, GroupSink};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use storage::{ControlFile, DoubleWrite};
 use wait::Stat;
 
@@ -77,7 +78,9 @@ pub struct TxnManager {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) horizon: Arc<Horizon>,
     pub(crate) undo: UndoSpace,
-    pub(crate) enqueues: Enqueues,
+    pub(crate) enqueues: Arc<Enqueues>,
+    /// Locks among instances; set when this one joins.
+    pub(crate) ges: OnceLock<GlobalEnqueues>,
     pub(crate) active: ActiveTable,
     pub(crate) numbers: Numbers,
     pub(crate) purge: PurgeQueue,
@@ -137,7 +140,8 @@ impl TxnManager {
             cluster,
             horizon,
             undo: UndoSpace::open(config.instance, config.undo_cap_blocks, cache.clone())?,
-            enqueues: Enqueues::new(),
+            enqueues: Arc::new(Enqueues::new()),
+            ges: OnceLock::new(),
             active: ActiveTable::default(),
             numbers: Numbers::new(config.thread, control.clone(), thread.txn_reserved),
             purge: PurgeQueue::new(),

@@ -1,18 +1,27 @@
 //! What the instance calls when others are up: members, messages, headers, the gate on replies, and learning how others' transactions stand.
 
 use crate::cluster::wire::{Reader, kind};
+use crate::ges::GlobalEnqueues;
 use crate::manager::TxnManager;
 use crate::status::{CHUNK, StatusArray};
 use crate::{Error, Result, TxnState, status_file};
-use block::{BlockBuf, FileId, InstanceId, Scn, ThreadId, TxnId};
+use block::{BlockBuf, FileId, InstanceId, ObjectId, Scn, ThreadId, TxnId};
 use interconnect::Post;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 impl TxnManager {
     /// Makes this instance one among others that it reaches through `post`. Once, before the first [`TxnManager::members_changed`]; until that says who is up, the instance
     /// counts as alone.
     pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>) {
         self.cluster.join(post);
+        let instance = self.config.instance;
+        let ges = GlobalEnqueues::new(instance, self.cluster.clone(), self.enqueues.clone());
+        assert!(
+            self.ges.set(ges).is_ok(),
+            "invariant: an instance joins once"
+        );
         let manager = Arc::downgrade(self);
         self.enqueues.on_suspicion(Box::new(move |locker| {
             if let Some(manager) = manager.upgrade().filter(|m| m.cluster.is_active()) {
@@ -37,17 +46,52 @@ impl TxnManager {
             .raise_ceiling(Scn(self.control.refresh()?.scn_ceiling));
         self.cluster.members_changed(epoch, members, in_limbo);
         self.drive_waits(|_| true);
+        if let Some(ges) = self.ges.get() {
+            let me = self.config.instance;
+            ges.members_changed(epoch, &members.iter().copied().chain([me]).collect());
+        }
         Ok(())
     }
 
     /// All members have said that they are in the epoch, in messages with a header.
     pub fn settled(&self) {
         self.cluster.settled();
+        if let Some(ges) = self.ges.get() {
+            ges.tick(); // what was said to those who had not entered
+        }
     }
 
     /// The newest group of another instance's thread that this one has heard of, and when it took effect.
     pub fn newest_group_of(&self, instance: InstanceId) -> Option<(redo::BatchNo, Scn)> {
         self.cluster.newest_group_of(instance)
+    }
+
+    /// Returns once this instance knows which locks the others have taken away from everybody; before its first session. False: not until then.
+    pub fn wait_established(&self, until: Instant) -> bool {
+        self.ges.get().is_none_or(|ges| ges.wait_established(until))
+    }
+
+    /// Set as long as this instance's picture of the dictionary need not be looked after; `None` if there are no other instances that could change it.
+    pub fn dictionary_flag(&self) -> Option<Arc<AtomicBool>> {
+        self.ges.get().map(GlobalEnqueues::dictionary_flag)
+    }
+
+    /// Calls `read` if another instance has changed the dictionary since it was last called. Not for a transaction that is about to commit a change of its own.
+    pub fn refresh_dictionary<E>(
+        &self,
+        read: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> Result<std::result::Result<(), E>> {
+        match self.ges.get() {
+            Some(ges) => ges.refresh_dictionary(&self.clock, read),
+            None => Ok(Ok(())),
+        }
+    }
+
+    /// An object is gone for good: nothing is kept for its lock.
+    pub fn forget_object(&self, object: ObjectId) {
+        if let Some(ges) = self.ges.get() {
+            ges.forget(object);
+        }
     }
 
     /// To be called when this instance has stopped its sessions and is about to leave: returns when all its commits are acknowledged.
@@ -102,6 +146,12 @@ impl TxnManager {
             kind::WALK => self.walk_arrived(r),
             kind::CHECK => self.check_arrived(r),
             kind::VICTIM => self.victim_arrived(r),
+            kind::LOCK_WALK => self.lock_walk_arrived(r),
+            kind::LOCK_CHECK => self.lock_check_arrived(r),
+            kind::GES => match self.ges.get() {
+                Some(ges) => ges.message(from, epoch, body),
+                None => Ok(()),
+            },
             _ => Err(r.bad("it is of no kind that there is")),
         }
     }
@@ -109,6 +159,9 @@ impl TxnManager {
     /// Messages from and to `peer` may have been lost: says again what it may have missed.
     pub fn reconnected(&self, peer: InstanceId) {
         self.cluster.reconnected(peer);
+        if let Some(ges) = self.ges.get() {
+            ges.tick();
+        }
         self.drive_waits(|instance| instance == peer);
     }
 
@@ -131,6 +184,9 @@ impl TxnManager {
         self.horizon();
         self.cluster.tick();
         self.drive_waits(|_| true);
+        if let Some(ges) = self.ges.get() {
+            ges.tick();
+        }
     }
 
     /// The highest SCN of a commit that this thread's snapshots showed, by [`TxnManager::verdict`], before its group was acknowledged by all members: what [`TxnManager::gate`] is to

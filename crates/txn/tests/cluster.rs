@@ -2,20 +2,19 @@
 //! here); what they share is status, by messages over a network that reorders. `BRAID_TXN_SEED` replays a seed.
 
 mod common;
+#[path = "common/db.rs"]
+mod db;
 #[path = "common/net.rs"]
 mod net;
 
 use block::*;
 use common::*;
-use net::Net;
-use std::sync::Arc;
+use db::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use storage::ControlFile;
 use txn::*;
 
-const CAP: u32 = 4096;
 // Kinds of messages, as the protocol numbers them.
 const ANNOUNCE: u16 = 100;
 const STABLE_WANTED: u16 = 102;
@@ -25,70 +24,6 @@ const TXN_WAIT: u16 = 106;
 const TXN_ENDED: u16 = 107;
 const WALK: u16 = 109;
 const CHECK: u16 = 110;
-
-fn seed() -> u64 {
-    let replay = std::env::var("BRAID_TXN_SEED").ok();
-    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
-    let seed = replay.map_or_else(now, |s| s.parse().expect("a number"));
-    eprintln!("seed {seed}");
-    seed
-}
-
-struct Db {
-    net: Arc<Net>,
-    nodes: Vec<Instance>,
-}
-
-impl Db {
-    /// `n` instances, all up and at rest.
-    fn new(n: u16) -> Db {
-        let storage = create_for(n);
-        let control = Arc::new(ControlFile::open(&storage).unwrap());
-        let net = Net::new();
-        let ids: Vec<InstanceId> = (1..=n).map(InstanceId).collect();
-        let open = |k| {
-            Instance::open_member(&storage, control.clone(), k, CAP, |m| {
-                net.connect(m);
-                m.members_changed(0, &ids, &[]).unwrap();
-            })
-            .unwrap()
-        };
-        let nodes: Vec<Instance> = (1..=n).map(open).collect();
-        for node in &nodes {
-            node.manager.members_changed(1, &ids, &[]).unwrap();
-            load(node);
-        }
-        let db = Db { net, nodes };
-        db.net.run(1, || {
-            db.nodes.iter().for_each(|n| n.manager.tick());
-            db.settle();
-        });
-        db
-    }
-
-    fn node(&self, k: usize) -> &Instance {
-        &self.nodes[k - 1]
-    }
-    fn manager(&self, k: usize) -> &Arc<TxnManager> {
-        &self.node(k).manager
-    }
-    fn settle(&self) {
-        while !self.net.is_quiet() {
-            thread::yield_now();
-        }
-    }
-    fn stop(self) {
-        self.net.heal();
-        self.net
-            .clone()
-            .run(2, || self.nodes.into_iter().for_each(Instance::stop));
-    }
-}
-
-/// One block of accounts that only this instance uses.
-fn load(i: &Instance) {
-    i.load_block(u32::from(i.number) - 1, 100).unwrap();
-}
 
 /// An account of instance `k`.
 fn of(k: usize, n: u16) -> RowId {
@@ -107,14 +42,6 @@ fn verdict(m: &TxnManager, txn: TxnId, snapshot: Scn) -> bool {
                 m.learn(txn, snapshot.scn).unwrap();
             }
         }
-    }
-}
-
-fn eventually(what: &str, f: impl Fn() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(30);
-    while !f() {
-        assert!(Instant::now() < limit, "{what} did not happen");
-        thread::yield_now();
     }
 }
 

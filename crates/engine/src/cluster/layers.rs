@@ -2,12 +2,11 @@
 
 use super::{Evidence, Kinds, Layer, Members};
 use crate::inquiry::{INQUIRY_KINDS, Inquiries};
-use crate::{Engine, GlobalLocks, LOCK_KINDS, Progress, Result};
+use crate::{Progress, Result};
 use block::{BlockBuf, InstanceId, Scn};
 use cache::{Cache, Reconfiguration};
 use interconnect::{Member, Post, kinds};
-use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use txn::TxnManager;
 use wait::{Event, Waiter};
@@ -19,82 +18,16 @@ const LEAVE_LOOK: Duration = Duration::from_millis(20);
 /// Transactions come first: blocks are sent with evidence that knows of the members, and a leaver's commits are acknowledged before it gives its blocks away.
 pub(crate) fn of_core(
     txns: &Arc<TxnManager>,
-    locks: &Arc<Locks>,
     inquiries: &Arc<Inquiries>,
 ) -> Vec<(Kinds, Arc<dyn Layer>)> {
     vec![
         (kinds::TXN, Arc::new(Transactions(txns.clone()))),
         (kinds::CACHE, Arc::new(Blocks(txns.cache().clone()))),
-        (LOCK_KINDS, locks.clone()),
         (INQUIRY_KINDS, inquiries.clone()),
     ]
 }
 
-/// Strong locks and the dictionary. They need the engine, which is there only after this instance has joined: what is asked before is not heard, and asked again.
-#[derive(Default)]
-pub(crate) struct Locks {
-    global: OnceLock<Arc<GlobalLocks>>,
-    /// As last told; empty as long as this instance has always been alone.
-    members: Mutex<Vec<InstanceId>>,
-}
-
-impl Locks {
-    pub fn attach(&self, post: Arc<dyn Post>, engine: &Arc<Engine>) {
-        let members = self.members.lock();
-        let global = Arc::new(GlobalLocks::new(post, engine));
-        if !members.is_empty() {
-            global.set_members(&members);
-        }
-        assert!(
-            self.global.set(global.clone()).is_ok(),
-            "invariant: an engine is attached once"
-        );
-        engine.share_locks(global);
-    }
-}
-
-impl Layer for Locks {
-    fn message(
-        &self,
-        from: InstanceId,
-        _: u64,
-        kind: u16,
-        body: &[u8],
-        _: Option<&BlockBuf>,
-    ) -> std::result::Result<(), String> {
-        match self.global.get() {
-            Some(global) => global.message(from, kind, body).map_err(|e| e.to_string()),
-            None => Ok(()),
-        }
-    }
-    fn reconnected(&self, peer: InstanceId) {
-        if let Some(global) = self.global.get() {
-            global.reconnected(peer);
-        }
-    }
-    fn tick(&self) {
-        let members = self.members.lock().clone();
-        let Some(global) = self.global.get() else {
-            return;
-        };
-        let others = members.into_iter().filter(|m| *m != global.me());
-        others.for_each(|m| global.reconnected(m));
-    }
-    fn is_ready(&self, members: &Members) -> bool {
-        let up = members.numbers();
-        self.global.get().is_none_or(|g| g.is_ready_for(&up))
-    }
-    fn members_changed(&self, members: &Members) -> Result<()> {
-        let mut known = self.members.lock();
-        *known = members.numbers();
-        if let Some(global) = self.global.get() {
-            global.set_members(&known);
-        }
-        Ok(())
-    }
-}
-
-/// Commits, status, horizon, waits for transactions.
+/// Commits, status, horizon, waits for transactions, locks.
 struct Transactions(Arc<TxnManager>);
 
 impl Layer for Transactions {

@@ -25,7 +25,7 @@ mod service;
 mod setup;
 
 pub use evict::{Eviction, Evictions};
-pub(crate) use layers::{Commits, Locks, of_core};
+pub(crate) use layers::{Commits, of_core};
 pub(crate) use members::list;
 pub use members::{Layer, Members};
 pub(crate) use setup::Contact;
@@ -35,6 +35,7 @@ pub use storage::lease::{FenceCommand, MemberRecord, MemberState};
 use crate::files::Places;
 use crate::inquiry::Inquiries;
 use crate::{Config, Error, Progress, Result};
+use access::space::Space;
 use block::{InstanceId, Scn};
 use cache::Cache;
 use interconnect::{Interconnect, Member, Post};
@@ -73,7 +74,6 @@ pub(crate) struct Parts {
     pub me: Member,
     pub host: ClusterHost,
     pub layers: Vec<(Kinds, Arc<dyn Layer>)>,
-    pub locks: Arc<Locks>,
     pub inquiries: Arc<Inquiries>,
     pub evidence: Arc<dyn Evidence>,
     pub file: Arc<ClusterFile>,
@@ -91,9 +91,9 @@ pub struct Cluster {
     me: Member,
     address: std::net::SocketAddr,
     layers: Layers,
+    /// Set when the engine is there: it is told who else is up.
+    space: Mutex<Option<Arc<Space>>>,
     /// One of the layers.
-    locks: Arc<Locks>,
-    /// Another.
     inquiries: Arc<Inquiries>,
     evidence: Arc<dyn Evidence>,
     file: Arc<ClusterFile>,
@@ -171,7 +171,7 @@ impl Cluster {
             me: parts.me,
             address: host.bound.address(),
             layers: Layers::new(parts.layers.into_iter().chain(host.layers).collect()),
-            locks: parts.locks,
+            space: Mutex::new(None),
             inquiries: parts.inquiries,
             evidence: parts.evidence,
             file: parts.file,
@@ -310,9 +310,21 @@ impl Cluster {
         self.interconnect.get()
     }
 
-    /// The engine is there: from now on this instance answers for strong locks and the dictionary.
-    pub(crate) fn attach(self: &Arc<Self>, engine: &Arc<crate::Engine>) {
-        self.locks.attach(self.post(), engine);
+    /// The engine is there: from now on its space knows who else is up.
+    pub(crate) fn attach(&self, engine: &Arc<crate::Engine>) {
+        *self.space.lock() = Some(engine.space.clone());
+        self.tell_space();
+    }
+
+    fn tell_space(&self) {
+        // Under the latch, so that the newest members are told last.
+        if let Some(space) = &*self.space.lock() {
+            let members = self.members();
+            if !members.is_alone() || space.members().changes() > 0 {
+                let others = members.others(self.me).map(|m| m.instance);
+                space.members().set_others(others);
+            }
+        }
     }
 
     /// Where this instance listens for the others.

@@ -115,6 +115,7 @@ impl Cluster {
             self.end(&format!("epoch {} cannot be entered: {e}", new.epoch));
             return Ok(());
         }
+        self.tell_space();
         for peer in new.others(self.me).chain(left) {
             self.say_epoch(peer, new.epoch);
         }

@@ -13,6 +13,7 @@ struct Request {
     from: InstanceId,
     id: RequestId,
     mode: Mode,
+    patient: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -21,6 +22,15 @@ struct Service {
     turn: Turn,
     /// Holders that have not answered their recall.
     missing: BTreeSet<InstanceId>,
+    /// The requester does not wait any more. The service is over when it is known what each holder has: an answer, perhaps with a value, may be under way.
+    cancelled: bool,
+}
+
+impl Service {
+    /// Somebody's use of the lock may have to end first.
+    fn may_take_long(&self) -> bool {
+        self.request.patient && !self.missing.is_empty() && !self.cancelled
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -28,6 +38,8 @@ struct Entry {
     holders: BTreeMap<InstanceId, Mode>,
     /// The last request of each instance that was served.
     served: BTreeMap<InstanceId, RequestId>,
+    /// The last request of each instance that was denied.
+    denied: BTreeMap<InstanceId, RequestId>,
     queue: VecDeque<Request>,
     service: Option<Service>,
     value: Option<Value>,
@@ -38,27 +50,65 @@ pub struct Directory {
     entries: BTreeMap<Resource, Entry>,
     epoch: Epoch,
     last_turn: u64,
+    members: BTreeSet<InstanceId>,
     /// Who has not declared what it keeps; nothing is granted until all have.
     missing: BTreeSet<InstanceId>,
+    /// Members that came in this epoch.
+    fresh: BTreeSet<InstanceId>,
     pub(super) planted: Planted,
 }
 
 impl Directory {
+    /// Of an instance that is alone.
+    pub(super) fn alone(me: InstanceId) -> Directory {
+        Directory {
+            members: [me].into(),
+            ..Directory::default()
+        }
+    }
+
+    fn entry(&mut self, resource: Resource) -> &mut Entry {
+        let implied = |&i: &InstanceId| match resource.implied() {
+            Mode::Null => None,
+            mode => Some((i, mode)),
+        };
+        self.entries.entry(resource).or_insert_with(|| Entry {
+            holders: self.members.iter().filter_map(implied).collect(),
+            ..Entry::default()
+        })
+    }
+
     pub(super) fn request(
         &mut self,
         resource: Resource,
-        (from, id, mode): (InstanceId, RequestId, Mode),
+        (from, id): (InstanceId, RequestId),
+        (mode, has, patient): (Mode, Mode, bool),
         out: &mut Vec<Effect>,
     ) {
-        let entry = self.entries.entry(resource).or_default();
+        let entry = self.entry(resource);
         if entry.served.get(&from).is_some_and(|last| *last >= id) {
+            if entry.denied.get(&from) == Some(&id) {
+                let message = Message::Denied { resource, id };
+                out.push(Effect::Send { to: from, message });
+            }
             return; // a late copy
         }
+        entry.has_no_more(from, has);
         let known = |r: &Request| (r.from, r.id) == (from, id);
         if entry.service.as_ref().is_some_and(|s| known(&s.request)) {
             self.drive(resource, out);
         } else if !entry.queue.iter().any(known) {
-            entry.queue.push_back(Request { from, id, mode });
+            let request = Request {
+                from,
+                id,
+                mode,
+                patient,
+            };
+            if !patient && entry.service.as_ref().is_some_and(Service::may_take_long) {
+                deny(resource, entry, request, out);
+                return;
+            }
+            entry.queue.push_back(request);
             self.pump(resource, out);
         }
     }
@@ -88,14 +138,22 @@ impl Directory {
         let against = |(i, m): (&InstanceId, &Mode)| {
             (*i != request.from && !m.compatible(request.mode)).then_some(*i)
         };
-        entry.service = Some(Service {
+        let service = Service {
             request,
             turn: Turn {
                 epoch: self.epoch,
                 number: self.last_turn,
             },
             missing: entry.holders.iter().filter_map(against).collect(),
-        });
+            cancelled: false,
+        };
+        if service.may_take_long() {
+            let (stay, go) = entry.queue.drain(..).partition(|r| r.patient);
+            entry.queue = stay;
+            let go: VecDeque<Request> = go;
+            go.into_iter().for_each(|r| deny(resource, entry, r, out));
+        }
+        entry.service = Some(service);
         self.drive(resource, out);
     }
 
@@ -110,10 +168,14 @@ impl Directory {
         let (request, turn) = (service.request, service.turn);
         for &to in &service.missing {
             let keep = entry.holders[&to].keep_beside(request.mode);
-            let message = Message::Recall {
-                resource,
-                turn,
-                keep,
+            let message = match service.cancelled {
+                true => Message::Void { resource, turn },
+                false => Message::Recall {
+                    resource,
+                    turn,
+                    keep,
+                    patient: request.patient,
+                },
             };
             out.push(Effect::Send { to, message });
         }
@@ -135,6 +197,63 @@ impl Directory {
         for resource in resources {
             self.drive(resource, out);
         }
+        for (&resource, entry) in &self.entries {
+            if let Some(service) = &entry.service {
+                let Request { from, id, .. } = service.request;
+                let message = Message::Waits { resource, id };
+                out.push(Effect::Send { to: from, message });
+            }
+        }
+    }
+
+    /// Nobody waits for this request any more.
+    pub(super) fn cancel(
+        &mut self,
+        resource: Resource,
+        (from, id): (InstanceId, RequestId),
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.entries.get_mut(&resource) else {
+            return;
+        };
+        let same = |r: &Request| (r.from, r.id) == (from, id);
+        entry.queue.retain(|r| !same(r));
+        if let Some(service) = entry.service.as_mut().filter(|s| same(&s.request)) {
+            service.cancelled = true;
+            self.answered(resource, out);
+        }
+        self.tidy(resource);
+    }
+
+    /// Goes on with a service, of which perhaps nobody is missing any more.
+    fn answered(&mut self, resource: Resource, out: &mut Vec<Effect>) {
+        if let Some(entry) = self.entries.get_mut(&resource)
+            && let Some(service) = entry
+                .service
+                .take_if(|s| s.cancelled && s.missing.is_empty())
+        {
+            let Request { from, id, .. } = service.request;
+            entry.served.insert(from, id);
+            self.pump(resource, out);
+            self.tidy(resource);
+        } else {
+            self.drive(resource, out);
+        }
+    }
+
+    /// A holder asks whether a recall still stands.
+    pub(super) fn recalling(
+        &self,
+        resource: Resource,
+        (from, turn): (InstanceId, Turn),
+        out: &mut Vec<Effect>,
+    ) {
+        let entry = self.entries.get(&resource);
+        let service = entry.and_then(|e| e.service.as_ref());
+        if !service.is_some_and(|s| s.turn == turn && !s.cancelled) {
+            let message = Message::Void { resource, turn };
+            out.push(Effect::Send { to: from, message });
+        }
     }
 
     pub(super) fn recalled(
@@ -153,18 +272,54 @@ impl Directory {
         if !service.missing.remove(&from) {
             return;
         }
-        if entry.holders.get(&from) == Some(&Mode::Exclusive) && value.is_none() {
-            entry.value = None; // a repeated answer: the first one, which had the value, was lost
+        let done = service.missing.is_empty();
+        entry.holds(from, mode, value);
+        if done {
+            self.answered(resource, out);
         }
-        if mode == Mode::Null {
-            entry.holders.remove(&from);
-        } else {
-            entry.holders.insert(from, mode);
+    }
+
+    /// A holder uses what a requester without patience wants.
+    pub(super) fn refused(
+        &mut self,
+        resource: Resource,
+        (from, turn): (InstanceId, Turn),
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.entries.get_mut(&resource) else {
+            return;
+        };
+        let asked = |s: &Service| s.turn == turn && s.missing.contains(&from) && !s.request.patient;
+        let Some(service) = entry.service.take_if(|s| asked(s)) else {
+            return;
+        };
+        deny(resource, entry, service.request, out);
+        self.pump(resource, out);
+        self.tidy(resource);
+    }
+
+    /// A holder has given up by itself what it was granted by request `id`.
+    pub(super) fn released(
+        &mut self,
+        resource: Resource,
+        (from, id): (InstanceId, RequestId),
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(entry) = self.entries.get_mut(&resource) else {
+            return;
+        };
+        // Otherwise it has asked again since, and was served.
+        if entry.served.get(&from) != Some(&id) || !entry.holders.contains_key(&from) {
+            return;
         }
-        entry.value = entry.value.max(value);
-        if service.missing.is_empty() {
-            self.drive(resource, out);
+        entry.holds(from, Mode::Null, None);
+        if let Some(service) = &mut entry.service
+            && service.missing.remove(&from)
+            && service.missing.is_empty()
+        {
+            self.answered(resource, out);
         }
+        self.tidy(resource);
     }
 
     pub(super) fn done(
@@ -189,14 +344,33 @@ impl Directory {
         self.tidy(resource);
     }
 
-    /// Forgets a resource that nobody keeps or waits for, and that has no value.
+    /// Forgets a resource of which everybody has what is implied, that nobody waits for, and that has no value.
     fn tidy(&mut self, resource: Resource) {
-        let unused = |e: &Entry| {
-            e.holders.is_empty() && e.queue.is_empty() && e.service.is_none() && e.value.is_none()
+        let implied = resource.implied();
+        let members = match implied {
+            Mode::Null => 0,
+            _ => self.members.len(),
         };
+        let usual =
+            |e: &Entry| e.holders.len() == members && e.holders.values().all(|m| *m == implied);
+        let unused =
+            |e: &Entry| usual(e) && e.queue.is_empty() && e.service.is_none() && e.value.is_none();
         if self.entries.get(&resource).is_some_and(unused) {
             self.entries.remove(&resource);
         }
+    }
+
+    /// Forgets a resource that nobody waits for: its object is gone, or nobody else is there.
+    pub(super) fn forget(&mut self, resource: Resource) {
+        let still = |e: &Entry| e.queue.is_empty() && e.service.is_none();
+        if self.entries.get(&resource).is_some_and(still) {
+            self.entries.remove(&resource);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// Members whose declarations are missing.
@@ -231,42 +405,100 @@ impl Directory {
         };
         let unfinished = !self.missing.is_empty();
         let keep_doubts = self.planted.breaks(Mutation::ValueOutlivesWriter);
+        self.members = members.clone();
+        let everybody = |resource: Resource| -> BTreeMap<InstanceId, Mode> {
+            let has = |&i: &InstanceId| (i, resource.implied());
+            members.iter().map(has).collect()
+        };
         self.entries.retain(|&resource, entry| {
             let doubtful = writes(entry);
             if (doubtful || unfinished) && !keep_doubts {
                 entry.value = None;
             }
             entry.served.retain(|i, _| !dead.contains(i)); // its next life counts from the beginning
+            entry.denied.retain(|i, _| !dead.contains(i));
             entry.holders.clear();
+            if resource.implied() != Mode::Null {
+                entry.holders = everybody(resource);
+            }
             entry.queue.clear();
             entry.service = None;
             mastered(resource)
         });
         self.epoch = epoch;
         self.missing = members;
+        self.fresh.clear();
     }
 
-    pub(super) fn declared(&mut self, from: InstanceId, kept: Vec<Kept>, out: &mut Vec<Effect>) {
+    pub(super) fn declared(
+        &mut self,
+        from: InstanceId,
+        (kept, fresh): (Vec<Kept>, bool),
+        out: &mut Vec<Effect>,
+    ) {
         if !self.missing.remove(&from) {
+            if fresh && self.missing.is_empty() {
+                self.welcome(from, out);
+            }
             return;
         }
+        if fresh {
+            self.fresh.insert(from);
+            // It counts from the beginning, also if it came back within one epoch.
+            for entry in self.entries.values_mut() {
+                entry.served.remove(&from);
+                entry.denied.remove(&from);
+            }
+        }
         for lock in kept {
-            let entry = self.entries.entry(lock.resource).or_default();
-            entry.holders.insert(from, lock.mode);
+            let entry = self.entry(lock.resource);
+            match lock.mode {
+                Mode::Null => entry.holders.remove(&from),
+                mode => entry.holders.insert(from, mode),
+            };
             entry.served.insert(from, lock.id);
             // Whoever keeps a lock knows its value: no exclusive holder can have stood beside it.
             entry.value = entry.value.max(lock.value);
         }
-        if self.missing.is_empty() {
-            let resources: Vec<Resource> = self.entries.keys().copied().collect();
-            for resource in resources {
-                self.pump(resource, out);
+        if !self.missing.is_empty() {
+            return;
+        }
+        for fresh in std::mem::take(&mut self.fresh) {
+            self.make_room(fresh);
+            self.welcome(fresh, out);
+        }
+        let resources: Vec<Resource> = self.entries.keys().copied().collect();
+        for resource in resources {
+            self.pump(resource, out);
+            self.tidy(resource);
+        }
+    }
+
+    /// Of what others have so strongly that the implied mode does not fit beside it, a newcomer has nothing.
+    fn make_room(&mut self, fresh: InstanceId) {
+        if self.planted.breaks(Mutation::NewcomersTakeAll) {
+            return;
+        }
+        for (resource, entry) in &mut self.entries {
+            let others = entry.holders.iter().filter(|(i, _)| **i != fresh);
+            let fits = others.map(|(_, m)| m.compatible(resource.implied()));
+            if !fits.into_iter().all(|fits| fits) {
+                entry.holders.remove(&fresh);
             }
         }
     }
 
+    fn welcome(&mut self, fresh: InstanceId, out: &mut Vec<Effect>) {
+        let lacks = |(r, e): &(&Resource, &Entry)| {
+            r.implied() != Mode::Null && !e.holders.contains_key(&fresh)
+        };
+        let without = self.entries.iter().filter(lacks).map(|(r, _)| *r).collect();
+        let message = Message::Welcome { without };
+        out.push(Effect::Send { to: fresh, message });
+    }
+
     /// Which instances stand against the request of `from`, the mode they stand against, and whether it is their own
-    /// request, ahead of this one, that does.
+    /// request, ahead of this one, that does. Who has not asked stands back for the request that is served.
     pub(super) fn blockers(
         &self,
         resource: Resource,
@@ -278,7 +510,10 @@ impl Directory {
         let service = entry.service.iter().map(|s| &s.request);
         let all: Vec<&Request> = service.chain(&entry.queue).collect();
         let Some(at) = all.iter().position(|r| r.from == from) else {
-            return Vec::new();
+            let recalls = entry.service.iter().filter(|s| s.missing.contains(&from));
+            return recalls
+                .map(|s| (s.request.from, Mode::Null, true))
+                .collect();
         };
         let mode = all[at].mode;
         let against = |(i, m): &(&InstanceId, &Mode)| **i != from && !m.compatible(mode);
@@ -289,4 +524,39 @@ impl Directory {
             .chain(ahead)
             .collect()
     }
+}
+
+impl Entry {
+    /// A requester says what it has. It may have answered a recall that was over already, with a value in the answer, which was not looked at. (Of other modes than the exclusive one too much
+    /// may be believed: that costs a recall. And what a late copy says of them must not be: the request may be forgotten, with an entry that was not needed any more.)
+    fn has_no_more(&mut self, from: InstanceId, has: Mode) {
+        let awaited = |s: &Service| s.missing.contains(&from) || s.request.from == from;
+        let believed = self.holders.get(&from).copied().unwrap_or_default();
+        if believed == Mode::Exclusive
+            && has != Mode::Exclusive
+            && !self.service.as_ref().is_some_and(awaited)
+        {
+            self.holds(from, has, None);
+        }
+    }
+
+    /// A holder has said what it has from now on.
+    fn holds(&mut self, holder: InstanceId, mode: Mode, value: Option<Value>) {
+        if self.holders.get(&holder) == Some(&Mode::Exclusive) && value.is_none() {
+            self.value = None; // a repeated answer: the first one, which had the value, was lost
+        }
+        match mode {
+            Mode::Null => self.holders.remove(&holder),
+            mode => self.holders.insert(holder, mode),
+        };
+        self.value = self.value.max(value);
+    }
+}
+
+fn deny(resource: Resource, entry: &mut Entry, request: Request, out: &mut Vec<Effect>) {
+    let Request { from, id, .. } = request;
+    entry.served.insert(from, id);
+    entry.denied.insert(from, id);
+    let message = Message::Denied { resource, id };
+    out.push(Effect::Send { to: from, message });
 }

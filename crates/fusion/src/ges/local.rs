@@ -5,6 +5,8 @@
 //! 2. A kept lock stays until it is recalled: an owner that comes again sends nothing.
 //! 3. From the recall on no owner is granted anything here until the recall is answered, so that what recalled it does not starve.
 //! 4. Owners are served in order of arrival; an owner that converts goes before those that hold nothing.
+//! 5. Who uses an implied mode is not known here as long as the resource is open. A recall is answered only after the driver has closed it and named them.
+//! 6. An entry that was granted once stays, also with the implied mode: its turn is what tells a repeated grant that is in force from one that is not.
 
 use super::message::{Effect, Kept, Message, Owner, Resource, Value};
 use super::{MasterOf, Mode};
@@ -12,15 +14,33 @@ use crate::ids::{RequestId, Turn};
 use crate::planted::{Mutation, Planted};
 use std::collections::{BTreeMap, VecDeque};
 
+/// Locks kept that nobody uses, beyond which the instance gives up half of them: about a megabyte here and at the masters.
+const MAX_IDLE: usize = 10_000;
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Waiting {
     owner: Owner,
     mode: Mode,
-    /// Tells this wait from every other one of the owner.
-    wait: u64,
+    patient: bool,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Wanted {
+    id: RequestId,
+    mode: Mode,
+    patient: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Recall {
+    turn: Turn,
+    keep: Mode,
+    patient: bool,
+    /// All who use the lock are in `users`.
+    closed: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Lock {
     mode: Mode,
     turn: Turn,
@@ -28,8 +48,28 @@ struct Lock {
     value: Option<Value>,
     users: BTreeMap<Owner, Mode>,
     waiting: VecDeque<Waiting>,
-    wanted: Option<(RequestId, Mode)>,
-    recall: Option<(Turn, Mode)>,
+    wanted: Option<Wanted>,
+    recall: Option<Recall>,
+}
+
+impl Lock {
+    fn of(resource: Resource) -> Lock {
+        Lock {
+            mode: resource.implied(),
+            turn: Turn::default(),
+            id: RequestId::default(),
+            value: None,
+            users: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            wanted: None,
+            recall: None,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        let still = self.wanted.is_none() && self.recall.is_none();
+        still && self.users.is_empty() && self.waiting.is_empty()
+    }
 }
 
 /// This instance's locks of one lane.
@@ -37,22 +77,39 @@ struct Lock {
 pub struct Locks {
     locks: BTreeMap<Resource, Lock>,
     last_id: u64,
-    last_wait: u64,
     pub(super) planted: Planted,
 }
 
 impl Locks {
+    fn entry(&mut self, resource: Resource) -> &mut Lock {
+        self.locks
+            .entry(resource)
+            .or_insert_with(|| Lock::of(resource))
+    }
+
     pub(super) fn acquire(
         &mut self,
         resource: Resource,
-        owner: Owner,
-        mode: Mode,
+        (owner, mode, patient): (Owner, Mode, bool),
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
-        let wait = self.next_wait();
-        let waiting = Waiting { owner, mode, wait };
-        let lock = self.locks.entry(resource).or_default();
+        let lock = self.entry(resource);
+        // Also under a recall: the driver may have named an owner that was about to ask.
+        if (lock.users.get(&owner)).is_some_and(|used| used.covers(mode)) {
+            let value = lock.value;
+            out.push(Effect::Granted {
+                resource,
+                owner,
+                value,
+            });
+            return;
+        }
+        let waiting = Waiting {
+            owner,
+            mode,
+            patient,
+        };
         if lock.users.contains_key(&owner) {
             lock.waiting.push_front(waiting);
         } else {
@@ -69,19 +126,136 @@ impl Locks {
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
-        if let Some(lock) = self.locks.get_mut(&resource) {
-            lock.users.remove(&owner);
-            lock.waiting.retain(|w| w.owner != owner);
-            self.advance(resource, master, out);
+        self.lower(resource, (owner, Mode::Null), master, out);
+    }
+
+    /// The owner needs no more than `mode` of what it has, and waits for nothing more.
+    pub(super) fn lower(
+        &mut self,
+        resource: Resource,
+        (owner, mode): (Owner, Mode),
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(lock) = self.locks.get_mut(&resource) else {
+            return;
+        };
+        let waiters = lock.waiting.len();
+        lock.waiting.retain(|w| w.owner != owner);
+        let gave_up = lock.waiting.len() < waiters;
+        match lock.users.get_mut(&owner) {
+            // What it uses by implication beside that need not be known.
+            Some(used) if mode != Mode::Null => {
+                if used.covers(mode) {
+                    *used = mode;
+                }
+            }
+            _ => {
+                lock.users.remove(&owner);
+            }
+        }
+        if gave_up {
+            self.cancel(resource, master, out);
+        }
+        self.advance(resource, master, out);
+    }
+
+    /// Takes back a request that whoever waits now would not make: others would be kept waiting for nobody.
+    fn cancel(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
+        let lock = self.entry(resource);
+        let needed = lock.waiting.front().map(|w| {
+            let own = lock.users.get(&w.owner).copied().unwrap_or_default();
+            (lock.mode.join(own.join(w.mode)), w.patient)
+        });
+        if let Some(wanted) = lock.wanted
+            && needed != Some((wanted.mode, wanted.patient))
+        {
+            let id = wanted.id;
+            lock.wanted = None;
+            let to = master(resource);
+            let message = Message::Cancel { resource, id };
+            out.push(Effect::Send { to, message });
         }
     }
 
-    /// An exclusive owner changed what the value stands for.
-    pub(super) fn set_value(&mut self, resource: Resource, owner: Owner, data: u64) {
+    /// The master asks whether a request is still waited for.
+    pub(super) fn waits(
+        &self,
+        resource: Resource,
+        id: RequestId,
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let lock = self.locks.get(&resource);
+        let to = master(resource);
+        let message = match lock {
+            Some(l) if l.wanted.is_some_and(|w| w.id == id) => return,
+            // It was granted, and saying so is under way: taken for given up, what is held would be forgotten.
+            Some(&Lock { turn, id: last, .. }) if last == id => Message::Done {
+                resource,
+                id,
+                turn,
+                holds: true,
+            },
+            _ => Message::Cancel { resource, id },
+        };
+        out.push(Effect::Send { to, message });
+    }
+
+    /// Nobody wants this recall any more.
+    pub(super) fn void(
+        &mut self,
+        resource: Resource,
+        turn: Turn,
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let lock = self.entry(resource);
+        if turn > lock.turn {
+            if lock.recall.take_if(|r| r.turn == turn).is_some() {
+                opened(resource, lock, out);
+            }
+            // Whether it was answered or not: this is what is left.
+            let (mode, value) = (lock.mode, lock.value);
+            let to = master(resource);
+            let message = Message::Recalled {
+                resource,
+                turn,
+                mode,
+                value,
+            };
+            out.push(Effect::Send { to, message });
+        }
+        self.advance(resource, master, out);
+    }
+
+    /// The driver lets nobody use the implied mode any more by himself; these do use it.
+    pub(super) fn closed(
+        &mut self,
+        resource: Resource,
+        used: &[(Owner, Mode)],
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let lock = self.entry(resource);
+        for &(owner, mode) in used {
+            let has = lock.users.entry(owner).or_default();
+            let joined = has.join(mode);
+            assert!(lock.mode.covers(joined), "what is used was granted");
+            *has = joined;
+        }
+        if let Some(recall) = &mut lock.recall {
+            recall.closed = true;
+        }
+        self.advance(resource, master, out);
+    }
+
+    /// An exclusive owner changed what the value stands for. `data` rises with the changes.
+    pub(super) fn set_value(&mut self, resource: Resource, owner: Owner, data: u64) -> Value {
         let lock = self.locks.get_mut(&resource).expect("held by its owner");
         assert_eq!(lock.users.get(&owner), Some(&Mode::Exclusive));
-        let version = lock.value.map_or(0, |v| v.version) + 1;
-        lock.value = Some(Value { version, data });
+        let version = data.max(lock.value.map_or(0, |v| v.version) + 1);
+        *lock.value.insert(Value { version, data })
     }
 
     /// The value of a lock whose value nobody knew was read from the dictionary.
@@ -104,11 +278,14 @@ impl Locks {
 
     fn advance(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
         self.serve(resource, master, out);
-        let unused = |l: &Lock| {
-            let idle = l.users.is_empty() && l.waiting.is_empty();
-            idle && l.mode == Mode::Null && l.wanted.is_none() && l.recall.is_none()
-        };
-        if self.locks.get(&resource).is_some_and(unused) {
+        self.turn_away(resource, out);
+        self.tidy(resource);
+    }
+
+    fn tidy(&mut self, resource: Resource) {
+        let untouched =
+            |l: &Lock| l.mode == resource.implied() && (l.mode == Mode::Null || l.turn.number == 0);
+        if (self.locks.get(&resource)).is_some_and(|l| l.is_idle() && untouched(l)) {
             self.locks.remove(&resource);
         }
     }
@@ -119,12 +296,17 @@ impl Locks {
         if lock.recall.is_some() && !self.planted.breaks(Mutation::GrantDuringRecall) {
             return;
         }
-        while let Some(&Waiting { owner, mode, .. }) = lock.waiting.front() {
+        while let Some(&Waiting {
+            owner,
+            mode,
+            patient,
+        }) = lock.waiting.front()
+        {
             let own = lock.users.get(&owner).copied().unwrap_or_default();
             let target = own.join(mode);
             let mut others = lock.users.iter().filter(|(o, _)| **o != owner);
             if !lock.mode.covers(target) {
-                self.want(resource, target, master, out);
+                self.want(resource, (target, patient), master, out);
                 return;
             }
             if !others.all(|(_, m)| m.compatible(target)) {
@@ -141,27 +323,67 @@ impl Locks {
         }
     }
 
-    fn want(&mut self, resource: Resource, target: Mode, master: MasterOf, out: &mut Vec<Effect>) {
+    /// Denies those who are not patient and would wait for somebody's use of the lock, here or, as far as that is known here, elsewhere.
+    fn turn_away(&mut self, resource: Resource, out: &mut Vec<Effect>) {
+        let Some(lock) = self.locks.get_mut(&resource) else {
+            return;
+        };
+        let asks_for_them = lock.wanted.is_some_and(|w| !w.patient);
+        if asks_for_them && lock.recall.is_none() {
+            return; // the answer says more
+        }
+        lock.waiting.retain(|w| {
+            if !w.patient {
+                let owner = w.owner;
+                out.push(Effect::Denied { resource, owner });
+            }
+            w.patient
+        });
+    }
+
+    fn want(
+        &mut self,
+        resource: Resource,
+        (target, patient): (Mode, bool),
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
         let lock = self.locks.get_mut(&resource).expect("the caller has it");
         if lock.wanted.is_some() {
             return;
         }
         self.last_id += 1;
-        lock.wanted = Some((RequestId(self.last_id), lock.mode.join(target)));
+        lock.wanted = Some(Wanted {
+            id: RequestId(self.last_id),
+            mode: lock.mode.join(target),
+            patient,
+        });
         self.ask(resource, master, out);
     }
 
     fn ask(&self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
-        if let Some((id, mode)) = self.locks[&resource].wanted {
+        let lock = &self.locks[&resource];
+        if let Some(Wanted { id, mode, patient }) = lock.wanted {
             let to = master(resource);
-            let message = Message::Request { resource, id, mode };
+            let message = Message::Request {
+                resource,
+                id,
+                mode,
+                has: lock.mode,
+                patient,
+            };
             out.push(Effect::Send { to, message });
         }
     }
 
     pub(super) fn ask_again(&self, master: MasterOf, out: &mut Vec<Effect>) {
-        for &resource in self.locks.keys() {
+        for (&resource, lock) in &self.locks {
             self.ask(resource, master, out);
+            if let Some(Recall { turn, .. }) = lock.recall {
+                let to = master(resource);
+                let message = Message::Recalling { resource, turn };
+                out.push(Effect::Send { to, message });
+            }
         }
     }
 
@@ -173,13 +395,14 @@ impl Locks {
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
-        let lock = self.locks.entry(resource).or_default();
-        if lock.wanted.is_some_and(|(wanted, _)| wanted == id) {
+        let lock = self.entry(resource);
+        if lock.wanted.is_some_and(|w| w.id == id) {
             lock.wanted = None;
             lock.mode = mode;
             lock.turn = turn;
             lock.id = id;
             lock.value = value.max(lock.value);
+            opened(resource, lock, out);
         }
         let holds = lock.turn == turn;
         let to = master(resource);
@@ -193,58 +416,99 @@ impl Locks {
         self.advance(resource, master, out);
     }
 
-    pub(super) fn recall(
+    pub(super) fn denied(
         &mut self,
         resource: Resource,
-        turn: Turn,
-        keep: Mode,
+        id: RequestId,
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
-        let lock = self.locks.entry(resource).or_default();
-        if turn > lock.turn {
-            lock.recall = Some((turn, keep));
+        let Some(lock) = self.locks.get_mut(&resource) else {
+            return;
+        };
+        if lock.wanted.is_some_and(|w| w.id == id) {
+            lock.wanted = None;
+            self.turn_away(resource, out);
             self.advance(resource, master, out);
+        }
+    }
+
+    pub(super) fn recall(
+        &mut self,
+        resource: Resource,
+        (turn, keep, patient): (Turn, Mode, bool),
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let lock = self.entry(resource);
+        if turn <= lock.turn || lock.recall.is_some_and(|r| r.turn > turn) {
+            return;
+        }
+        let closed = lock.recall.is_some_and(|r| r.closed);
+        lock.recall = Some(Recall {
+            turn,
+            keep,
+            patient,
+            closed,
+        });
+        match closed {
+            false => out.push(Effect::Close { resource }),
+            true => self.advance(resource, master, out),
         }
     }
 
     /// Gives up what is recalled, once no owner uses more than may be kept.
     fn answer_recall(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
         let lock = self.locks.get_mut(&resource).expect("the caller has it");
-        let Some((turn, keep)) = lock.recall else {
+        let Some(recall) = lock.recall.filter(|r| r.closed) else {
             return;
         };
+        let (turn, keep) = (recall.turn, recall.keep);
         let ready = lock.users.values().all(|m| keep.covers(*m));
-        if !ready && !self.planted.breaks(Mutation::RecallFromUsers) {
+        let ready = ready || self.planted.breaks(Mutation::RecallFromUsers);
+        if !ready && recall.patient {
             return;
         }
         lock.recall = None;
-        if !keep.covers(lock.mode) {
-            lock.mode = keep;
-        }
-        let (mode, value) = (lock.mode, lock.value);
-        if mode == Mode::Null {
-            lock.value = None; // from now on others may change it
-        }
-        let to = master(resource);
-        let message = Message::Recalled {
-            resource,
-            turn,
-            mode,
-            value,
+        let message = if ready {
+            lock.mode = lock.mode.meet(keep); // a late recall takes nothing back
+            let (mode, value) = (lock.mode, lock.value);
+            if mode == Mode::Null {
+                lock.value = None; // from now on others may change it
+            }
+            Message::Recalled {
+                resource,
+                turn,
+                mode,
+                value,
+            }
+        } else {
+            Message::Refused { resource, turn }
         };
+        opened(resource, lock, out);
+        let to = master(resource);
         out.push(Effect::Send { to, message });
     }
 
+    /// The master has given this implied resource to others before this instance came.
+    pub(super) fn exclude(&mut self, resource: Resource, out: &mut Vec<Effect>) {
+        self.entry(resource).mode = Mode::Null;
+        out.push(Effect::Close { resource });
+    }
+
     /// A new epoch: recalls under way are void, what is kept is declared to the masters.
-    pub(super) fn new_epoch(&mut self) {
-        for lock in self.locks.values_mut() {
-            lock.recall = None;
-        }
+    pub(super) fn new_epoch(&mut self, out: &mut Vec<Effect>) {
+        self.locks.retain(|&resource, lock| {
+            if lock.recall.take().is_some() {
+                opened(resource, lock, out);
+            }
+            // Grants of the old epoch do not come any more.
+            !(lock.is_idle() && lock.mode == resource.implied())
+        });
     }
 
     pub(super) fn kept(&self) -> impl Iterator<Item = Kept> + '_ {
-        let held = self.locks.iter().filter(|(_, l)| l.mode != Mode::Null);
+        let held = self.locks.iter().filter(|(r, l)| l.mode != r.implied());
         held.map(|(&resource, lock)| Kept {
             resource,
             mode: lock.mode,
@@ -254,8 +518,7 @@ impl Locks {
         })
     }
 
-    /// Values that may have been changed by a dead holder are unknown from now on. Declared by the master with the next
-    /// grant; here it concerns only what this instance keeps, which no exclusive holder can have stood beside.
+    /// What was asked for is asked for again, and who can be served is.
     pub(super) fn resume(&mut self, master: MasterOf, out: &mut Vec<Effect>) {
         self.ask_again(master, out);
         let resources: Vec<Resource> = self.locks.keys().copied().collect();
@@ -264,17 +527,52 @@ impl Locks {
         }
     }
 
-    pub(super) fn next_wait(&mut self) -> u64 {
-        self.last_wait += 1;
-        self.last_wait
+    /// Gives up half of the locks that nobody uses, if they are too many. Those whose value is known stay.
+    pub(super) fn shed(&mut self, master: MasterOf, out: &mut Vec<Effect>) {
+        let idle = |(r, l): &(&Resource, &Lock)| may_go(**r, l);
+        let all: Vec<Resource> = self.locks.iter().filter(idle).map(|(r, _)| *r).collect();
+        if all.len() <= MAX_IDLE {
+            return;
+        }
+        for resource in all.into_iter().step_by(2) {
+            self.give_up(resource, master, out);
+        }
     }
 
-    /// What an owner waits for here, if for anything: the resource, the wait's number, the owners of this instance that
-    /// stand in its way, and whether the instance as a whole waits at the master.
-    pub(super) fn wait_of(&self, waiter: Owner) -> Option<(Resource, u64, Vec<Owner>, bool)> {
-        let position = |l: &Lock| l.waiting.iter().position(|w| w.owner == waiter);
-        let mut all = self.locks.iter();
-        let (&resource, lock, at) = all.find_map(|(r, l)| position(l).map(|at| (r, l, at)))?;
+    /// Gives up a lock that nobody uses without having been asked.
+    pub(super) fn give_up(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
+        if let Some(lock) = self.locks.get(&resource).filter(|l| may_go(resource, l)) {
+            let id = lock.id;
+            self.locks.remove(&resource);
+            let to = master(resource);
+            let message = Message::Released { resource, id };
+            out.push(Effect::Send { to, message });
+        }
+    }
+
+    /// Forgets a lock that nobody uses: its object is gone, or nobody else is there.
+    pub(super) fn forget(&mut self, resource: Resource, out: &mut Vec<Effect>) {
+        if self.locks.get(&resource).is_some_and(Lock::is_idle) {
+            self.locks.remove(&resource);
+            opened(resource, &Lock::of(resource), out);
+        }
+    }
+
+    /// Whether somebody else wants it.
+    pub(super) fn is_recalled(&self, resource: Resource) -> bool {
+        self.locks
+            .get(&resource)
+            .is_some_and(|l| l.recall.is_some())
+    }
+
+    pub(super) fn value_of(&self, resource: Resource) -> Option<Value> {
+        self.locks.get(&resource)?.value
+    }
+
+    /// What stands in the way of an owner that waits here: owners of this instance, and whether the master knows of others.
+    pub(super) fn blockers(&self, resource: Resource, waiter: Owner) -> Option<(Vec<Owner>, bool)> {
+        let lock = self.locks.get(&resource)?;
+        let at = lock.waiting.iter().position(|w| w.owner == waiter)?;
         let own = lock.users.get(&waiter).copied().unwrap_or_default();
         let target = own.join(lock.waiting[at].mode);
         let users = lock
@@ -283,22 +581,31 @@ impl Locks {
             .filter(|(o, m)| **o != waiter && !m.compatible(target));
         let ahead = lock.waiting.iter().take(at).map(|w| w.owner);
         let blockers = users.map(|(&o, _)| o).chain(ahead).collect();
-        let wait = lock.waiting[at].wait;
-        Some((resource, wait, blockers, lock.wanted.is_some()))
+        Some((blockers, lock.wanted.is_some() || lock.recall.is_some()))
     }
 
     /// The owners behind this instance's part of a lock that stand against `mode`: those that use it, or, for a request that
-    /// stands ahead at the master, those that wait for it.
+    /// stands ahead at the master, the one it was made for.
     pub(super) fn owners_against(&self, resource: Resource, mode: Mode, ahead: bool) -> Vec<Owner> {
-        let lock = self.locks.get(&resource);
-        let users = lock
-            .into_iter()
-            .flat_map(|l| l.users.iter().map(|(&o, &m)| (o, m)));
-        let waiting = lock
-            .into_iter()
-            .flat_map(|l| l.waiting.iter().map(|w| (w.owner, w.mode)));
-        let waiting = waiting.filter(|_| ahead);
-        let against = users.chain(waiting).filter(|(_, m)| !m.compatible(mode));
-        against.map(|(o, _)| o).collect()
+        let Some(lock) = self.locks.get(&resource) else {
+            return Vec::new();
+        };
+        let users = lock.users.iter().filter(|(_, m)| !m.compatible(mode));
+        let first = lock.waiting.front().filter(|_| ahead).map(|w| w.owner);
+        users.map(|(&o, _)| o).chain(first).collect()
+    }
+}
+
+/// Whether a lock may be given up. Not one with a value: asked for again before the master has heard of that, it would come back with an older one.
+fn may_go(resource: Resource, lock: &Lock) -> bool {
+    let plain = resource.implied() == Mode::Null && lock.value.is_none();
+    plain && lock.mode != Mode::Null && lock.is_idle()
+}
+
+/// Says so if the implied mode may be used without being asked for.
+fn opened(resource: Resource, lock: &Lock, out: &mut Vec<Effect>) {
+    let implied = resource.implied();
+    if implied != Mode::Null && lock.mode.covers(implied) && lock.recall.is_none() {
+        out.push(Effect::Opened { resource });
     }
 }

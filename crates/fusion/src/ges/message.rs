@@ -1,25 +1,37 @@
 //! What instances say to each other about enqueues, and what a lane asks its driver to do.
 
 use super::Mode;
-use super::deadlock::Probe;
 use crate::ids::{Epoch, RequestId, Turn};
 use block::ids::{InstanceId, TxnId};
 
 /// What is locked: a table, a dictionary object, an advisory key. The driver maps its names to these.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Resource(pub u64);
+pub struct Resource(pub u128);
 
-/// Who uses a lock on its instance. A statement without a transaction has a number of its own there.
+impl Resource {
+    /// Of resources with this bit every member has [`Mode::SubExclusive`] without ever having asked: they are locked weakly all the time and strongly hardly ever.
+    pub const IMPLIED: u128 = 1 << 127;
+
+    /// What every member has of this resource as long as nobody has taken it away.
+    pub fn implied(self) -> Mode {
+        match self.0 & Self::IMPLIED {
+            0 => Mode::Null,
+            _ => Mode::SubExclusive,
+        }
+    }
+}
+
+/// Who uses a lock on its instance: the instance, and a number of the driver's.
 pub type Owner = TxnId;
 
-/// The value block of a resource, for instance the SCN of a table's last DDL. The version rises with every change.
+/// The value block of a resource, for instance the SCN of the dictionary's last change. The version rises with every change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Value {
     pub version: u64,
     pub data: u64,
 }
 
-/// A lock that an instance keeps.
+/// A lock that an instance keeps in another mode than the implied one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Kept {
     pub resource: Resource,
@@ -31,11 +43,13 @@ pub struct Kept {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Message {
-    /// Instance to master.
+    /// Instance to master, which may believe that it has more than it `has`. Who is not `patient` is told `Denied` rather than wait for somebody's use of the lock to end.
     Request {
         resource: Resource,
         id: RequestId,
         mode: Mode,
+        has: Mode,
+        patient: bool,
     },
     /// Master to instance. Without a value nobody knows it: read it from the dictionary, then say so.
     Grant {
@@ -44,6 +58,20 @@ pub enum Message {
         turn: Turn,
         mode: Mode,
         value: Option<Value>,
+    },
+    Denied {
+        resource: Resource,
+        id: RequestId,
+    },
+    /// Instance to master: nobody waits for this request any more.
+    Cancel {
+        resource: Resource,
+        id: RequestId,
+    },
+    /// Master to instance, on its timer: is this request still waited for? The answer is `Cancel`, or nothing.
+    Waits {
+        resource: Resource,
+        id: RequestId,
     },
     /// The service is over; `holds`: this grant is the one in force.
     Done {
@@ -57,6 +85,7 @@ pub enum Message {
         resource: Resource,
         turn: Turn,
         keep: Mode,
+        patient: bool,
     },
     Recalled {
         resource: Resource,
@@ -64,31 +93,42 @@ pub enum Message {
         mode: Mode,
         value: Option<Value>,
     },
+    /// Holder to master, on its timer: does this recall still stand? The answer is `Void`, or nothing.
+    Recalling {
+        resource: Resource,
+        turn: Turn,
+    },
+    /// Master to holder: nobody wants this recall any more. The answer is `Recalled`, with what the holder has.
+    Void {
+        resource: Resource,
+        turn: Turn,
+    },
+    /// To a recall that is not patient: it is used.
+    Refused {
+        resource: Resource,
+        turn: Turn,
+    },
+    /// The sender has given up by itself what it had by this request.
+    Released {
+        resource: Resource,
+        id: RequestId,
+    },
     /// The value as read from the dictionary, for a master that lost it.
     ValueRead {
         resource: Resource,
         value: Value,
     },
-    /// A step of a deadlock walk.
-    Walk(Probe),
-    /// A cycle was walked twice: whoever waits under this number is its victim.
-    Victim {
-        owner: Owner,
-        wait: u64,
-    },
-    /// Somebody at the sender waits for the end of this transaction of the receiver.
-    TxnWait {
-        txn: TxnId,
-    },
-    TxnEnded {
-        txn: TxnId,
-    },
     /// The declaration was lost: once more.
     DeclareWanted,
-    /// All locks that the sender keeps of the receiver's resources.
+    /// All locks that the sender keeps of the receiver's resources. Who is `fresh` has come in this epoch and uses nothing until it is welcome.
     Declare {
         epoch: Epoch,
         kept: Vec<Kept>,
+        fresh: bool,
+    },
+    /// Of these implied resources the receiver has nothing: others have them more strongly.
+    Welcome {
+        without: Vec<Resource>,
     },
 }
 
@@ -104,17 +144,17 @@ pub enum Effect {
         owner: Owner,
         value: Option<Value>,
     },
-    /// Call `txn_ended` when this transaction ends; at once if it has.
-    TxnWaitedFor {
-        txn: TxnId,
-    },
-    /// The transaction that the owner waited for is over.
-    TxnOver {
-        waiter: Owner,
-        txn: TxnId,
-    },
-    /// This owner's wait closes a cycle (40P01). It lets go of its wait first.
-    Deadlock {
+    /// The owner, which was not patient, does not get the lock.
+    Denied {
+        resource: Resource,
         owner: Owner,
+    },
+    /// The implied mode, or the value, may be used no more without [`super::Enqueues::acquire`]. Answer with [`super::Enqueues::closed`], at once.
+    Close {
+        resource: Resource,
+    },
+    /// The implied mode may be used again without being asked for.
+    Opened {
+        resource: Resource,
     },
 }

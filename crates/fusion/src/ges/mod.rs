@@ -1,10 +1,9 @@
-//! The global enqueue service of one lane: locks in six modes, kept by instances, with value blocks.
+//! The global enqueue service: locks in six modes, kept by instances, with value blocks.
 //!
 //! [`Locks`] are what this instance keeps and the owners that use it; [`Directory`] is the master's side. They work as
 //! holder and master do in `gcs`. Table locks, dictionary locks and advisory locks are resources here; what a resource
-//! stands for is the driver's business.
+//! stands for is the driver's business. Deadlocks are found by the driver's walk, which asks here who stands in the way of whom.
 
-mod deadlock;
 mod directory;
 mod local;
 mod message;
@@ -12,19 +11,18 @@ mod mode;
 #[cfg(test)]
 mod tests;
 
-pub use deadlock::{Edge, Probe, Step};
 pub use directory::Directory;
 pub use local::Locks;
 pub use message::{Effect, Kept, Message, Owner, Resource, Value};
 pub use mode::Mode;
 
 use crate::ids::{Epoch, Member};
-use block::ids::{InstanceId, TxnId};
-use std::collections::{BTreeMap, BTreeSet};
+use block::ids::InstanceId;
+use std::collections::BTreeSet;
 
 type MasterOf<'a> = &'a dyn Fn(Resource) -> InstanceId;
 
-/// One instance's part of the service, for the resources of one lane.
+/// One instance's part of the service.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Enqueues {
     me: InstanceId,
@@ -33,27 +31,24 @@ pub struct Enqueues {
     masters: Vec<InstanceId>,
     locks: Locks,
     directory: Directory,
-    /// Owners here that wait for the end of a transaction, with the number of the wait.
-    txn_waits: BTreeMap<Owner, (TxnId, u64)>,
-    /// Transactions of this instance that are waited for, and by whom.
-    waited_for: BTreeMap<TxnId, BTreeSet<InstanceId>>,
-    /// Owners here that the newest deadlock walk of each origin has visited.
-    visited: BTreeMap<Owner, (u64, BTreeSet<Owner>)>,
+    /// This instance uses nothing yet: others may have taken away what it would have by implication.
+    fresh: bool,
+    /// While fresh: masters that have not said what it lacks.
+    unwelcome: BTreeSet<InstanceId>,
 }
 
 impl Enqueues {
-    /// Outside any cluster: to be given its members before anything else.
+    /// Alone, and fresh: [`Enqueues::establish`], or members and their welcome, before anything is acquired.
     pub fn new(me: InstanceId) -> Self {
         Enqueues {
             me,
             epoch: Epoch(0),
             members: BTreeSet::new(),
-            masters: Vec::new(),
+            masters: vec![me],
             locks: Locks::default(),
-            directory: Directory::default(),
-            txn_waits: BTreeMap::new(),
-            waited_for: BTreeMap::new(),
-            visited: BTreeMap::new(),
+            directory: Directory::alone(me),
+            fresh: true,
+            unwelcome: BTreeSet::new(),
         }
     }
 
@@ -61,19 +56,58 @@ impl Enqueues {
         self.epoch
     }
 
-    /// An owner wants a lock, or a stronger mode of one it has. [`Effect::Granted`] answers, perhaps at once.
-    pub fn acquire(&mut self, resource: Resource, owner: Owner, mode: Mode, out: &mut Vec<Effect>) {
-        self.with_locks(out, |l, m, out| l.acquire(resource, owner, mode, m, out));
+    /// Nobody else is there: this instance has everything.
+    pub fn establish(&mut self) {
+        assert!(self.is_alone(), "only who is alone needs no welcome");
+        self.fresh = false;
+    }
+
+    /// Whether this instance knows what it lacks, and may use the rest.
+    pub fn is_established(&self) -> bool {
+        !self.fresh
+    }
+
+    pub fn is_alone(&self) -> bool {
+        self.masters == [self.me]
+    }
+
+    /// An owner wants a lock, or a stronger mode of one it has. [`Effect::Granted`] answers, perhaps at once; who is not `patient` may be told [`Effect::Denied`].
+    pub fn acquire(
+        &mut self,
+        resource: Resource,
+        (owner, mode, patient): (Owner, Mode, bool),
+        out: &mut Vec<Effect>,
+    ) {
+        self.with_locks(out, |l, m, out| {
+            l.acquire(resource, (owner, mode, patient), m, out);
+        });
     }
 
     /// The owner needs the lock no more, or waits for it no more (timeout, deadlock victim).
     pub fn release(&mut self, resource: Resource, owner: Owner, out: &mut Vec<Effect>) {
         self.with_locks(out, |l, m, out| l.release(resource, owner, m, out));
+        self.forget_if_alone(resource, out);
     }
 
-    /// An exclusive owner changed what the value stands for. DDL calls it after its commit is published.
-    pub fn set_value(&mut self, resource: Resource, owner: Owner, data: u64) {
-        self.locks.set_value(resource, owner, data);
+    /// The owner needs no more than this mode of what it has, and waits for nothing more.
+    pub fn lower(
+        &mut self,
+        resource: Resource,
+        (owner, mode): (Owner, Mode),
+        out: &mut Vec<Effect>,
+    ) {
+        self.with_locks(out, |l, m, out| l.lower(resource, (owner, mode), m, out));
+        self.forget_if_alone(resource, out);
+    }
+
+    /// The answer to [`Effect::Close`]: nobody uses the implied mode by himself from now on, and these do so still. Also if there was no such question: these are users.
+    pub fn closed(&mut self, resource: Resource, used: &[(Owner, Mode)], out: &mut Vec<Effect>) {
+        self.with_locks(out, |l, m, out| l.closed(resource, used, m, out));
+    }
+
+    /// An exclusive owner changed what the value stands for. DDL calls it after its commit is published. `data` rises with the changes.
+    pub fn set_value(&mut self, resource: Resource, owner: Owner, data: u64) -> Value {
+        self.locks.set_value(resource, owner, data)
     }
 
     /// The value that nobody knew was read from the dictionary, by an owner of the lock.
@@ -81,38 +115,42 @@ impl Enqueues {
         self.with_locks(out, |l, m, out| l.value_read(resource, value, m, out));
     }
 
+    /// The value of a lock that is used here, as far as it is known.
+    pub fn value_of(&self, resource: Resource) -> Option<Value> {
+        self.locks.value_of(resource)
+    }
+
+    /// Whether an owner here keeps others waiting.
+    pub fn is_recalled(&self, resource: Resource) -> bool {
+        self.locks.is_recalled(resource)
+    }
+
+    /// What the resource stood for is gone, and never comes back.
+    pub fn forget(&mut self, resource: Resource, out: &mut Vec<Effect>) {
+        self.locks.forget(resource, out);
+        self.directory.forget(resource);
+    }
+
+    /// Who is alone keeps nothing but values: it costs nothing to take it again.
+    fn forget_if_alone(&mut self, resource: Resource, out: &mut Vec<Effect>) {
+        if self.is_alone() && self.locks.value_of(resource).is_none() {
+            self.forget(resource, out);
+        }
+    }
+
     /// Drives requests and services again, for a timer and after a reconnection.
     pub fn timer(&mut self, out: &mut Vec<Effect>) {
         self.directory.drive_all(out);
-        self.with_locks(out, |l, m, out| l.ask_again(m, out));
-        self.repeat_txn_waits(out);
-        self.visited.clear(); // walks take milliseconds
-        for &to in self.directory.missing() {
-            let message = Message::DeclareWanted;
+        self.with_locks(out, |l, m, out| {
+            l.ask_again(m, out);
+            l.shed(m, out);
+        });
+        for &to in &self.unwelcome {
+            let message = self.declaration_for(to);
             out.push(Effect::Send { to, message });
         }
-        self.settle(out);
-    }
-
-    /// The owner waits for the end of a transaction, here or elsewhere (a row lock). [`Effect::TxnOver`] answers.
-    pub fn wait_for_txn(&mut self, waiter: Owner, txn: TxnId, out: &mut Vec<Effect>) {
-        let wait = self.locks.next_wait();
-        self.txn_waits.insert(waiter, (txn, wait));
-        let to = txn.instance();
-        let message = Message::TxnWait { txn };
-        out.push(Effect::Send { to, message });
-        self.settle(out);
-    }
-
-    /// The owner waits for its transaction no more (timeout, cancel, deadlock victim).
-    pub fn give_up_txn_wait(&mut self, waiter: Owner) {
-        self.txn_waits.remove(&waiter);
-    }
-
-    /// A transaction of this instance that [`Effect::TxnWaitedFor`] named is over.
-    pub fn txn_ended(&mut self, txn: TxnId, out: &mut Vec<Effect>) {
-        for to in self.waited_for.remove(&txn).unwrap_or_default() {
-            let message = Message::TxnEnded { txn };
+        for &to in self.directory.missing() {
+            let message = Message::DeclareWanted;
             out.push(Effect::Send { to, message });
         }
         self.settle(out);
@@ -137,29 +175,40 @@ impl Enqueues {
         self.epoch = epoch;
         self.members = members;
         self.masters = masters;
-        let living = self.members.iter().map(|m| m.instance).collect();
+        let living: BTreeSet<InstanceId> = self.members.iter().map(|m| m.instance).collect();
+        if self.fresh {
+            self.unwelcome = living.clone();
+        }
         let (me, masters) = (self.me, &self.masters);
         self.directory
             .new_epoch(epoch, living, &dead, |r| masters[at(r, masters)] == me);
-        self.locks.new_epoch();
+        self.locks.new_epoch(out);
         for to in self.members.iter().map(|m| m.instance) {
             let message = self.declaration_for(to);
             out.push(Effect::Send { to, message });
         }
-        let living: BTreeSet<InstanceId> = self.members.iter().map(|m| m.instance).collect();
-        for waiting in self.waited_for.values_mut() {
-            waiting.retain(|i| living.contains(i));
-        }
-        self.repeat_txn_waits(out);
         self.with_locks(out, |l, m, out| l.resume(m, out));
     }
 
-    fn repeat_txn_waits(&self, out: &mut Vec<Effect>) {
-        for &(txn, _) in self.txn_waits.values() {
-            let to = txn.instance();
-            let message = Message::TxnWait { txn };
-            out.push(Effect::Send { to, message });
-        }
+    /// What stands in the way of an owner that waits here: owners of this instance, and the master if it knows of others.
+    pub fn blockers(&self, resource: Resource, waiter: Owner) -> (Vec<Owner>, Option<InstanceId>) {
+        let (here, elsewhere) = self.locks.blockers(resource, waiter).unwrap_or_default();
+        let master = self.masters[at(resource, &self.masters)];
+        (here, elsewhere.then_some(master))
+    }
+
+    /// For its master: instances that stand in the way of `from`, with what is asked for at [`Enqueues::owners_against`] there.
+    pub fn instances_against(
+        &self,
+        resource: Resource,
+        from: InstanceId,
+    ) -> Vec<(InstanceId, Mode, bool)> {
+        self.directory.blockers(resource, from)
+    }
+
+    /// Owners here that stand against `mode`; with `ahead`, also the one whose request stands ahead.
+    pub fn owners_against(&self, resource: Resource, mode: Mode, ahead: bool) -> Vec<Owner> {
+        self.locks.owners_against(resource, mode, ahead)
     }
 
     fn declaration_for(&self, master: InstanceId) -> Message {
@@ -167,6 +216,7 @@ impl Enqueues {
         Message::Declare {
             epoch: self.epoch,
             kept: self.locks.kept().filter(his).collect(),
+            fresh: self.fresh,
         }
     }
 
@@ -193,14 +243,17 @@ impl Enqueues {
     }
 
     fn dispatch(&mut self, from: InstanceId, message: Message, out: &mut Vec<Effect>) {
-        let Some(message) = self.dispatch_waits(from, message, out) else {
-            return;
-        };
-        let d = &mut self.directory;
         let masters = &self.masters;
         let master = |resource| masters[at(resource, masters)];
+        let (d, l) = (&mut self.directory, &mut self.locks);
         match message {
-            Message::Request { resource, id, mode } => d.request(resource, (from, id, mode), out),
+            Message::Request {
+                resource,
+                id,
+                mode,
+                has,
+                patient,
+            } => d.request(resource, (from, id), (mode, has, patient), out),
             Message::Done {
                 resource,
                 id,
@@ -213,10 +266,16 @@ impl Enqueues {
                 mode,
                 value,
             } => d.recalled(resource, (from, turn), (mode, value), out),
+            Message::Cancel { resource, id } => d.cancel(resource, (from, id), out),
+            Message::Waits { resource, id } => l.waits(resource, id, &master, out),
+            Message::Recalling { resource, turn } => d.recalling(resource, (from, turn), out),
+            Message::Void { resource, turn } => l.void(resource, turn, &master, out),
+            Message::Refused { resource, turn } => d.refused(resource, (from, turn), out),
+            Message::Released { resource, id } => d.released(resource, (from, id), out),
             Message::ValueRead { resource, value } => d.value_read(resource, value),
-            Message::Declare { epoch, kept } => {
+            Message::Declare { epoch, kept, fresh } => {
                 assert_eq!(epoch, self.epoch, "the driver admits messages by epoch");
-                d.declared(from, kept, out);
+                d.declared(from, (kept, fresh), out);
             }
             Message::Grant {
                 resource,
@@ -224,51 +283,25 @@ impl Enqueues {
                 turn,
                 mode,
                 value,
-            } => self
-                .locks
-                .granted(resource, (id, turn), (mode, value), &master, out),
+            } => l.granted(resource, (id, turn), (mode, value), &master, out),
+            Message::Denied { resource, id } => l.denied(resource, id, &master, out),
             Message::Recall {
                 resource,
                 turn,
                 keep,
-            } => self.locks.recall(resource, turn, keep, &master, out),
-            _ => unreachable!("answered above"),
-        }
-    }
-
-    /// Waits for transactions and walks; gives back what is none of these.
-    fn dispatch_waits(
-        &mut self,
-        from: InstanceId,
-        message: Message,
-        out: &mut Vec<Effect>,
-    ) -> Option<Message> {
-        match message {
+                patient,
+            } => l.recall(resource, (turn, keep, patient), &master, out),
             Message::DeclareWanted => {
                 let message = self.declaration_for(from);
                 out.push(Effect::Send { to: from, message });
             }
-            Message::TxnWait { txn } => {
-                self.waited_for.entry(txn).or_default().insert(from);
-                out.push(Effect::TxnWaitedFor { txn });
-            }
-            Message::TxnEnded { txn } => {
-                let over = self.txn_waits.iter().filter(|(_, w)| w.0 == txn);
-                let over: Vec<Owner> = over.map(|(&o, _)| o).collect();
-                for waiter in over {
-                    self.txn_waits.remove(&waiter);
-                    out.push(Effect::TxnOver { waiter, txn });
+            Message::Welcome { without } => {
+                if self.fresh && self.unwelcome.remove(&from) {
+                    without.into_iter().for_each(|r| l.exclude(r, out));
+                    self.fresh = !self.unwelcome.is_empty();
                 }
             }
-            Message::Walk(probe) => self.walk(probe, out),
-            Message::Victim { owner, wait } => {
-                if self.wait_number(owner) == Some(wait) {
-                    out.push(Effect::Deadlock { owner });
-                }
-            }
-            other => return Some(other),
         }
-        None
     }
 
     #[cfg(test)]
@@ -279,5 +312,8 @@ impl Enqueues {
 }
 
 fn at(resource: Resource, masters: &[InstanceId]) -> usize {
-    (resource.0 % masters.len() as u64) as usize
+    // Resources may differ in a few bits only.
+    let mixed = (resource.0 ^ resource.0 >> 64) as u64;
+    let mixed = (mixed ^ mixed >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed >> 32) % masters.len() as u64) as usize
 }

@@ -71,6 +71,13 @@ impl Mode {
             .expect("exclusive covers everything")
     }
 
+    /// The strongest mode that both cover.
+    pub fn meet(self, other: Mode) -> Mode {
+        let both = |m: &Mode| self.covers(*m) && other.covers(*m);
+        let mut all = MODES.into_iter().rev();
+        all.find(both).expect("everything covers null")
+    }
+
     /// What a holder may keep when somebody else wants `wanted`.
     pub fn keep_beside(self, wanted: Mode) -> Mode {
         let fits = |m: &Mode| self.covers(*m) && m.compatible(wanted);
@@ -109,12 +116,14 @@ mod tests {
     fn joins_and_what_may_be_kept() {
         assert_eq!(Shared.join(SubExclusive), SharedSubExclusive);
         assert_eq!(SubShared.join(Shared), Shared);
+        assert_eq!(Shared.meet(SubExclusive), SubShared);
         assert_eq!(Exclusive.keep_beside(Shared), Shared);
         assert_eq!(Exclusive.keep_beside(SubShared), SharedSubExclusive);
         assert_eq!(SubShared.keep_beside(Exclusive), Null);
         for a in MODES {
             for b in MODES {
                 assert!(a.join(b).covers(a) && a.join(b).covers(b));
+                assert!(a.covers(a.meet(b)) && b.covers(a.meet(b)));
                 assert!(a.keep_beside(b).compatible(b) && a.covers(a.keep_beside(b)));
             }
         }

@@ -151,6 +151,14 @@ impl Dict {
             .collect()
     }
 
+    /// All objects that can be locked or have space of their own.
+    pub fn objects(&self) -> std::collections::BTreeSet<block::ObjectId> {
+        let mut all = self.segments();
+        let locked = self.entries.keys().filter_map(|&k| u32::try_from(k).ok());
+        all.extend(locked.map(block::ObjectId));
+        all
+    }
+
     pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
         self.entries.values().filter_map(|e| match &e.object {
             Object::Table(t) => Some(t),

@@ -123,14 +123,15 @@ impl Core {
         }
     }
 
-    /// Makes the changes everybody's. Called at commit while the transaction's locks are held.
-    pub fn publish_changes(&mut self) {
+    /// Makes the changes everybody's. Called at commit while the transaction's locks are held. After an error nothing is published.
+    pub fn publish_changes(&mut self) -> Result<()> {
         if !self.changes.is_empty() {
+            self.engine.dictionary_changes()?;
             let changes = std::mem::take(&mut self.changes);
             self.published = Some(self.database.publish(changes));
             self.own_dict = None;
-            self.engine.dictionary_changed();
         }
+        Ok(())
     }
 
     /// The commit of what was published is over.

@@ -88,12 +88,14 @@ impl SqlSession {
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
         if let Kind::Utility(_) = portal.statement.kind {
+            self.core.database.refresh()?;
             return self.run_utility(portal, max_rows, sink);
         }
         if let Kind::Empty = portal.statement.kind {
             return Ok(Completion::Empty);
         }
         self.ensure_transaction()?;
+        self.core.database.refresh()?;
         self.lock_tables(portal)?;
         let statement = portal.statement.clone();
         match &statement.kind {
@@ -388,13 +390,15 @@ impl Core {
             TableLock::AccessExclusive => LockMode::AccessExclusive,
         };
         let locked = self.engine.lock_table(block::ObjectId(oid), mode, !no_wait);
-        locked.map_err(|e| match (e, self.dict().table_by_oid(oid)) {
+        let locked = locked.map_err(|e| match (e, self.dict().table_by_oid(oid)) {
             (engine::Error::LockNotAvailable, Some(table)) => Error::new(
                 "55P03",
                 format!("could not obtain lock on relation \"{}\"", table.name),
             ),
             (e, _) => e.into(),
-        })
+        });
+        // Whoever had the lock may have changed the table.
+        locked.and_then(|()| self.database.refresh())
     }
 }
 

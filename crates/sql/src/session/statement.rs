@@ -198,6 +198,7 @@ impl Portal {
 impl SqlSession {
     /// Parses and plans one statement. A zero among `param_oids`, or a missing one, is inferred.
     pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
+        self.core.database.refresh()?;
         let shared = !self.core.has_own_dict();
         wait::stat::add(wait::Stat::ParseCount, 1);
         if shared && let Some(known) = self.core.database.plans.get(sql, param_oids) {

@@ -201,8 +201,16 @@ impl SqlSession {
         if state == State::Idle {
             return Ok(());
         }
-        let done = if commit {
-            self.core.publish_changes();
+        let published = match commit {
+            true => self.core.publish_changes(),
+            false => Ok(()),
+        };
+        let done = if let Err(e) = published {
+            // Nobody has seen anything of it.
+            self.core.forget_changes(0);
+            self.core.engine.rollback()?;
+            Err(e)
+        } else if commit {
             let committed = self.core.engine.commit().map_err(Error::from);
             self.core.changes_committed();
             committed

@@ -1,7 +1,8 @@
 //! Deadlocks that lead over several instances.
 //!
-//! A session that has waited for a while and finds no circle among the waits of its own instance sends a *walk* along every wait for another instance's transaction that it
-//! reaches. Each instance carries a walk on from the transaction's session over the waits there. Back at the session where it began, the path is a circle that may never
+//! A session that has waited for a while and finds no circle among the waits of its own instance sends a *walk* along every wait that it reaches for another instance's transaction, to the
+//! session of that, or for a lock that others have: to its master, from there to the instances in the way, and on each to the sessions that use what the instance keeps ([`crate::ges`]).
+//! Each instance carries a walk on over the waits there. Back at the session where it began, the path is a circle that may never
 //! have existed at one time: a *check* goes round once more and finds every wait under the number that it had, leading to the same next one. As a wait keeps its number for as
 //! long as it lasts, all of them existed at once when the first round was over (CORRECTNESS 26). Then the wait with the highest number is the victim, whoever walked: two
 //! who walk the same circle choose the same.
@@ -11,9 +12,11 @@
 use super::Letter;
 use super::wire::{self, Reader, kind};
 use crate::Result;
-use crate::enqueue::{Hop, LockerId};
+use crate::enqueue::{Exit, Hop, LockerId, Wait};
+use crate::ges::{Global, GlobalEnqueues, put_resource};
 use crate::manager::TxnManager;
 use block::InstanceId;
+use fusion::ges::Mode;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,9 +48,37 @@ impl Walks {
     }
 }
 
+#[derive(Clone)]
 struct Walk {
     number: u64,
     path: Vec<Step>,
+}
+
+/// Where a walk or a check stands that follows a wait for a lock.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// At the master: who is in the way of the waiter's instance?
+    Master,
+    /// At an instance in the way: which of its sessions? Those that stand against the mode, and with the flag the one whose request stands ahead.
+    Holder(Mode, bool),
+}
+
+fn put_stage(lock: Global, stage: Stage, out: &mut Vec<u8>) {
+    put_resource(lock, out);
+    let (tag, mode, ahead) = match stage {
+        Stage::Master => (0, Mode::Null, false),
+        Stage::Holder(mode, ahead) => (1, mode, ahead),
+    };
+    out.extend_from_slice(&[tag, mode as u8, u8::from(ahead)]);
+}
+
+fn stage(r: &mut Reader<'_>) -> Result<(Global, Stage)> {
+    let (lock, holder, mode, ahead) = (r.resource()?, r.flag()?, r.mode()?, r.flag()?);
+    let stage = match holder {
+        false => Stage::Master,
+        true => Stage::Holder(mode, ahead),
+    };
+    Ok((lock, stage))
 }
 
 fn put_path(path: &[Step], out: &mut Vec<u8>) {
@@ -92,16 +123,65 @@ impl TxnManager {
         let (number, txn) = (r.u64()?, r.txn()?);
         let path = path(&mut r)?;
         r.end()?;
-        let origin = path[0];
-        let Some(owner) = self.active.owner(txn) else {
-            return Ok(()); // it has ended
-        };
-        if (origin.instance, origin.locker) == (self.config.instance, owner) {
-            self.check(path, 0);
-        } else {
-            self.walk_on(Walk { number, path }, owner, origin.locker);
+        if let Some(owner) = self.active.owner(txn) {
+            self.walk_comes_to(Walk { number, path }, owner);
+        } // otherwise it has ended
+        Ok(())
+    }
+
+    /// A walk follows a wait for a lock.
+    pub(crate) fn lock_walk_arrived(&self, mut r: Reader<'_>) -> Result<()> {
+        let (number, (lock, at)) = (r.u64()?, stage(&mut r)?);
+        let path = path(&mut r)?;
+        r.end()?;
+        if let Some(ges) = self.ges.get() {
+            self.walk_lock(ges, Walk { number, path }, lock, at);
         }
         Ok(())
+    }
+
+    /// The wait at the end of the walk's path is for a lock.
+    fn walk_lock(&self, ges: &GlobalEnqueues, walk: Walk, lock: Global, stage: Stage) {
+        let waiter = walk.path.last().expect("invariant: a walk has a path");
+        match stage {
+            Stage::Master => {
+                for (to, mode, ahead) in ges.instances_against(lock, waiter.instance) {
+                    self.send_walk(ges, to, walk.clone(), (lock, Stage::Holder(mode, ahead)));
+                }
+            }
+            Stage::Holder(mode, ahead) => {
+                for blocker in ges.owners_against(lock, (mode, ahead)) {
+                    self.walk_comes_to(walk.clone(), blocker);
+                }
+            }
+        }
+    }
+
+    fn send_walk(
+        &self,
+        ges: &GlobalEnqueues,
+        to: InstanceId,
+        walk: Walk,
+        (lock, stage): (Global, Stage),
+    ) {
+        if to == self.config.instance {
+            return self.walk_lock(ges, walk, lock, stage);
+        }
+        self.cluster.send(Letter::new(to, kind::LOCK_WALK, |out| {
+            wire::put(out, &[walk.number]);
+            put_stage(lock, stage, out);
+            put_path(&walk.path, out);
+        }));
+    }
+
+    /// The last wait of the walk's path is for this session.
+    fn walk_comes_to(&self, walk: Walk, session: LockerId) {
+        let origin = walk.path[0];
+        if (origin.instance, origin.locker) == (self.config.instance, session) {
+            self.check(walk.path, 0);
+        } else {
+            self.walk_on(walk, session, origin.locker);
+        }
     }
 
     /// Carries a walk on from a session of this instance.
@@ -130,15 +210,36 @@ impl TxnManager {
         if let Some(hops) = reach.back {
             return self.check(longer(&hops), 0);
         }
-        for (hops, txn) in reach.exits {
-            let path = longer(&hops);
-            if path.len() <= MAX_PATH {
-                let to = txn.instance();
-                self.cluster.send(Letter::new(to, kind::WALK, |out| {
-                    wire::put(out, &[walk.number, txn.0]);
-                    put_path(&path, out);
-                }));
+        for (hops, exit) in reach.exits {
+            let (number, path) = (walk.number, longer(&hops));
+            if path.len() > MAX_PATH {
+                continue;
             }
+            match exit {
+                Exit::Txn(txn) => {
+                    let to = txn.instance();
+                    self.cluster.send(Letter::new(to, kind::WALK, |out| {
+                        wire::put(out, &[number, txn.0]);
+                        put_path(&path, out);
+                    }));
+                }
+                Exit::Lock(lock) => self.walk_from(Walk { number, path }, lock),
+            }
+        }
+    }
+
+    /// From a session of this instance, the last of the path, that waits for a lock.
+    fn walk_from(&self, walk: Walk, lock: Global) {
+        let waiter = walk.path.last().expect("invariant: a walk has a path");
+        let Some(ges) = self.ges.get() else {
+            return;
+        };
+        let (here, master) = ges.blockers(lock, waiter.locker);
+        for blocker in here {
+            self.walk_comes_to(walk.clone(), blocker);
+        }
+        if let Some(master) = master {
+            self.send_walk(ges, master, walk, (lock, Stage::Master));
         }
     }
 
@@ -165,27 +266,95 @@ impl TxnManager {
                 locker: step.locker,
                 serial: step.serial,
             };
-            at += 1;
             let here = (next.instance == me).then_some(next.locker);
-            match self.enqueues.still_waits(hop, here) {
+            match self.enqueues.still_waits(hop, here, me) {
+                Some(Wait::Here) => at += 1,
                 // The last step may lead to another instance's transaction and so back here.
-                Some(Some(txn)) if txn.instance() != me => {
+                Some(Wait::Elsewhere(Exit::Txn(txn))) => {
                     if txn.instance() == next.instance {
                         self.cluster
                             .send(Letter::new(txn.instance(), kind::CHECK, |out| {
-                                out.extend_from_slice(&(at as u16).to_le_bytes());
+                                out.extend_from_slice(&(at as u16 + 1).to_le_bytes());
                                 wire::put(out, &[txn.0]);
                                 put_path(&path, out);
                             }));
                     }
                     return;
                 }
-                Some(_) if here.is_some() => {}
-                _ => return,
+                Some(Wait::Elsewhere(Exit::Lock(lock))) => {
+                    let Some(ges) = self.ges.get() else {
+                        return;
+                    };
+                    let (blockers, master) = ges.blockers(lock, step.locker);
+                    if here.is_some_and(|next| blockers.contains(&next)) {
+                        at += 1;
+                        continue;
+                    }
+                    if let Some(master) = master {
+                        self.send_check(ges, master, (path, at), (lock, Stage::Master));
+                    }
+                    return;
+                }
+                None => return,
             }
         }
         if at == path.len() {
             self.found(&path);
+        }
+    }
+
+    fn send_check(
+        &self,
+        ges: &GlobalEnqueues,
+        to: InstanceId,
+        (path, at): (Vec<Step>, usize),
+        (lock, stage): (Global, Stage),
+    ) {
+        if to == self.config.instance {
+            return self.check_lock(ges, (path, at), (lock, stage));
+        }
+        self.cluster.send(Letter::new(to, kind::LOCK_CHECK, |out| {
+            out.extend_from_slice(&(at as u16).to_le_bytes());
+            put_stage(lock, stage, out);
+            put_path(&path, out);
+        }));
+    }
+
+    pub(crate) fn lock_check_arrived(&self, mut r: Reader<'_>) -> Result<()> {
+        let (at, on) = (usize::from(r.u16()?), stage(&mut r)?);
+        let path = path(&mut r)?;
+        if at >= path.len() {
+            return Err(r.bad("a check has lost its way"));
+        }
+        r.end()?;
+        if let Some(ges) = self.ges.get() {
+            self.check_lock(ges, (path, at), on);
+        }
+        Ok(())
+    }
+
+    /// The wait at `at` of the path is for a lock: does it still lead to the next one?
+    fn check_lock(
+        &self,
+        ges: &GlobalEnqueues,
+        (path, at): (Vec<Step>, usize),
+        (lock, stage): (Global, Stage),
+    ) {
+        let next = *path.get(at + 1).unwrap_or(&path[0]);
+        match stage {
+            Stage::Master => {
+                let against = ges.instances_against(lock, path[at].instance);
+                for (to, mode, ahead) in against.into_iter().filter(|a| a.0 == next.instance) {
+                    let stage = Stage::Holder(mode, ahead);
+                    self.send_check(ges, to, (path.clone(), at), (lock, stage));
+                }
+            }
+            Stage::Holder(mode, ahead) => {
+                let blockers = ges.owners_against(lock, (mode, ahead));
+                if next.instance == self.config.instance && blockers.contains(&next.locker) {
+                    self.check(path, at + 1);
+                }
+            }
         }
     }
 

@@ -38,7 +38,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use wait::Event;
 pub(crate) use waits::{ToTell, is_over};
-use wire::{Reader, kind};
+use wire::Reader;
+pub(crate) use wire::kind;
 
 /// Transactions that an announcement names: those of a larger group are asked about. 2 KiB.
 const MAX_ANNOUNCED: usize = 256;

@@ -24,6 +24,11 @@ pub(crate) mod kind {
     pub const WALK: u16 = 109;
     pub const CHECK: u16 = 110;
     pub const VICTIM: u16 = 111;
+    /// The same where a wait is for a lock that another instance has.
+    pub const LOCK_WALK: u16 = 112;
+    pub const LOCK_CHECK: u16 = 113;
+    /// Enqueues: one message of [`fusion::ges`].
+    pub const GES: u16 = 114;
 }
 
 /// What an instance says of a transaction of its own.

@@ -2,6 +2,7 @@
 
 use super::locks::{LockerId, Resource};
 use super::{Enqueues, Tables};
+use crate::ges::Global;
 use block::{InstanceId, TxnId};
 use std::collections::HashSet;
 use wait::Stat;
@@ -19,11 +20,27 @@ pub(crate) struct Hop {
     pub(crate) serial: u64,
 }
 
+/// Where a way leaves this lock table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    /// A wait for a transaction of another instance.
+    Txn(TxnId),
+    /// A wait for a lock that other instances have.
+    Lock(Global),
+}
+
+/// Where one wait leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    Here,
+    Elsewhere(Exit),
+}
+
 /// Where the waits of one session lead.
 #[derive(Default)]
 pub(crate) struct Reach {
-    /// Ways to waits for other instances' transactions.
-    pub(crate) exits: Vec<(Vec<Hop>, TxnId)>,
+    /// Ways that go on elsewhere.
+    pub(crate) exits: Vec<(Vec<Hop>, Exit)>,
     /// A way to the session that was looked for.
     pub(crate) back: Option<Vec<Hop>>,
 }
@@ -69,30 +86,32 @@ impl Enqueues {
                 locker: next,
                 serial,
             });
-            if let Resource::Txn(txn) = resource
-                && txn.instance() != me
-            {
-                reach.exits.push((path.clone(), txn));
+            if let Some(exit) = exit(resource, me) {
+                reach.exits.push((path.clone(), exit));
             }
             ways.push(blockers.into_iter().map(|b| b.locker).collect());
         }
         reach
     }
 
-    /// Whether the session is in that very wait, and waits for `next` if one is given: then the transaction it waits for, if it is one.
-    pub(crate) fn still_waits(&self, hop: Hop, next: Option<LockerId>) -> Option<Option<TxnId>> {
+    /// Where the session's wait leads, if it is that very wait; `None` if it is not, or does not lead to `next`.
+    pub(crate) fn still_waits(
+        &self,
+        hop: Hop,
+        next: Option<LockerId>,
+        me: InstanceId,
+    ) -> Option<Wait> {
         let t = self.tables.lock();
         let mut blockers = Vec::new();
         let (resource, serial) = t.locks.blockers(hop.locker, NOBODY, &mut blockers)?;
         if serial != hop.serial {
             return None;
         }
-        let txn = match resource {
-            Resource::Txn(txn) => Some(txn),
-            _ => None,
-        };
+        if let Some(exit) = exit(resource, me) {
+            return Some(Wait::Elsewhere(exit));
+        }
         let leads = |to| blockers.iter().any(|b| b.locker == to);
-        next.is_none_or(leads).then_some(txn)
+        next.is_some_and(leads).then_some(Wait::Here)
     }
 
     /// The wait is to be given up.
@@ -103,6 +122,14 @@ impl Enqueues {
         }
         t.doomed.insert(victim.locker.0, (victim.serial, why));
         super::wake_after(t, vec![victim.locker]);
+    }
+}
+
+fn exit(resource: Resource, me: InstanceId) -> Option<Exit> {
+    match resource {
+        Resource::Txn(txn) if txn.instance() != me => Some(Exit::Txn(txn)),
+        Resource::Global(g) => Some(Exit::Lock(g)),
+        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@
 //! An entry without holders and waiters does not exist.
 
 use super::mode::{LockMode, MODES};
+use crate::ges::{Global, local};
 use block::{ObjectId, RowId, TxnId};
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -19,6 +20,8 @@ pub enum Resource {
     Row(RowId),
     Table(ObjectId),
     Name(NameClass, u64, u64),
+    /// This instance's part in one of the two above. Nobody is granted it: a waiter, who has the lock itself already, is let go when other instances make room.
+    Global(Global),
 }
 
 /// Kinds of named enqueues.
@@ -38,6 +41,7 @@ impl Resource {
             Resource::Table(_) => "TM",
             Resource::Name(NameClass::Dictionary, ..) => "RC",
             Resource::Name(NameClass::Advisory, ..) => "UL",
+            Resource::Global(g) => local(*g).map_or("", |r| r.kind()),
         }
     }
 
@@ -48,6 +52,7 @@ impl Resource {
             Resource::Row(rid) => (0, rid.0),
             Resource::Table(object) => (u64::from(object.0), 0),
             Resource::Name(_, a, b) => (a, b),
+            Resource::Global(g) => local(g).map_or((0, 0), |r| r.ids()),
         }
     }
 }
@@ -62,6 +67,10 @@ impl std::fmt::Display for Resource {
                 write!(f, "dictionary entry {a:x}.{b:x}")
             }
             Resource::Name(NameClass::Advisory, a, _) => write!(f, "advisory lock {a}"),
+            Resource::Global(g) => match local(*g) {
+                Some(r) => write!(f, "{r} on another instance"),
+                None => write!(f, "lock {:x}", g.0),
+            },
         }
     }
 }
@@ -194,6 +203,45 @@ impl LockTable {
         self.waiting.insert(locker, Resource::Txn(txn));
     }
 
+    /// Stands where [`LockTable::end_global`] finds it.
+    pub(crate) fn await_global(&mut self, locker: LockerId, g: Global, mode: LockMode) {
+        let request = self.request(locker, mode, Level::Transaction, None);
+        let lock = self.locks.entry(Resource::Global(g)).or_default();
+        lock.queue.push_back(request);
+        self.waiting.insert(locker, Resource::Global(g));
+    }
+
+    /// Lets one waiter go. False if it does not wait.
+    pub(crate) fn end_global(&mut self, locker: LockerId, g: Global) -> bool {
+        let r = Resource::Global(g);
+        if self.waiting.get(&locker) != Some(&r) {
+            return false;
+        }
+        self.waiting.remove(&locker);
+        if let Some(lock) = self.locks.get_mut(&r) {
+            lock.queue.retain(|q| q.locker != locker);
+            if lock.queue.is_empty() {
+                self.locks.remove(&r);
+            }
+        }
+        true
+    }
+
+    /// Who holds it in a weak mode, and in which.
+    pub(crate) fn weak_holders(&self, r: Resource) -> Vec<(LockerId, LockMode)> {
+        let holders = self.locks.get(&r).into_iter().flat_map(|l| &l.holders);
+        let weak = |h: &Holder| Some((h.locker, h.modes().filter(|m| m.is_weak()).max()?));
+        holders.filter_map(weak).collect()
+    }
+
+    /// The weakest mode that covers all that a session holds.
+    pub(crate) fn held(&self, locker: LockerId, r: Resource) -> LockMode {
+        let holders = self.locks.get(&r).into_iter().flat_map(|l| &l.holders);
+        let own = holders.filter(|h| h.locker == locker);
+        own.flat_map(Holder::modes)
+            .fold(LockMode::Null, LockMode::join)
+    }
+
     fn request(
         &mut self,
         locker: LockerId,
@@ -293,7 +341,7 @@ impl LockTable {
             return;
         };
         let (mut at, mut x_ahead) = (0, false);
-        while at < lock.queue.len() && !matches!(r, Resource::Txn(_)) {
+        while at < lock.queue.len() && !matches!(r, Resource::Txn(_) | Resource::Global(_)) {
             let q = &lock.queue[at];
             let upgrade = lock.holds(q.locker);
             let behind = |mode: LockMode| {
@@ -342,6 +390,9 @@ impl LockTable {
                 locker,
                 directly: true,
             }));
+            return Some((r, request.serial));
+        }
+        if let Resource::Global(_) = r {
             return Some((r, request.serial));
         }
         let mut modes = vec![request.mode];

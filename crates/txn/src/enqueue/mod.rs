@@ -18,11 +18,12 @@ mod mode;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use elsewhere::{Hop, Suspicion};
+pub(crate) use elsewhere::{Exit, Hop, Suspicion, Wait};
 pub(crate) use locks::LockerId;
 pub use locks::{Level, NameClass, Resource};
 pub use mode::LockMode;
 
+use crate::ges::{Global, local};
 use crate::{Error, Result};
 use block::{InstanceId, ObjectId, TxnId};
 use deadlock::Edge;
@@ -197,31 +198,33 @@ impl Enqueues {
         held
     }
 
-    /// Takes a table lock for the transaction, once for each [`Enqueues::unlock_table`].
+    /// Takes a table lock for the transaction, once for each [`Enqueues::unlock_table`]. True: other instances are to be asked as well.
     pub(crate) fn lock_table(
         &self,
         locker: &Locker,
         object: ObjectId,
         mode: LockMode,
         wait: LockWait,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if mode.is_weak() && self.try_fast(locker, object, mode) {
-            return Ok(());
+            return Ok(false);
         }
         let r = Resource::Table(object);
         if !matches!(mode, LockMode::S | LockMode::SSX | LockMode::X) {
-            return self.lock(locker, r, mode, Level::Transaction, wait);
+            self.lock(locker, r, mode, Level::Transaction, wait)?;
+            // Who closes the fast path raises the counter before it looks for holders in the lock table.
+            return Ok(self.strong_of(object).load(Ordering::SeqCst) != 0);
         }
         self.raise_strong(object);
         let taken = self.lock(locker, r, mode, Level::Transaction, wait);
         if taken.is_err() {
             self.strong_of(object).fetch_sub(1, Ordering::SeqCst);
         }
-        taken
+        taken.map(|()| true)
     }
 
-    /// Gives a table lock of the transaction back.
-    pub(crate) fn unlock_table(&self, locker: &Locker, object: ObjectId, mode: LockMode) {
+    /// Gives a table lock of the transaction back. False: by the fast path.
+    pub(crate) fn unlock_table(&self, locker: &Locker, object: ObjectId, mode: LockMode) -> bool {
         let word = pack(object, mode);
         let fast = |slot: &AtomicU64| {
             slot.load(Ordering::Relaxed) == word
@@ -230,12 +233,52 @@ impl Enqueues {
                     .is_ok()
         };
         if mode.is_weak() && locker.fast.iter().any(fast) {
-            return;
+            return false;
         }
         let held = self.unlock(locker, Resource::Table(object), mode, Level::Transaction);
         assert!(held, "invariant: a table lock that is given back is held");
         if !mode.is_weak() && mode != LockMode::Null {
             self.strong_of(object).fetch_sub(1, Ordering::SeqCst);
+        }
+        true
+    }
+
+    /// The weakest mode that covers all that a session holds in the lock table.
+    pub(crate) fn held(&self, locker: &Locker, r: Resource) -> LockMode {
+        self.tables.lock().locks.held(locker.id, r)
+    }
+
+    /// Ends the fast path for a table until [`Enqueues::open_table`]; returns who holds it weakly.
+    pub(crate) fn close_table(&self, object: ObjectId) -> Vec<(LockerId, LockMode)> {
+        self.raise_strong(object);
+        let t = self.tables.lock();
+        t.locks.weak_holders(Resource::Table(object))
+    }
+
+    pub(crate) fn open_table(&self, object: ObjectId) {
+        self.strong_of(object).fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// The session, which has the lock in the lock table, stands in line for other instances to make room.
+    pub(crate) fn await_global(&self, locker: &Locker, g: Global, mode: LockMode) {
+        self.tables.lock().locks.await_global(locker.id, g, mode);
+    }
+
+    pub(crate) fn wait_global(
+        &self,
+        locker: &Locker,
+        g: Global,
+        mode: LockMode,
+        wait: LockWait,
+    ) -> Result<()> {
+        self.wait(locker, Resource::Global(g), mode, wait)
+    }
+
+    /// Lets the session go that waits for it, if it does.
+    pub(crate) fn end_global(&self, locker: LockerId, g: Global) {
+        let mut t = self.tables.lock();
+        if t.locks.end_global(locker, g) {
+            wake_after(t, vec![locker]);
         }
     }
 
@@ -504,6 +547,10 @@ fn event(r: &Resource, mode: LockMode) -> (Event, [u64; 3]) {
         Resource::Table(_) => Event::EnqTm,
         Resource::Name(NameClass::Dictionary, ..) => Event::RowCacheLock,
         Resource::Name(NameClass::Advisory, ..) => Event::EnqUl,
+        Resource::Global(g) => {
+            let of = local(*g).expect("invariant: what is waited for has a name");
+            return event(&of, mode);
+        }
     };
     (event, [name_mode, id1, id2])
 }

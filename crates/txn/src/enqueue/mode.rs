@@ -58,6 +58,13 @@ impl LockMode {
         other.excludes() & !self.excludes() == 0
     }
 
+    /// The weakest mode that covers both.
+    pub fn join(self, other: LockMode) -> LockMode {
+        let both = |m: &LockMode| m.covers(self) && m.covers(other);
+        let all = Self::ALL.into_iter();
+        all.filter(both).min().unwrap_or(LockMode::X)
+    }
+
     /// Modes that do not conflict with each other are granted to sessions without a common latch.
     pub const fn is_weak(self) -> bool {
         matches!(self, LockMode::SS | LockMode::SX)
@@ -104,5 +111,6 @@ mod tests {
         for m in LockMode::ALL {
             assert!(X.covers(m) && m.covers(m) && m.covers(Null));
         }
+        assert_eq!((S.join(SX), SS.join(SX), SS.join(S)), (SSX, SX, S));
     }
 }

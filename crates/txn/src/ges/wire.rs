@@ -1,0 +1,401 @@
+//! Messages about enqueues as bytes: a tag, then the fields in order. Little endian; whatever is cut short, too long or out of range is an error.
+
+use super::{Global, names};
+use crate::Result;
+use crate::cluster::wire::{self as base, Reader};
+use block::InstanceId;
+use fusion::ges::{Kept, Message, Mode, Value};
+use fusion::{Epoch, RequestId, Turn};
+
+const MODES: [Mode; 6] = [
+    Mode::Null,
+    Mode::SubShared,
+    Mode::SubExclusive,
+    Mode::Shared,
+    Mode::SharedSubExclusive,
+    Mode::Exclusive,
+];
+
+pub(crate) fn put_resource(resource: Global, out: &mut Vec<u8>) {
+    out.extend_from_slice(&resource.0.to_le_bytes());
+}
+
+fn put_turn(turn: Turn, out: &mut Vec<u8>) {
+    base::put(out, &[turn.epoch.0, turn.number]);
+}
+
+fn put_value(value: Option<Value>, out: &mut Vec<u8>) {
+    out.push(u8::from(value.is_some()));
+    if let Some(v) = value {
+        base::put(out, &[v.version, v.data]);
+    }
+}
+
+fn put_count(n: usize, out: &mut Vec<u8>) {
+    let n = u32::try_from(n).expect("invariant: locks fit memory");
+    out.extend_from_slice(&n.to_le_bytes());
+}
+
+pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
+    let mut head = |tag: u8, resource: Global| {
+        out.push(tag);
+        put_resource(resource, out);
+    };
+    match message {
+        Message::Request {
+            resource,
+            id,
+            mode,
+            has,
+            patient,
+        } => {
+            head(0, *resource);
+            base::put(out, &[id.0]);
+            out.extend_from_slice(&[*mode as u8, *has as u8, u8::from(*patient)]);
+        }
+        Message::Grant {
+            resource,
+            id,
+            turn,
+            mode,
+            value,
+        } => {
+            head(1, *resource);
+            base::put(out, &[id.0]);
+            put_turn(*turn, out);
+            out.push(*mode as u8);
+            put_value(*value, out);
+        }
+        Message::Denied { resource, id } => {
+            head(2, *resource);
+            base::put(out, &[id.0]);
+        }
+        Message::Cancel { resource, id } => {
+            head(12, *resource);
+            base::put(out, &[id.0]);
+        }
+        Message::Waits { resource, id } => {
+            head(13, *resource);
+            base::put(out, &[id.0]);
+        }
+        Message::Recalling { resource, turn } => {
+            head(14, *resource);
+            put_turn(*turn, out);
+        }
+        Message::Void { resource, turn } => {
+            head(15, *resource);
+            put_turn(*turn, out);
+        }
+        Message::Done {
+            resource,
+            id,
+            turn,
+            holds,
+        } => {
+            head(3, *resource);
+            base::put(out, &[id.0]);
+            put_turn(*turn, out);
+            out.push(u8::from(*holds));
+        }
+        Message::Recall {
+            resource,
+            turn,
+            keep,
+            patient,
+        } => {
+            head(4, *resource);
+            put_turn(*turn, out);
+            out.extend_from_slice(&[*keep as u8, u8::from(*patient)]);
+        }
+        Message::Recalled {
+            resource,
+            turn,
+            mode,
+            value,
+        } => {
+            head(5, *resource);
+            put_turn(*turn, out);
+            out.push(*mode as u8);
+            put_value(*value, out);
+        }
+        Message::Refused { resource, turn } => {
+            head(6, *resource);
+            put_turn(*turn, out);
+        }
+        Message::Released { resource, id } => {
+            head(7, *resource);
+            base::put(out, &[id.0]);
+        }
+        Message::ValueRead { resource, value } => {
+            head(8, *resource);
+            put_value(Some(*value), out);
+        }
+        Message::DeclareWanted => out.push(9),
+        Message::Declare { epoch, kept, fresh } => {
+            out.push(10);
+            base::put(out, &[epoch.0]);
+            out.push(u8::from(*fresh));
+            put_count(kept.len(), out);
+            for k in kept {
+                put_resource(k.resource, out);
+                out.push(k.mode as u8);
+                put_turn(k.turn, out);
+                base::put(out, &[k.id.0]);
+                put_value(k.value, out);
+            }
+        }
+        Message::Welcome { without } => {
+            out.push(11);
+            put_count(without.len(), out);
+            without.iter().for_each(|r| put_resource(*r, out));
+        }
+    }
+}
+
+impl Reader<'_> {
+    pub(crate) fn resource(&mut self) -> Result<Global> {
+        let (low, high) = (self.u64()?, self.u64()?);
+        let resource = fusion::ges::Resource(u128::from(high) << 64 | u128::from(low));
+        match names::local(resource) {
+            Some(_) => Ok(resource),
+            None => Err(self.bad("there is no such lock")),
+        }
+    }
+
+    pub(crate) fn mode(&mut self) -> Result<Mode> {
+        let mode = self.u8()?;
+        let known = MODES.get(usize::from(mode)).copied();
+        known.ok_or_else(|| self.bad("there is no such lock mode"))
+    }
+
+    pub(crate) fn flag(&mut self) -> Result<bool> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.bad("a flag is neither set nor clear")),
+        }
+    }
+
+    fn turn(&mut self) -> Result<Turn> {
+        Ok(Turn {
+            epoch: Epoch(self.u64()?),
+            number: self.u64()?,
+        })
+    }
+
+    fn id(&mut self) -> Result<RequestId> {
+        Ok(RequestId(self.u64()?))
+    }
+
+    fn value(&mut self) -> Result<Option<Value>> {
+        if !self.flag()? {
+            return Ok(None);
+        }
+        // A version is an SCN, or one more.
+        let (version, data) = (self.scn()?.0, self.scn()?.0);
+        Ok(Some(Value { version, data }))
+    }
+
+    fn kept(&mut self) -> Result<Kept> {
+        Ok(Kept {
+            resource: self.resource()?,
+            mode: self.mode()?,
+            turn: self.turn()?,
+            id: self.id()?,
+            value: self.value()?,
+        })
+    }
+}
+
+pub(super) fn read(from: InstanceId, body: &[u8]) -> Result<Message> {
+    let mut r = Reader::new(from, body);
+    let tag = r.u8()?;
+    let message = match tag {
+        0 => Message::Request {
+            resource: r.resource()?,
+            id: r.id()?,
+            mode: r.mode()?,
+            has: r.mode()?,
+            patient: r.flag()?,
+        },
+        1 => Message::Grant {
+            resource: r.resource()?,
+            id: r.id()?,
+            turn: r.turn()?,
+            mode: r.mode()?,
+            value: r.value()?,
+        },
+        2 => Message::Denied {
+            resource: r.resource()?,
+            id: r.id()?,
+        },
+        3 => Message::Done {
+            resource: r.resource()?,
+            id: r.id()?,
+            turn: r.turn()?,
+            holds: r.flag()?,
+        },
+        4 => Message::Recall {
+            resource: r.resource()?,
+            turn: r.turn()?,
+            keep: r.mode()?,
+            patient: r.flag()?,
+        },
+        5 => Message::Recalled {
+            resource: r.resource()?,
+            turn: r.turn()?,
+            mode: r.mode()?,
+            value: r.value()?,
+        },
+        6 => Message::Refused {
+            resource: r.resource()?,
+            turn: r.turn()?,
+        },
+        7 => Message::Released {
+            resource: r.resource()?,
+            id: r.id()?,
+        },
+        8 => {
+            let resource = r.resource()?;
+            match r.value()? {
+                Some(value) => Message::ValueRead { resource, value },
+                None => return Err(r.bad("a value that was read is none")),
+            }
+        }
+        9 => Message::DeclareWanted,
+        10 => {
+            let (epoch, fresh, n) = (Epoch(r.u64()?), r.flag()?, r.u32()?);
+            // As many as there are bytes for; the count alone must not take memory.
+            let kept = (0..n).map(|_| r.kept()).collect::<Result<_>>()?;
+            Message::Declare { epoch, kept, fresh }
+        }
+        11 => {
+            let n = r.u32()?;
+            let without = (0..n).map(|_| r.resource()).collect::<Result<_>>()?;
+            Message::Welcome { without }
+        }
+        12 => Message::Cancel {
+            resource: r.resource()?,
+            id: r.id()?,
+        },
+        13 => Message::Waits {
+            resource: r.resource()?,
+            id: r.id()?,
+        },
+        14 => Message::Recalling {
+            resource: r.resource()?,
+            turn: r.turn()?,
+        },
+        15 => Message::Void {
+            resource: r.resource()?,
+            turn: r.turn()?,
+        },
+        _ => return Err(r.bad("a message about locks is of no kind that there is")),
+    };
+    r.end()?;
+    Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{NameClass, Resource};
+    use block::ObjectId;
+
+    fn all() -> Vec<Message> {
+        let table = names::global(Resource::Table(ObjectId(77))).unwrap();
+        let key = names::global(Resource::Name(NameClass::Advisory, u64::MAX, 1)).unwrap();
+        let (id, epoch) = (RequestId(5), Epoch(6));
+        let turn = Turn { epoch, number: 7 };
+        let read = Value {
+            version: 9,
+            data: 8,
+        };
+        let value = Some(read);
+        let kept = Kept {
+            resource: key,
+            mode: Mode::Shared,
+            turn,
+            id,
+            value,
+        };
+        let resource = table;
+        vec![
+            Message::Request {
+                resource,
+                id,
+                mode: Mode::Exclusive,
+                has: Mode::SubShared,
+                patient: true,
+            },
+            Message::Grant {
+                resource: key,
+                id,
+                turn,
+                mode: Mode::SubShared,
+                value,
+            },
+            Message::Denied { resource, id },
+            Message::Done {
+                resource,
+                id,
+                turn,
+                holds: false,
+            },
+            Message::Recall {
+                resource,
+                turn,
+                keep: Mode::SubExclusive,
+                patient: false,
+            },
+            Message::Recalled {
+                resource,
+                turn,
+                mode: Mode::Null,
+                value: None,
+            },
+            Message::Refused { resource, turn },
+            Message::Released { resource: key, id },
+            Message::ValueRead {
+                resource: key,
+                value: read,
+            },
+            Message::DeclareWanted,
+            Message::Declare {
+                epoch,
+                kept: vec![kept, kept],
+                fresh: true,
+            },
+            Message::Welcome {
+                without: vec![table, key],
+            },
+            Message::Cancel { resource, id },
+            Message::Waits { resource, id },
+            Message::Recalling { resource, turn },
+            Message::Void { resource, turn },
+        ]
+    }
+
+    #[test]
+    fn messages_come_back_and_nothing_makes_it_panic() {
+        let from = InstanceId(2);
+        for (tag, message) in all().into_iter().enumerate() {
+            let mut bytes = Vec::new();
+            put(&message, &mut bytes);
+            assert_eq!(bytes[0], tag as u8, "the tag is part of the protocol");
+            assert_eq!(read(from, &bytes).unwrap(), message);
+            for cut in 0..bytes.len() {
+                assert!(read(from, &bytes[..cut]).is_err(), "{message:?} at {cut}");
+            }
+            for at in 0..bytes.len() {
+                for byte in [0xff, 0x7f, 12] {
+                    let mut bad = bytes.clone();
+                    bad[at] = byte;
+                    let _ = read(from, &bad);
+                }
+            }
+            bytes.push(0);
+            assert!(read(from, &bytes).is_err());
+        }
+    }
+}

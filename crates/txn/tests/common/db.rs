@@ -1,0 +1,84 @@
+//! Several instances of transactions over one network in memory.
+
+use super::common::{Instance, create_for};
+use super::net::Net;
+use block::InstanceId;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use storage::ControlFile;
+use txn::TxnManager;
+
+pub const CAP: u32 = 4096;
+
+pub fn seed() -> u64 {
+    let replay = std::env::var("BRAID_TXN_SEED").ok();
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let seed = replay.map_or_else(now, |s| s.parse().expect("a number"));
+    eprintln!("seed {seed}");
+    seed
+}
+
+pub struct Db {
+    pub net: Arc<Net>,
+    pub nodes: Vec<Instance>,
+}
+
+impl Db {
+    /// `n` instances, all up and at rest.
+    pub fn new(n: u16) -> Db {
+        let storage = create_for(n);
+        let control = Arc::new(ControlFile::open(&storage).unwrap());
+        let net = Net::new();
+        let ids: Vec<InstanceId> = (1..=n).map(InstanceId).collect();
+        let open = |k| {
+            Instance::open_member(&storage, control.clone(), k, CAP, |m| {
+                net.connect(m);
+                m.members_changed(0, &ids, &[]).unwrap();
+            })
+            .unwrap()
+        };
+        let nodes: Vec<Instance> = (1..=n).map(open).collect();
+        for node in &nodes {
+            node.manager.members_changed(1, &ids, &[]).unwrap();
+            load(node);
+        }
+        let db = Db { net, nodes };
+        db.net.run(1, || {
+            db.nodes.iter().for_each(|n| n.manager.tick());
+            db.settle();
+        });
+        db
+    }
+
+    pub fn node(&self, k: usize) -> &Instance {
+        &self.nodes[k - 1]
+    }
+    pub fn manager(&self, k: usize) -> &Arc<TxnManager> {
+        &self.node(k).manager
+    }
+    pub fn settle(&self) {
+        while !self.net.is_quiet() {
+            thread::yield_now();
+        }
+    }
+    pub fn stop(self) {
+        self.net.heal();
+        self.net
+            .clone()
+            .run(2, || self.nodes.into_iter().for_each(Instance::stop));
+    }
+}
+
+/// One block of accounts that only this instance uses.
+pub fn load(i: &Instance) {
+    i.load_block(u32::from(i.number) - 1, 100).unwrap();
+}
+
+pub fn eventually(what: &str, mut f: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !f() {
+        assert!(Instant::now() < limit, "{what} did not happen");
+        thread::yield_now();
+    }
+}
