@@ -214,7 +214,7 @@ fn no_unit_is_given_twice() {
                             if blocks > 1024 && rng.below(4) > 0 {
                                 continue;
                             }
-                            let e = node.space.add_extent(object, header, blocks).unwrap();
+                            let (e, _) = node.space.add_extent(object, header, blocks).unwrap();
                             assert_eq!((e.instance.0, e.blocks), (node.number, blocks));
                             claims.claim(object, e.first, blocks);
                         }
@@ -254,7 +254,7 @@ fn no_unit_is_given_twice() {
             .unwrap();
         claims.claim(object, header, extent_blocks(0));
         if before > 4 * 16_008 || node.number == 1 {
-            let e = node.space.add_extent(object, header, 12_000).unwrap();
+            let (e, _) = node.space.add_extent(object, header, 12_000).unwrap();
             claims.claim(object, e.first, e.blocks);
         }
     }

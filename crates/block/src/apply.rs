@@ -76,6 +76,9 @@ ops! {
     /// A segment header with its first extent; formats it.
     SegmentFormat = 410,
     SegmentAddExtent = 411,
+    /// A further block of a segment's list of extents, with its first extent; formats it.
+    ExtentMapFormat = 412,
+    ExtentMapAdd = 413,
     // Sequences: 500..599.
     /// A sequence at its start; formats it.
     SequenceFormat = 500,
@@ -94,6 +97,7 @@ impl Op {
             Op::HeapFormat => Some(BlockType::Heap),
             Op::SpaceMapFormat => Some(BlockType::SpaceMap),
             Op::SegmentFormat => Some(BlockType::SegmentHeader),
+            Op::ExtentMapFormat => Some(BlockType::ExtentMap),
             Op::SequenceFormat => Some(BlockType::Sequence),
             _ => None,
         }
@@ -106,6 +110,7 @@ impl Op {
         match self as u16 {
             100..200 => Some(BlockType::Heap),
             300..400 => Some(BlockType::Undo),
+            412..414 => Some(BlockType::ExtentMap),
             410..500 => Some(BlockType::SegmentHeader),
             400..410 => Some(BlockType::SpaceMap),
             500..600 => Some(BlockType::Sequence),
@@ -159,7 +164,9 @@ pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
         Op::HeapPrune => crate::heap::apply_prune(block, payload),
         Op::SpaceMapFormat => Ok(()),
         Op::SpaceSet => crate::space::apply_set(block, payload),
-        Op::SegmentFormat => crate::space::apply_segment_format(block, payload),
-        Op::SegmentAddExtent => crate::space::apply_add_extent(block, payload),
+        Op::SegmentFormat | Op::ExtentMapFormat => {
+            crate::space::apply_segment_format(block, payload)
+        }
+        Op::SegmentAddExtent | Op::ExtentMapAdd => crate::space::apply_add_extent(block, payload),
     }
 }

@@ -3,8 +3,12 @@
 //! ```text
 //! A data file is regions of REGION_BLOCKS blocks. The first block of a region is its space map; units follow from the eighth block on.
 //! space map, body: owner u32 of each unit, zero for none
-//! segment header, body: extents u32 | kind u8 | reserved 3 | extents, 12 bytes each: first block u64 | blocks u24 and instance u8
+//! segment header, body: places taken u32 | kind u8 | reserved 3 | places, 12 bytes each: first block u64 | blocks u24 and instance u8
+//! extent map, body: as a segment header's
 //! ```
+//!
+//! A place is an extent's. The last of a block, if it has no blocks, is a link: the list goes on in the extent map at its address, which is the first block of its
+//! own first extent.
 //!
 //! **Invariant.** The map is the truth about ownership; a segment's list of extents is set after the map and may lack units the map gives the object after a
 //! crash between the two. Dropping a segment goes by the map, so such units come back then.
@@ -26,8 +30,8 @@ const COUNT_AT: usize = HEADER_SIZE;
 const KIND_AT: usize = HEADER_SIZE + 4;
 const EXTENTS_AT: usize = HEADER_SIZE + 8;
 const EXTENT: usize = 12;
-/// Extents that a segment header has room for.
-pub const MAX_EXTENTS: usize = (BLOCK_SIZE - EXTENTS_AT) / EXTENT;
+/// Places in a block of a segment's list of extents. The last is kept for the link to the next block.
+pub const PLACES: usize = (BLOCK_SIZE - EXTENTS_AT) / EXTENT;
 
 /// The space map of region `n` of a file.
 pub fn map_block(file: FileId, region: u32) -> Dba {
@@ -104,15 +108,27 @@ impl Extent {
     }
 }
 
-pub fn extent_count(header: &BlockBuf) -> usize {
-    (header.u32_at(COUNT_AT) as usize).min(MAX_EXTENTS)
+/// Places taken in a block of a segment's list.
+pub fn places_taken(list: &BlockBuf) -> usize {
+    (list.u32_at(COUNT_AT) as usize).min(PLACES)
 }
 
-pub fn extents(header: &BlockBuf) -> impl Iterator<Item = Extent> + '_ {
-    let end = EXTENTS_AT + extent_count(header) * EXTENT;
-    header.0[EXTENTS_AT..end]
+fn places(list: &BlockBuf) -> impl Iterator<Item = Extent> + '_ {
+    let end = EXTENTS_AT + places_taken(list) * EXTENT;
+    list.0[EXTENTS_AT..end]
         .chunks_exact(EXTENT)
         .map(Extent::decode)
+}
+
+/// The extents in a block of a segment's list.
+pub fn extents(list: &BlockBuf) -> impl Iterator<Item = Extent> + '_ {
+    places(list).filter(|e| e.blocks > 0)
+}
+
+/// Where the list goes on.
+pub fn next_list(list: &BlockBuf) -> Option<Dba> {
+    let last = places(list).nth(PLACES - 1)?;
+    (last.blocks == 0).then_some(last.first)
 }
 
 pub fn segment_kind(header: &BlockBuf) -> Result<SegmentKind> {
@@ -126,16 +142,26 @@ pub fn segment_kind(header: &BlockBuf) -> Result<SegmentKind> {
     }
 }
 
-/// `SegmentFormat`: a header with its first extent.
+/// `SegmentFormat`, `ExtentMapFormat`: a list with its first extent.
 pub fn segment_payload(kind: SegmentKind, first: Extent) -> Vec<u8> {
     let mut p = vec![kind as u8];
     p.extend_from_slice(&first.encode());
     p
 }
 
-/// `SegmentAddExtent`.
+/// `SegmentAddExtent`, `ExtentMapAdd`.
 pub fn extent_payload(extent: Extent) -> [u8; EXTENT] {
     extent.encode()
+}
+
+/// The same operations, for the last place: the list goes on in the extent map at `next`.
+pub fn link_payload(next: Dba, instance: InstanceId) -> [u8; EXTENT] {
+    let link = Extent {
+        first: next,
+        blocks: 0,
+        instance,
+    };
+    link.encode()
 }
 
 pub(crate) fn apply_segment_format(block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
@@ -149,8 +175,11 @@ pub(crate) fn apply_segment_format(block: &mut BlockBuf, payload: &[u8]) -> Resu
 
 pub(crate) fn apply_add_extent(block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let n = block.u32_at(COUNT_AT) as usize;
-    if payload.len() != EXTENT || n >= MAX_EXTENTS {
+    if payload.len() != EXTENT || n >= PLACES {
         return Err(BlockError::corrupt("extent cannot be added"));
+    }
+    if Extent::decode(payload).blocks == 0 && n + 1 < PLACES {
+        return Err(BlockError::corrupt("a list goes on before it is full"));
     }
     let at = EXTENTS_AT + n * EXTENT;
     block.0[at..at + EXTENT].copy_from_slice(payload);
@@ -203,7 +232,11 @@ mod tests {
             [extent(8, 8), extent(4096, 8192)]
         );
         assert_eq!(segment_kind(&b).unwrap(), SegmentKind::Index);
-        for n in 2..MAX_EXTENTS {
+        let next = Dba::new(FileId::DATA, 16);
+        let link = link_payload(next, InstanceId(3));
+        for n in 2..PLACES - 1 {
+            let early = apply(Op::SegmentAddExtent, &mut b, &link);
+            assert!(early.is_err(), "a link in the midst of the list");
             apply(
                 Op::SegmentAddExtent,
                 &mut b,
@@ -211,6 +244,23 @@ mod tests {
             )
             .unwrap();
         }
-        assert!(apply(Op::SegmentAddExtent, &mut b, &extent_payload(extent(1, 8))).is_err());
+        // What the last place has decides whether the list goes on.
+        assert_eq!((places_taken(&b), next_list(&b)), (PLACES - 1, None));
+        let mut old = b.clone();
+        apply(Op::SegmentAddExtent, &mut b, &link).unwrap();
+        assert_eq!(
+            (extents(&b).count(), next_list(&b)),
+            (PLACES - 1, Some(next))
+        );
+        apply(
+            Op::SegmentAddExtent,
+            &mut old,
+            &extent_payload(extent(1, 8)),
+        )
+        .unwrap();
+        assert_eq!((extents(&old).count(), next_list(&old)), (PLACES, None));
+        for mut full in [b, old] {
+            assert!(apply(Op::SegmentAddExtent, &mut full, &link).is_err());
+        }
     }
 }

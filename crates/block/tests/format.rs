@@ -50,6 +50,7 @@ fn the_header() {
         (Op::UndoFormat, 7),
         (Op::SpaceMapFormat, 2),
         (Op::SegmentFormat, 3),
+        (Op::ExtentMapFormat, 4),
         (Op::SequenceFormat, 9),
         (Op::IndexFormat, 6),
         (Op::IndexMetaFormat, 10),
@@ -168,7 +169,8 @@ fn space() {
         instance: InstanceId(3),
     };
     let payload = space::segment_payload(SegmentKind::Index, extent);
-    let header = formatted(Op::SegmentFormat, &payload);
+    let mut header = formatted(Op::SegmentFormat, &payload);
+    let map = formatted(Op::ExtentMapFormat, &payload);
     let listed = bytes![
         1u32.to_le_bytes(),
         [2, 0, 0, 0],
@@ -176,6 +178,19 @@ fn space() {
         [0x0c, 0x0b, 0x0a, 3],
     ];
     at(&header, 32, &listed);
+    at(&map, 32, &listed);
+    for _ in 1..678 {
+        apply(
+            Op::SegmentAddExtent,
+            &mut header,
+            &space::extent_payload(extent),
+        )
+        .unwrap();
+    }
+    let link = space::link_payload(Dba::new(FileId(1), 24), InstanceId(4));
+    apply(Op::SegmentAddExtent, &mut header, &link).unwrap();
+    let link = bytes![Dba::new(FileId(1), 24).0.to_le_bytes(), [0, 0, 0, 4]];
+    at(&header, 40 + 678 * 12, &link);
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn sound(rng: &mut Rng) -> Box<BlockBuf> {
         blocks: 8,
         instance: InstanceId(1),
     };
-    let (op, payload) = match rng.below(7) {
+    let (op, payload) = match rng.below(8) {
         0 => (Op::HeapFormat, Vec::new()),
         1 => (Op::IndexFormat, leaf(rng)),
         2 => (Op::IndexFormat, inner(rng)),
@@ -216,6 +216,10 @@ fn sound(rng: &mut Rng) -> Box<BlockBuf> {
         5 => (
             Op::SegmentFormat,
             space::segment_payload(SegmentKind::Heap, extent),
+        ),
+        6 => (
+            Op::ExtentMapFormat,
+            space::segment_payload(SegmentKind::Index, extent),
         ),
         _ => (
             Op::SequenceFormat,
@@ -279,6 +283,7 @@ fn look(b: &BlockBuf) {
         let _ = undo::room(b);
     }
     let _ = (space::extents(b).count(), space::segment_kind(b));
+    let _ = space::next_list(b);
     let _ = block::sequence::read(b);
 }
 

@@ -40,6 +40,10 @@ impl Heap {
                     if block.is_unformatted() || block.object() != self.object() {
                         continue;
                     }
+                    // Of the list of extents, or formatted for it in vain.
+                    if matches!(block.block_type(), Ok(BlockType::ExtentMap)) {
+                        continue;
+                    }
                     report.blocks += 1;
                     if !matches!(block.block_type(), Ok(BlockType::Heap)) {
                         problem(format!("block {dba} is no heap block"));

@@ -1,6 +1,6 @@
 //! Space of the data file: which object owns which blocks.
 //!
-//! **Owns** the space maps. A segment's own list of extents is in its header ([`segment`]).
+//! **Owns** the space maps. A segment's own list of extents begins in its header ([`list`], [`segment`]).
 //!
 //! **Invariants.**
 //! - Units are taken from what the map block says, under its exclusive latch, in the record that is logged under it; only then are they used. Instances that share the block
@@ -12,6 +12,7 @@
 //! - No latch is held while a block, the file or the log is waited for.
 
 mod hints;
+mod list;
 mod map;
 pub mod segment;
 
@@ -260,38 +261,6 @@ impl Space {
         self.cache
             .change(RecordHeader::NONE, &mut [change], |_, _| {});
         Ok(first)
-    }
-
-    /// Gives the segment at `header` another extent.
-    pub fn add_extent(&self, object: ObjectId, header: Dba, blocks: u32) -> Result<Extent> {
-        // Looked at before units are taken: they would be lost to everybody until the object is dropped.
-        if space::extent_count(&*self.cache.read(header)?) == space::MAX_EXTENTS {
-            return Err(Error::TooManyExtents { object });
-        }
-        let first = self.take(object, blocks, None)?;
-        let extent = Extent {
-            first,
-            blocks,
-            instance: self.instance,
-        };
-        self.cache.reserve()?;
-        let mut guard = self.cache.write(header)?;
-        if guard.object() != object {
-            return Err(Error::WrongSegment { header, object });
-        }
-        if space::extent_count(&guard) == space::MAX_EXTENTS {
-            return Err(Error::TooManyExtents { object });
-        }
-        let payload = space::extent_payload(extent);
-        let change = Change {
-            guard: &mut guard,
-            op: Op::SegmentAddExtent,
-            object,
-            payload: &payload,
-        };
-        self.cache
-            .change(RecordHeader::NONE, &mut [change], |_, _| {});
-        Ok(extent)
     }
 
     /// Takes all units from an object. Whoever calls knows that nobody uses them any more, on no instance. Does nothing the second time.

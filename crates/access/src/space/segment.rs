@@ -1,7 +1,7 @@
 //! A segment as an instance uses it: its extents, and the next block that nobody has used.
 //!
 //! **Invariants.**
-//! - The extents are in the header block, and all instances add to them. What is asked about them is read there; memory holds a hint of who has which, and the place
+//! - The extents are in the header block and the extent maps that follow it, and all instances add to them. What is asked about them is read there; memory holds a hint of who has which, and the place
 //!   in this instance's own last extent, of which nobody else gives out blocks.
 //! - Blocks of an extent are given out in order, once, by the instance that the extent belongs to; the next extent is made when the last is
 //!   given out. So of each instance only the last extent can have blocks that were never formatted. After a restart, or when an instance joins again under its number,
@@ -9,9 +9,9 @@
 //! - A block that belongs to another object, or is not formatted, is no block of the segment: extents are not wiped when they change hands. Readers pass it by, which
 //!   is also how they come through what another instance has not given out yet.
 
+use crate::Result;
 use crate::space::Space;
-use crate::{Error, Result};
-use block::space::{self, Extent};
+use block::space::Extent;
 use block::{Dba, InstanceId, ObjectId};
 use parking_lot::Mutex;
 use wait::{Event, Latch, LatchClass};
@@ -79,16 +79,7 @@ impl Segment {
 
     /// All extents, whoever added them. Called with no latch held.
     pub fn extents(&self, space: &Space) -> Result<Vec<Extent>> {
-        let extents: Vec<Extent> = {
-            let header = space.cache().read(self.header)?;
-            if header.object() != self.object {
-                return Err(Error::WrongSegment {
-                    header: self.header,
-                    object: self.object,
-                });
-            }
-            space::extents(&header).collect()
-        };
+        let extents = space.extents(self.object, self.header)?;
         // Extents are only added: the longer list is the newer.
         if extents.len() > self.state.lock().owners.len() {
             let mut by_address = extents.clone();
@@ -180,9 +171,10 @@ impl Segment {
             return Ok(());
         }
         let count = self.extents(space)?.len();
-        let extent = space.add_extent(self.object, self.header, extent_blocks(count))?;
+        let blocks = extent_blocks(count);
+        let (extent, taken) = space.add_extent(self.object, self.header, blocks)?;
         let mut state = self.state.lock();
-        (state.next, state.left) = (extent.first, extent.blocks);
+        (state.next, state.left) = (extent.first.plus(taken), extent.blocks - taken);
         let at = state.owners.partition_point(|e| e.first < extent.first);
         if state.owners.get(at) != Some(&extent) {
             state.owners.insert(at, extent);

@@ -3,7 +3,9 @@
 use access::heap::{Heap, is_heap_undo};
 use access::space::{Space, UNDO_SEGMENT_CREATE};
 use block::space::SegmentKind;
-use block::{BlockBuf, Dba, FileId, InstanceId, LogPos, ObjectId, Scn, ThreadId, UndoPtr, apply};
+use block::{
+    BlockBuf, Dba, FileId, InstanceId, LogPos, ObjectId, Op, Scn, ThreadId, UndoPtr, apply,
+};
 use cache::Cache;
 use redo::{
     Clock, Geometry, LogEvents, LogFiles, Redo, RedoConfig, RedoReader, RestartPoint,
@@ -38,6 +40,9 @@ impl LogEvents for Events {
     fn checkpoint_wanted(&self) {}
     fn member_lost(&self, _: usize) {}
 }
+
+/// Blocks as redo alone makes them.
+pub type Replayed = BTreeMap<Dba, Box<BlockBuf>>;
 
 /// Never writes a block: what the cache holds must follow from redo alone.
 pub struct Instance {
@@ -126,13 +131,24 @@ impl Instance {
 
     /// Compares every block that redo names, rebuilt from redo alone, with the cache's: byte for byte but for the stamps that hints may have replaced.
     pub fn check_replay(&self) -> usize {
+        let blocks = self.replay(&mut |_, _| ());
+        for (dba, block) in &blocks {
+            let cached = self.cache.read(*dba).unwrap();
+            assert!(cached.0 == block.0, "block {dba} differs from its replay");
+        }
+        blocks.len()
+    }
+
+    /// The blocks that redo names, from redo alone; `after` sees them as they are after each record, and what that changed.
+    pub fn replay(&self, after: &mut dyn FnMut(&Replayed, &[Op])) -> Replayed {
         self.cache.redo().flush_to(self.cache.redo().end()).unwrap();
         let log = LogFiles::open(&self.members, IDENTITY, GEOMETRY).unwrap();
         let mut reader = RedoReader::new(&log, RestartPoint::FIRST);
-        let mut blocks: BTreeMap<Dba, Box<BlockBuf>> = BTreeMap::new();
+        let mut blocks = Replayed::new();
         while let Some(batch) = reader.next_batch().unwrap() {
             for record in batch.records() {
                 let record = record.unwrap();
+                let mut ops = Vec::new();
                 for v in record.vectors().filter(|v| !v.dba.is_none()) {
                     let block = blocks.entry(v.dba).or_insert_with(BlockBuf::zeroed);
                     match (v.op.formats(), v.before) {
@@ -144,14 +160,12 @@ impl Instance {
                     }
                     apply(v.op, block, v.payload).unwrap();
                     block.set_scn(record.scn);
+                    ops.push(v.op);
                 }
+                after(&blocks, &ops);
             }
         }
-        for (dba, block) in &blocks {
-            let cached = self.cache.read(*dba).unwrap();
-            assert!(cached.0 == block.0, "block {dba} differs from its replay");
-        }
-        blocks.len()
+        blocks
     }
 }
 

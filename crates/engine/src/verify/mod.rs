@@ -5,7 +5,7 @@ mod undo;
 use crate::{Config, Engine, Progress, Result};
 use access::btree::BTree;
 use access::heap::Heap;
-use block::space::{SegmentKind, UNIT_BLOCKS, extents, segment_kind};
+use block::space::{SegmentKind, UNIT_BLOCKS, segment_kind};
 use block::{BlockType, Dba, ObjectId, RowId};
 use std::sync::Arc;
 
@@ -168,7 +168,13 @@ fn check_extents(
     header: Dba,
     problem: &mut dyn FnMut(String),
 ) -> Result<()> {
-    let extents: Vec<_> = extents(&*engine.cache.read(header)?).collect();
+    let extents = match engine.space.extents(object, header) {
+        Ok(extents) => extents,
+        Err(e) => {
+            problem(format!("object {}: its list of extents: {e}", object.0));
+            return Ok(());
+        }
+    };
     for extent in extents {
         for i in (0..extent.blocks).step_by(UNIT_BLOCKS as usize) {
             let unit = extent.first.plus(i);
