@@ -305,9 +305,13 @@ fn stopping_tells_every_session() {
     let mut open = Client::connect(instance.port);
     open.query("begin");
     open.query("update t set v = 'lost' where id = 1");
-    // This one does not read what it asked for.
+    // This one does not read what it asked for: far more than fits between it and its session, which waits to send the rest.
     let mut deaf = Client::connect(instance.port);
-    deaf.send(&[query("select t.v from t, t as u")]);
+    deaf.send(&[query(
+        "select repeat('x', 1000) from generate_series(1, 1000000)",
+    )]);
+    let sending = "select count(*) from v$session_wait where event = 'SQL*Net more data to client'";
+    while idle.column(sending) != ["1"] {}
     instance.stop();
     for client in [&mut idle, &mut open] {
         assert_eq!(client.receive().expect("a last word").sqlstate(), "57P01");
