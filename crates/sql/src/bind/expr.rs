@@ -298,17 +298,8 @@ impl Binder<'_> {
             (left, right)
         } else {
             let shown = no_operator(&left, &right);
-            // Blank-padded strings compare without their padding, as text; a literal beside one is one too.
-            let as_text = |t: Typed, other: SqlType| match (t.ty, other) {
-                (SqlType::Unknown, SqlType::Char) => {
-                    let padded = self.coerce(t, SqlType::Char, -1, CastContext::Implicit)?;
-                    self.coerce(padded, SqlType::Text, -1, CastContext::Implicit)
-                }
-                (SqlType::Char, _) => self.coerce(t, SqlType::Text, -1, CastContext::Implicit),
-                _ => Ok(t),
-            };
             let (lt, rt) = (left.ty, right.ty);
-            let (left, right) = (as_text(left, rt)?, as_text(right, lt)?);
+            let (left, right) = (self.unpadded(left, rt)?, self.unpadded(right, lt)?);
             self.unify(left, right, "")
                 .map_err(|e| if e.sqlstate() == "42804" { shown } else { e })?
         };
@@ -316,6 +307,19 @@ impl Binder<'_> {
             fold(Expr::Compare(op, Box::new(left.expr), Box::new(right.expr)))?,
             SqlType::Bool,
         ))
+    }
+
+    /// One side of a comparison whose other side is of a type: blank-padded strings compare without their padding, as text; a literal or a
+    /// varying string beside one is one too.
+    pub(super) fn unpadded(&self, t: Typed, other: SqlType) -> Result<Typed> {
+        match (t.ty, other) {
+            (SqlType::Unknown | SqlType::Varchar, SqlType::Char) => {
+                let padded = self.coerce(t, SqlType::Char, -1, CastContext::Implicit)?;
+                self.coerce(padded, SqlType::Text, -1, CastContext::Implicit)
+            }
+            (SqlType::Char, _) => self.coerce(t, SqlType::Text, -1, CastContext::Implicit),
+            _ => Ok(t),
+        }
     }
 
     pub fn arith(&self, op: ArithOp, left: Typed, right: Typed) -> Result<Typed> {

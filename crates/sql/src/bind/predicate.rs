@@ -69,19 +69,24 @@ impl Binder<'_> {
         if all_integers {
             let list = items.into_iter().map(|i| i.expr).collect();
             return Ok(Typed::new(
-                Expr::InList {
-                    expr: Box::new(operand.expr),
-                    list,
-                    negated,
-                },
+                Expr::in_list(operand.expr, list, negated),
                 SqlType::Bool,
             ));
         }
-        let mut types = vec![if operand.ty == SqlType::Char {
-            SqlType::Text
-        } else {
-            operand.ty
-        }];
+        let of_operand = operand.ty;
+        let items = items
+            .into_iter()
+            .map(|i| match of_operand == SqlType::Char && i.ty.is_string() {
+                // Unlike beside an operator, a text among others is of the operand's type.
+                true => {
+                    let padded = self.coerce(i, SqlType::Char, -1, CastContext::Implicit)?;
+                    self.unpadded(padded, of_operand)
+                }
+                false => self.unpadded(i, of_operand),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let operand = self.unpadded(operand, SqlType::Text)?;
+        let mut types = vec![operand.ty];
         types.extend(items.iter().map(|i| i.ty));
         let ty = common_type(&types, "IN")?;
         let operand = self.coerce(operand, ty, -1, CastContext::Implicit)?;
@@ -90,11 +95,7 @@ impl Binder<'_> {
             .map(|i| Ok(self.coerce(i, ty, -1, CastContext::Implicit)?.expr))
             .collect::<Result<_>>()?;
         Ok(Typed::new(
-            Expr::InList {
-                expr: Box::new(operand.expr),
-                list,
-                negated,
-            },
+            Expr::in_list(operand.expr, list, negated),
             SqlType::Bool,
         ))
     }
@@ -140,6 +141,10 @@ impl Binder<'_> {
                     "42883",
                     format!("operator does not exist: {} ~~ text", t.ty.name()),
                 ));
+            }
+            // A blank-padded string is matched with its padding.
+            if t.ty == SqlType::Char {
+                return Ok(t.expr);
             }
             Ok(self
                 .coerce(t, SqlType::Text, -1, CastContext::Implicit)?

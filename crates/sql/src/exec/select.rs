@@ -5,7 +5,7 @@ use block::value::{Datum, DatumRef};
 use engine::Snapshot;
 
 use super::aggregate::Groups;
-use super::drive::{Consumer, Flow, RowSource, SourceRun, drive_table};
+use super::drive::{Consumer, RowSource, SourceRun, drive_table};
 use super::lock::{Locking, kept, kept_columns, to_keep};
 use super::profile::StepKey;
 use super::sort::{Rows, Sorter};
@@ -15,6 +15,8 @@ use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, Val};
 use crate::plan::{Path, SelectPlan, Source};
 use crate::session::Core;
+
+pub use super::drive::Flow;
 
 /// An execution of a plan under way.
 pub struct SelectRun {

@@ -167,8 +167,12 @@ impl Expr {
                 expr,
                 list,
                 negated,
+                sorted,
             } => {
                 let value = expr.eval(env, calls)?;
+                if *sorted {
+                    return Ok(find(value.get(), list)?.map(|found| found != *negated));
+                }
                 let mut truth = Some(false);
                 for e in list {
                     let candidate = e.eval(env, calls)?;
@@ -253,4 +257,26 @@ fn float_order(l: f64, r: f64) -> Ordering {
         (false, true) => Ordering::Less,
         (false, false) => l.partial_cmp(&r).unwrap_or(Ordering::Equal),
     }
+}
+
+/// Whether a value is in a list of constants in ascending order.
+fn find(value: DatumRef<'_>, list: &[Expr]) -> Result<Option<bool>> {
+    if matches!(value, DatumRef::Null) {
+        return Ok(None);
+    }
+    let (mut low, mut high) = (0, list.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let Expr::Const(constant) = &list[middle] else {
+            return Err(crate::Error::internal(
+                "a sorted list of what is not constant",
+            ));
+        };
+        match compare(value, constant.borrow())? {
+            std::cmp::Ordering::Equal => return Ok(Some(true)),
+            std::cmp::Ordering::Less => high = middle,
+            std::cmp::Ordering::Greater => low = middle + 1,
+        }
+    }
+    Ok(Some(false))
 }

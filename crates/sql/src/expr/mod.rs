@@ -152,6 +152,8 @@ pub enum Expr {
         expr: Box<Expr>,
         list: Vec<Expr>,
         negated: bool,
+        /// The list is of constants in ascending order, none of them NULL.
+        sorted: bool,
     },
     Case {
         branches: Vec<(Expr, Expr)>,
@@ -163,7 +165,54 @@ pub enum Expr {
     Call(Func, Vec<Expr>),
 }
 
+/// Constants from which on a list is searched by halves.
+const SORTED_LIST: usize = 16;
+
+/// Puts a list of constants in order, each once; false, with nothing changed, if it is none, or one of them NULL.
+fn sort_constants(list: &mut Vec<Expr>) -> bool {
+    let first = match list.first() {
+        Some(Expr::Const(first)) => first.clone(),
+        _ => return false,
+    };
+    let comparable = |e: &Expr| matches!(e, Expr::Const(d) if !d.is_null() && compare(d.borrow(), first.borrow()).is_ok());
+    if !list.iter().all(comparable) {
+        return false;
+    }
+    let order = |a: &Expr, b: &Expr| match (a, b) {
+        // All are comparable with the first, so they are of one kind.
+        (Expr::Const(a), Expr::Const(b)) => {
+            compare(a.borrow(), b.borrow()).unwrap_or(std::cmp::Ordering::Equal)
+        }
+        _ => std::cmp::Ordering::Equal,
+    };
+    list.sort_by(order);
+    list.dedup_by(|a, b| order(a, b).is_eq());
+    true
+}
+
 impl Expr {
+    /// A blank-padded string as the text that it is compared as.
+    pub fn unpadded(e: Expr) -> Expr {
+        let cast = Cast {
+            from: crate::SqlType::Char,
+            to: crate::SqlType::Text,
+            typmod: -1,
+            explicit: false,
+        };
+        Expr::Cast(cast, Box::new(e))
+    }
+
+    /// IN a list. A long one of constants is put in order, so that it is not gone through for each row.
+    pub fn in_list(expr: Expr, mut list: Vec<Expr>, negated: bool) -> Expr {
+        let sorted = list.len() >= SORTED_LIST && sort_constants(&mut list);
+        Expr::InList {
+            expr: Box::new(expr),
+            list,
+            negated,
+            sorted,
+        }
+    }
+
     /// Calls `f` for this node and every node below it.
     pub fn visit<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         f(self);

@@ -46,7 +46,7 @@ pub enum Op {
 }
 
 /// The prefix of the names of casts: type OID and modifier follow.
-const CAST: &str = "pg_cast_";
+pub const CAST: &str = "pg_cast_";
 pub const NEGATE: &str = "pg_negate";
 
 /// The same for `round` and `trunc` with a literal number of digits.

@@ -1,24 +1,27 @@
 //! Filters that DataFusion offers to a scan, as terms of the direct lane: they may become the key of an index.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use block::RowId;
 use block::value::Datum;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DfResult;
-use datafusion::logical_expr::{Expr as DfExpr, Operator};
+use datafusion::logical_expr::{Expr as DfExpr, Operator, TableProviderFilterPushDown};
 use engine::Snapshot;
 
 use super::arrow::{self, describe};
-use super::bound::Settings;
+use super::bound::{self, Settings};
 use super::scan::{Batches, Columns};
 use crate::bind::ParamTypes;
 use crate::dict::Table;
 use crate::error::Result;
 use crate::exec::source::{as_slice, key_ranges};
 use crate::expr::{CmpOp, Expr};
-use crate::plan::Planner;
+use crate::plan::{self, Planner, TableAccess};
+use crate::types::SqlType;
 use crate::views::Context;
 
 /// Rows read through an index at the time of planning. Beyond it, and beyond [`INDEX_SHARE`], the table is scanned.
@@ -34,55 +37,54 @@ pub fn term(filter: &DfExpr, table: &Table, schema: &Schema) -> Option<Expr> {
         DfExpr::BinaryExpr(b) if b.op == Operator::Or => {
             let (column, mut list) = alternatives(term(&b.left, table, schema)?)?;
             let (other, more) = alternatives(term(&b.right, table, schema)?)?;
-            let (Expr::Column(l), Expr::Column(r)) = (&column, &other) else {
-                return None;
-            };
-            if l != r {
+            if plan::key_column(&column)? != plan::key_column(&other)? {
                 return None;
             }
             list.extend(more);
-            Some(Expr::InList {
-                expr: Box::new(column),
-                list,
-                negated: false,
-            })
+            Some(Expr::in_list(column, list, false))
         }
         DfExpr::BinaryExpr(b) => {
             let op = comparison(b.op)?;
             match (&*b.left, &*b.right) {
-                (DfExpr::Column(c), DfExpr::Literal(v, _)) => {
-                    let (column, value) = operands(&c.name, v, table, schema)?;
+                (column, DfExpr::Literal(v, _)) => {
+                    let (column, value) = operands(column, v, table, schema)?;
                     Some(Expr::Compare(op, Box::new(column), Box::new(value)))
                 }
-                (DfExpr::Literal(v, _), DfExpr::Column(c)) => {
-                    let (column, value) = operands(&c.name, v, table, schema)?;
+                (DfExpr::Literal(v, _), column) => {
+                    let (column, value) = operands(column, v, table, schema)?;
                     Some(Expr::Compare(op.flip(), Box::new(column), Box::new(value)))
                 }
                 _ => None,
             }
         }
         DfExpr::InList(l) if !l.negated => {
-            let DfExpr::Column(c) = &*l.expr else {
-                return None;
-            };
             let mut expr = None;
             let mut list = Vec::with_capacity(l.list.len());
             for item in &l.list {
                 let DfExpr::Literal(v, _) = item else {
                     return None;
                 };
-                let (column, value) = operands(&c.name, v, table, schema)?;
+                let (column, value) = operands(&l.expr, v, table, schema)?;
                 expr = Some(column);
                 list.push(value);
             }
-            Some(Expr::InList {
-                expr: Box::new(expr?),
-                list,
-                negated: false,
-            })
+            Some(Expr::in_list(expr?, list, false))
         }
         _ => None,
     }
+}
+
+/// Which filters a scan may make use of; all are checked again above it.
+pub fn pushed(
+    filters: &[&DfExpr],
+    table: &Table,
+    schema: &Schema,
+) -> Vec<TableProviderFilterPushDown> {
+    let one = |f: &&DfExpr| match term(f, table, schema) {
+        Some(_) => TableProviderFilterPushDown::Inexact,
+        None => TableProviderFilterPushDown::Unsupported,
+    };
+    filters.iter().map(one).collect()
 }
 
 /// The column and the values that it may equal.
@@ -93,12 +95,13 @@ fn alternatives(term: Expr) -> Option<(Expr, Vec<Expr>)> {
             expr,
             list,
             negated: false,
+            ..
         } => Some((*expr, list)),
         _ => None,
     }
 }
 
-fn comparison(op: Operator) -> Option<CmpOp> {
+pub fn comparison(op: Operator) -> Option<CmpOp> {
     Some(match op {
         Operator::Eq => CmpOp::Eq,
         Operator::Lt => CmpOp::Lt,
@@ -109,22 +112,38 @@ fn comparison(op: Operator) -> Option<CmpOp> {
     })
 }
 
-/// The column, by its place in stored rows, and a value of its type.
+/// The column, by its place in stored rows, and a value of its type. A blank-padded column is there as the text that it is compared as.
 fn operands(
-    name: &str,
+    column: &DfExpr,
     value: &ScalarValue,
     table: &Table,
     schema: &Schema,
 ) -> Option<(Expr, Expr)> {
+    let unpadded = bound::cast_name(SqlType::Text, -1);
+    let (name, unpadded) = match column {
+        DfExpr::Column(c) => (&c.name, false),
+        DfExpr::ScalarFunction(f) if f.name() == unpadded => match f.args.as_slice() {
+            [DfExpr::Column(c)] => (&c.name, true),
+            _ => return None,
+        },
+        _ => return None,
+    };
     let field = schema.field_with_name(name).ok()?;
+    if unpadded != (describe(field).ok()?.ty == SqlType::Char) {
+        return None;
+    }
     if value.data_type() != *field.data_type() {
         return None;
     }
-    let at = table.live_columns().find(|(_, c)| c.name == name)?.0;
+    let at = table.live_columns().find(|(_, c)| c.name == *name)?.0;
     let array = value.to_array().ok()?;
     let column = arrow::Column::new(&array, field, &describe(field).ok()?).ok()?;
     let datum: Datum = column.get(0).to_datum();
-    Some((Expr::Column(at), Expr::Const(datum)))
+    let column = match unpadded {
+        true => Expr::unpadded(Expr::Column(at)),
+        false => Expr::Column(at),
+    };
+    Some((column, Expr::Const(datum)))
 }
 
 /// The rows that an index finds for the terms, if one fits them and they are few. DataFusion checks the filters again.
@@ -136,58 +155,70 @@ pub fn by_index(
     (schema, columns): (&SchemaRef, &Columns),
     rows: usize,
 ) -> DfResult<Option<Vec<RecordBatch>>> {
-    Ok(read(
-        context,
-        table,
-        terms,
-        snapshot,
-        (schema, columns),
-        rows,
-    )?)
-}
-
-fn read(
-    context: &Context,
-    table: &Arc<Table>,
-    terms: Vec<Expr>,
-    snapshot: &Snapshot,
-    (schema, columns): (&SchemaRef, &Columns),
-    rows: usize,
-) -> Result<Option<Vec<RecordBatch>>> {
-    if terms.is_empty() {
+    let mut batches = Batches::new(schema, columns)?;
+    let mut done = Vec::new();
+    let found = find(context, table, &[terms], snapshot, rows, &mut |_, row| {
+        batches.add(&[row])?;
+        if batches.is_full() {
+            done.extend(batches.take().map_err(super::error::from_datafusion)?);
+        }
+        Ok(())
+    })?;
+    if !found {
         return Ok(None);
     }
+    done.extend(batches.take()?);
+    Ok(Some(done))
+}
+
+/// How a table of so many rows is read for terms.
+pub fn access(context: &Context, table: &Arc<Table>, terms: Vec<Expr>) -> TableAccess {
     let params = ParamTypes::default();
     let planner = Planner {
         dict: &context.dict,
         params: &params,
     };
-    let (access, _) = planner.access(table, 0, terms, &[], false);
-    let Some((index, ranges)) = key_ranges(&access, &mut Settings(context.io))? else {
-        return Ok(None);
-    };
+    planner.access(table, 0, terms, &[], false).0
+}
+
+/// Gives the rows that indexes find for any of the sets of terms, each once. False if no index fits one of them, or the rows are too many: what was
+/// given then is no answer. `rows`: about how many the table has.
+pub fn find(
+    context: &Context,
+    table: &Arc<Table>,
+    sets: &[Vec<Expr>],
+    snapshot: &Snapshot,
+    rows: usize,
+    give: &mut dyn FnMut(RowId, &[u8]) -> Result<()>,
+) -> Result<bool> {
     let most = INDEX_ROWS.max(rows / INDEX_SHARE);
     let engine = context.database.engine();
-    let mut batches = Batches::new(schema, columns)?;
-    let mut done = Vec::new();
     let (mut count, mut bytes) = (0, 0);
     let mut row = Vec::new();
-    for (low, high) in &ranges {
-        let (low, high) = (as_slice(low), as_slice(high));
-        let mut scan = engine.index_range(table.engine(), index, low, high, false)?;
-        while scan.next_of(snapshot, &mut row)?.is_some() {
-            (count, bytes) = (count + 1, bytes + row.len());
-            if count > most || bytes > INDEX_BYTES {
-                return Ok(None);
-            }
-            wait::check_cancel().map_err(|_| crate::session::cancelled())?;
-            batches.add(&[&row])?;
-            if batches.is_full() {
-                done.extend(batches.take().map_err(super::error::from_datafusion)?);
+    let mut given = HashSet::new();
+    for terms in sets {
+        if terms.is_empty() {
+            return Ok(false);
+        }
+        let access = access(context, table, terms.clone());
+        let Some((index, ranges)) = key_ranges(&access, &mut Settings(context.io))? else {
+            return Ok(false);
+        };
+        for (low, high) in &ranges {
+            let (low, high) = (as_slice(low), as_slice(high));
+            let mut scan = engine.index_range(table.engine(), index, low, high, false)?;
+            while let Some(rid) = scan.next_of(snapshot, &mut row)? {
+                (count, bytes) = (count + 1, bytes + row.len());
+                if count > most || bytes > INDEX_BYTES {
+                    return Ok(false);
+                }
+                wait::check_cancel().map_err(|_| crate::session::cancelled())?;
+                if sets.len() == 1 || given.insert(rid.0) {
+                    give(rid, &row)?;
+                }
             }
         }
     }
-    done.extend(batches.take().map_err(super::error::from_datafusion)?);
     wait::stat::add(wait::Stat::OlapIndexReads, 1);
-    Ok(Some(done))
+    Ok(true)
 }

@@ -17,6 +17,8 @@ mod forms;
 mod functions;
 mod gate;
 mod interrupt;
+mod locked;
+mod lookup;
 mod operators;
 mod optimize;
 mod planner;
@@ -36,6 +38,8 @@ use block::value::{Datum, DatumRef};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::sqlparser::ast;
 use engine::Snapshot;
@@ -44,7 +48,9 @@ use wait::{Event, WaitResult, Waiter};
 
 use crate::api::{ColumnDesc, RowSink};
 use crate::bind::ParamTypes;
+use crate::dict::Table;
 use crate::error::{Error, Result};
+use crate::plan::SelectPlan;
 use crate::session::Core;
 use crate::types::SqlType;
 use crate::views::Context;
@@ -56,6 +62,10 @@ pub struct Query {
     query: Box<ast::Query>,
     params: Vec<SqlType>,
     columns: Vec<ColumnDesc>,
+    /// Subqueries that lock rows, taken out of the query.
+    locked: Vec<locked::Locked>,
+    /// The tables that it reads itself.
+    tables: Vec<Arc<Table>>,
     /// The plan's lines for EXPLAIN.
     lines: Vec<String>,
 }
@@ -86,6 +96,9 @@ const WORKERS: usize = 2;
 /// Scans at a time in the whole instance; more wait for their turn.
 const MAX_SCANS: usize = 256;
 
+/// Memory of a part of a plan that is run before the rest.
+const MAX_PART_BYTES: usize = 16 << 20;
+
 fn runtime() -> Result<&'static tokio::runtime::Runtime> {
     RUNTIME
         .as_ref()
@@ -101,11 +114,15 @@ pub fn plan(
 ) -> Result<(Query, Vec<ColumnDesc>)> {
     let mut q = q.clone();
     forms::rewrite(&mut q);
+    let context = Arc::new(Context::new(core));
+    crate::plan::merged::write_out(&mut q, &context.dict)?;
+    let locked = locked::extract(&mut q, &context.dict, params)?;
     let q = &q;
     gate::check(q)?;
     size::check(q)?;
-    let context = Arc::new(Context::new(core));
-    let types = parameter_types(q, params, &context)?;
+    let stand_ins = locked::empty(&locked)?;
+    let types = parameter_types(q, params, &context, &stand_ins)?;
+    let mut tables = Vec::new();
     let mut rewritten = q.clone();
     rewrite::rewrite(
         &mut rewritten,
@@ -118,7 +135,11 @@ pub fn plan(
         &rewrite::stable(&mut |_, _| Ok(None))?,
     )?;
     let planned = guarded(|| {
-        let logical = planner::logical(&rewritten, &context, &mut |_| Ok(None));
+        let mut name = |table: &Arc<Table>| {
+            tables.push(table.clone());
+            Ok(None)
+        };
+        let logical = planner::logical(&rewritten, &context, &mut name, &stand_ins);
         let state = planner::state()?;
         logical
             .and_then(|plan| optimize::optimize(state, plan))
@@ -140,6 +161,8 @@ pub fn plan(
         query: Box::new(q.clone()),
         params: types,
         columns: columns.clone(),
+        locked,
+        tables,
         lines,
     };
     Ok((query, columns))
@@ -170,6 +193,7 @@ fn parameter_types(
     q: &ast::Query,
     params: &ParamTypes,
     context: &Arc<Context>,
+    locked: &locked::Tables,
 ) -> Result<Vec<SqlType>> {
     let mut numbers = Vec::new();
     let mut learnt = Vec::new();
@@ -201,7 +225,7 @@ fn parameter_types(
     }
     if open {
         // Where this fails, the planning to come says why.
-        for (n, ty) in inferred(q, params, context).unwrap_or_default() {
+        for (n, ty) in inferred(q, params, context, locked).unwrap_or_default() {
             params.infer(n - 1, ty)?;
         }
     }
@@ -218,6 +242,7 @@ fn inferred(
     q: &ast::Query,
     params: &ParamTypes,
     context: &Arc<Context>,
+    locked: &locked::Tables,
 ) -> Result<Vec<(usize, SqlType)>> {
     let mut query = q.clone();
     let parameter = |n: usize| {
@@ -232,7 +257,7 @@ fn inferred(
         &rewrite::stable(&mut |_, _| Ok(None))?,
     )?;
     let fields = guarded(|| {
-        planner::logical(&query, context, &mut |_| Ok(None))
+        planner::logical(&query, context, &mut |_| Ok(None), locked)
             .and_then(|plan| plan.get_parameter_fields())
             .map_err(from_datafusion)
     })?;
@@ -267,8 +292,9 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
     rewrite::rewrite(&mut rewritten, &parameter, &stable)?;
     let profiled = core.profile.is_some();
     let context = Arc::new(Context::new(core));
+    let locked = locked::run(&query.locked, core, params, snapshot)?;
     let large = Cell::new(false);
-    let mut open = |table: &Arc<crate::dict::Table>| {
+    let mut open = |table: &Arc<Table>| {
         core.lock_table(
             table.oid,
             crate::parse::utility::TableLock::AccessShare,
@@ -284,18 +310,22 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
     };
     let _entered = runtime()?.enter();
     let waiter = Waiter::new();
+    let mut parts = Vec::new();
     let (stream, profiled) = guarded(|| {
-        let logical = planner::logical(&rewritten, &context, &mut open).map_err(from_datafusion)?;
+        let logical =
+            planner::logical(&rewritten, &context, &mut open, &locked).map_err(from_datafusion)?;
         let state = match large.get() {
             true => planner::parallel_state()?,
             false => planner::state()?,
         };
         let logical = optimize::optimize(state, logical).map_err(from_datafusion)?;
-        let planner = state.query_planner();
-        let plan = block_on(&waiter, planner.create_physical_plan(&logical, state))?;
-        let plan = plan
-            .and_then(interrupt::interruptible)
-            .map_err(from_datafusion)?;
+        let mut part = |plan: &LogicalPlan, most| {
+            let plan = physical(plan, state, &waiter)?;
+            parts.extend(profiled.then(|| plan.clone()));
+            run_part(plan, state, &waiter, most)
+        };
+        let logical = lookup::restrict(logical, state, &mut part)?;
+        let plan = physical(&logical, state, &waiter)?;
         let profiled = profiled.then(|| plan.clone());
         datafusion::physical_plan::execute_stream(plan, state.task_ctx())
             .map(|stream| (stream, profiled))
@@ -305,7 +335,14 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
         core.notice("WARNING", "01000", warning);
     }
     if let (Some(profile), Some(plan)) = (&mut core.profile, profiled) {
-        profile.general = Some(Box::new(move || measured(&*plan)));
+        profile.general = Some(Box::new(move || {
+            let mut lines = measured(&*plan);
+            for part in &parts {
+                lines.push("Run before, for its rows:".to_string());
+                lines.extend(measured(&**part));
+            }
+            lines
+        }));
     }
     wait::stat::add(wait::Stat::OlapPlans, 1);
     Ok(Run {
@@ -316,6 +353,42 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
         batch: None,
         row: 0,
     })
+}
+
+fn physical(
+    plan: &LogicalPlan,
+    state: &SessionState,
+    waiter: &Arc<Waiter>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let planner = state.query_planner();
+    block_on(waiter, planner.create_physical_plan(plan, state))?
+        .and_then(interrupt::interruptible)
+        .map_err(from_datafusion)
+}
+
+/// All rows of a part of a plan, if they are few enough.
+fn run_part(
+    plan: Arc<dyn ExecutionPlan>,
+    state: &SessionState,
+    waiter: &Arc<Waiter>,
+    most: usize,
+) -> Result<Option<Vec<RecordBatch>>> {
+    let mut stream = datafusion::physical_plan::execute_stream(plan, state.task_ctx())
+        .map_err(from_datafusion)?;
+    let mut batches: Vec<RecordBatch> = Vec::new();
+    let (mut rows, mut bytes) = (0, 0);
+    while let Some(batch) = block_on(waiter, stream.next())? {
+        let batch = batch.map_err(from_datafusion)?;
+        (rows, bytes) = (
+            rows + batch.num_rows(),
+            bytes + batch.get_array_memory_size(),
+        );
+        if rows > most || bytes > MAX_PART_BYTES {
+            return Ok(None);
+        }
+        batches.push(batch);
+    }
+    Ok(Some(batches))
 }
 
 /// The lines of a plan that has run, with what its operators took.
@@ -405,6 +478,11 @@ fn block_on<F: Future>(waiter: &Arc<Waiter>, future: F) -> Result<F::Output> {
 }
 
 impl Query {
+    /// The tables that it reads, and the direct plans in it, which lock rows.
+    pub fn reads(&self) -> (&[Arc<Table>], impl Iterator<Item = &SelectPlan>) {
+        (&self.tables, self.locked.iter().map(locked::Locked::plan))
+    }
+
     /// The plan's lines for EXPLAIN.
     pub fn explain(&self) -> Vec<String> {
         self.lines.clone()

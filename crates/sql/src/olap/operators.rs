@@ -1,12 +1,15 @@
 //! Operators as they are met in a query: arithmetic becomes the direct lane's, and the two sides of a comparison become
 //! of types between which DataFusion compares as PostgreSQL does.
 
+use std::sync::Arc;
+
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as DfResult;
-use datafusion::logical_expr::expr::FieldMetadata;
+use datafusion::logical_expr::expr::{FieldMetadata, InList, InSubquery};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::arrow::{self, Builder};
@@ -109,6 +112,23 @@ impl ExprPlanner for Operators {
     }
 }
 
+/// Makes what is looked for in a subquery or a list comparable with what that gives, as the two sides of an operator are.
+pub fn comparable_members(plan: LogicalPlan, io: &IoSettings) -> DfResult<LogicalPlan> {
+    let operators = Operators { io: *io };
+    let done = plan.transform_up_with_subqueries(|node| {
+        let mut schema = DFSchema::empty();
+        node.inputs().iter().for_each(|i| schema.merge(i.schema()));
+        node.map_expressions(|e| {
+            e.transform_up(|e| match e {
+                Expr::InSubquery(member) => operators.member(member, &schema),
+                Expr::InList(list) => operators.listed(list, &schema),
+                other => Ok(Transformed::no(other)),
+            })
+        })
+    })?;
+    Ok(done.data)
+}
+
 /// DataFusion compares what PostgreSQL does not, by conversions of its own. Only catalogs, whose types are wider here,
 /// may do that.
 fn comparable(op: &BinaryOperator, left: SqlType, right: SqlType) -> Result<()> {
@@ -151,6 +171,44 @@ impl Operators {
         Ok(())
     }
 
+    /// Blank-padded strings on either side of IN.
+    fn member(&self, mut member: InSubquery, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
+        let given = member.subquery.subquery.schema();
+        let (table, field) = given.qualified_field(0);
+        let types = (
+            Operand::new(&member.expr, schema).and_then(|o| o.ty),
+            arrow::describe(field).ok().map(|d| d.ty),
+        );
+        let (Some(left), Some(right)) = types else {
+            return Ok(Transformed::no(Expr::InSubquery(member)));
+        };
+        if left != SqlType::Char && right != SqlType::Char {
+            return Ok(Transformed::no(Expr::InSubquery(member)));
+        }
+        let column = Expr::Column(Column::new(table.cloned(), field.name()));
+        let column = self.side(column, right, left)?.alias("member");
+        let inner = LogicalPlanBuilder::from(member.subquery.subquery.as_ref().clone());
+        member.subquery.subquery = Arc::new(inner.project([column])?.build()?);
+        member.expr = Box::new(self.side(*member.expr, left, right)?);
+        Ok(Transformed::yes(Expr::InSubquery(member)))
+    }
+
+    /// A list that was left one: of literals of one kind.
+    fn listed(&self, mut list: InList, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
+        let ty = |e: &Expr| Operand::new(e, schema).and_then(|o| o.ty);
+        let (Some(left), Some(item)) = (ty(&list.expr), list.list.first().and_then(ty)) else {
+            return Ok(Transformed::no(Expr::InList(list)));
+        };
+        comparable(&BinaryOperator::Eq, left, item)?;
+        list.expr = Box::new(self.side(*list.expr, left, item)?);
+        list.list = list
+            .list
+            .into_iter()
+            .map(|e| self.side(e, item, left))
+            .collect::<Result<_>>()?;
+        Ok(Transformed::yes(Expr::InList(list)))
+    }
+
     fn compare(
         &self,
         raw: RawBinaryExpr,
@@ -178,7 +236,9 @@ impl Operators {
 
     /// One side of a comparison, made comparable with a side of the other type.
     fn side(&self, e: Expr, ty: SqlType, other: SqlType) -> Result<Expr> {
-        use SqlType::{Char, Date, Float4, Float8, Numeric, Timestamp, TimestampTz, Unknown};
+        use SqlType::{
+            Char, Date, Float4, Float8, Numeric, Timestamp, TimestampTz, Unknown, Varchar,
+        };
         match (ty, other) {
             (Unknown, Char) => {
                 let trimmed = literal(&e).map(|t| t.trim_end_matches(' ').to_string());
@@ -188,7 +248,11 @@ impl Operators {
                 Some(text) => self.parsed(text, t),
                 None => Ok(e),
             },
-            // Blank-padded strings compare without their padding.
+            // Blank-padded strings compare without their padding, and varying ones beside them.
+            (Varchar, Char) => {
+                let padded = bound::function(Op::Cast(Char, -1), &self.io).call(vec![e]);
+                Ok(bound::function(Op::Cast(SqlType::Text, -1), &self.io).call(vec![padded]))
+            }
             (Char, _) => Ok(bound::function(Op::Cast(SqlType::Text, -1), &self.io).call(vec![e])),
             // Floats meet other numbers as doubles; DataFusion would make decimals of them.
             (Numeric, Float4 | Float8) | (Float4, _) if ty != other && other.is_number() => {

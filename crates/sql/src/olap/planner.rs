@@ -25,8 +25,9 @@ use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
 use super::functions;
-use super::operators::Operators;
+use super::operators::{self, Operators};
 use super::tables::{HeapTable, Reading, ViewTable};
+use super::target::Target;
 use crate::bind::names;
 use crate::dict::Table;
 use crate::error::{Error, Result};
@@ -90,6 +91,7 @@ struct Names<'p> {
     state: &'static SessionState,
     context: Arc<Context>,
     open: RefCell<&'p mut OpenHeap<'p>>,
+    locked: &'p super::locked::Tables,
     planners: Vec<Arc<dyn ExprPlanner>>,
     /// A table named twice is opened once.
     known: RefCell<HashMap<String, Arc<dyn TableSource>>>,
@@ -100,6 +102,7 @@ pub fn logical<'p>(
     query: &ast::Query,
     context: &Arc<Context>,
     open: &'p mut OpenHeap<'p>,
+    locked: &'p super::locked::Tables,
 ) -> DfResult<LogicalPlan> {
     let state = state()?;
     let operators: Arc<dyn ExprPlanner> = Arc::new(Operators { io: context.io });
@@ -109,6 +112,7 @@ pub fn logical<'p>(
         planners: std::iter::once(operators).chain(others).collect(),
         context: context.clone(),
         open: RefCell::new(open),
+        locked,
         known: RefCell::default(),
     };
     let options = ParserOptions::new()
@@ -116,6 +120,7 @@ pub fn logical<'p>(
         .with_map_string_types_to_utf8view(false);
     let planner = SqlToRel::new_with_options(&names, options);
     let plan = planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query.clone())))?;
+    let plan = operators::comparable_members(plan, &context.io)?;
     check_unions(&plan)?;
     Ok(plan)
 }
@@ -155,7 +160,14 @@ impl Names<'_> {
             let table = self.context.dict.table(name.table());
             let table = table.ok_or_else(|| names::no_relation(name.table()))?;
             let reading = (*self.open.borrow_mut())(table)?;
-            return Ok(provider_as_source(super::target::provider(table, reading)?));
+            let target = Target::new(table, &self.context, reading)?;
+            return Ok(provider_as_source(Arc::new(target)));
+        }
+        if schema == Some(super::locked::SCHEMA) {
+            let mut tables = self.locked.iter();
+            let table = tables.find(|(known, _)| known == name.table());
+            let (_, table) = table.ok_or_else(|| names::no_relation(name.table()))?;
+            return Ok(provider_as_source(table.clone()));
         }
         match views::find(schema, name.table()) {
             Some(view) => Ok(provider_as_source(Arc::new(ViewTable::new(

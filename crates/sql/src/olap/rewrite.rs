@@ -90,7 +90,9 @@ impl Rewriter<'_> {
     /// Counts what [`in_list`] and [`between`] are going to copy. A column or a value is no matter.
     fn count_copies(&mut self, e: &Expr) -> Result<()> {
         let (copied, times) = match e {
-            Expr::InList { expr, list, .. } => (expr, list.len().saturating_sub(1)),
+            Expr::InList { expr, list, .. } if !is_long(list) => {
+                (expr, list.len().saturating_sub(1))
+            }
             Expr::Between { expr, .. } => (expr, 1),
             _ => return Ok(()),
         };
@@ -405,7 +407,7 @@ fn expression(e: &mut Expr, parameter: &Parameter<'_>, stable: &Stable) -> Resul
             expr,
             list,
             negated,
-        } if !list.is_empty() => *e = in_list(expr, list, *negated),
+        } if !list.is_empty() && !is_long(list) => *e = in_list(expr, list, *negated),
         Expr::Extract { field, expr, .. } => {
             let name = format!("{}{}", bound::EXTRACT, field.to_string().to_lowercase());
             *e = call(&name, vec![std::mem::replace(&mut **expr, null())]);
@@ -536,6 +538,58 @@ fn between(e: &Expr, negated: bool, low: &Expr, high: &Expr) -> Expr {
     );
     let both = Expr::Nested(Box::new(both));
     if negated { not(both) } else { both }
+}
+
+/// Literals of one kind from which on a list stays one: as many comparisons take long to plan. The types of its sides are settled in
+/// [`super::operators`], as those of a comparison are.
+const LONG_LIST: usize = 16;
+
+fn is_long(list: &[Expr]) -> bool {
+    fn is_number(e: &Expr) -> bool {
+        match e {
+            Expr::Value(v) => {
+                matches!(&v.value, Value::Number(n, _) if n.bytes().all(|b| b.is_ascii_digit()))
+            }
+            Expr::Cast {
+                expr,
+                data_type: DataType::Int(None),
+                ..
+            }
+            | Expr::UnaryOp {
+                op: ast::UnaryOperator::Minus,
+                expr,
+            } => is_number(expr),
+            _ => false,
+        }
+    }
+    // A value that has been given a type: all by the same function.
+    let typed = |e: &Expr| match e {
+        Expr::Function(f) => Some(f.name.clone()),
+        _ => None,
+    };
+    let first = list.first().and_then(typed);
+    list.len() >= LONG_LIST
+        && (list.iter().all(is_number)
+            || list.iter().all(is_string)
+            || first.as_ref().is_some_and(|n| is_cast(n))
+                && list
+                    .iter()
+                    .all(|e| typed(e) == first && is_cast_of_string(e)))
+}
+
+fn is_cast(name: &ObjectName) -> bool {
+    name.to_string().starts_with(bound::CAST)
+}
+
+fn is_cast_of_string(e: &Expr) -> bool {
+    let Expr::Function(Function {
+        args: FunctionArguments::List(list),
+        ..
+    }) = e
+    else {
+        return false;
+    };
+    matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))] if is_string(e))
 }
 
 /// IN as comparisons, halved again and again so that a long list nests no deeper than a short one.

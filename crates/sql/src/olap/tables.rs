@@ -70,16 +70,22 @@ impl HeapTable {
                 (table.oid, at as i16 + 1),
             )?);
         }
-        let blocks = reading.as_ref().map_or(Ok(1), |r| r.scan.blocks())?;
-        let known = context.dict.stats(table.oid).map(|s| s.rows as u64);
+        let rows = expected_rows(table, context, reading.as_ref())?;
         Ok(HeapTable {
             table: table.clone(),
             schema: Arc::new(Schema::new(fields)),
             context: context.clone(),
-            rows: known.unwrap_or(blocks * ROWS_PER_BLOCK) as usize,
+            rows,
             reading: reading.map(Mutex::new),
         })
     }
+}
+
+/// About how many rows a table has: as its statistics say, or as many as fit its blocks.
+pub fn expected_rows(table: &Table, context: &Context, reading: Option<&Reading>) -> Result<usize> {
+    let blocks = reading.map_or(Ok(1), |r| r.scan.blocks())?;
+    let known = context.dict.stats(table.oid).map(|s| s.rows as u64);
+    Ok(known.unwrap_or(blocks * ROWS_PER_BLOCK) as usize)
 }
 
 #[async_trait::async_trait]
@@ -97,11 +103,7 @@ impl TableProvider for HeapTable {
         &self,
         filters: &[&Expr],
     ) -> DfResult<Vec<TableProviderFilterPushDown>> {
-        let one = |f: &&Expr| match filters::term(f, &self.table, &self.schema) {
-            Some(_) => TableProviderFilterPushDown::Inexact,
-            None => TableProviderFilterPushDown::Unsupported,
-        };
-        Ok(filters.iter().map(one).collect())
+        Ok(filters::pushed(filters, &self.table, &self.schema))
     }
     async fn scan(
         &self,

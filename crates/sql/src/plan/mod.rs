@@ -6,6 +6,7 @@
 pub mod aggregate;
 pub mod dml;
 mod from;
+pub mod merged;
 mod output;
 pub mod path;
 pub mod select;
@@ -21,7 +22,7 @@ use crate::expr::Expr;
 pub use aggregate::{AggFunc, Aggregate, finds_call};
 pub use dml::{Conflict, DeletePlan, InsertPlan, InsertSource, RowRules, UpdatePlan};
 pub use output::column_name;
-pub use path::{KeyBound, Path};
+pub use path::{KeyBound, Path, key_column};
 pub use select::{LockRows, SelectPlan, SortKey, Source};
 pub use supply::SuppliedWrite;
 

@@ -9,6 +9,7 @@ use super::{Planner, TableAccess};
 use crate::dict::{Index, Table};
 use crate::expr::{CmpOp, Expr};
 use crate::plan::SortKey;
+use crate::types::SqlType;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -67,6 +68,8 @@ struct KeyTerm<'e> {
     op: CmpOp,
     column: usize,
     value: &'e Expr,
+    /// Whether the key says all that the term does; else it finds more rows.
+    exact: bool,
 }
 
 /// The part of an index that the condition and the order use.
@@ -204,17 +207,22 @@ impl Planner<'_> {
                     .is_some_and(|k| k.op == CmpOp::Eq && k.column == key.column)
             });
             let Some(term) = found else { break };
-            c.equal.push(keys[term].as_ref()?.value.clone());
-            c.used.push(term);
+            let key = keys[term].as_ref()?;
+            c.equal.push(key.value.clone());
+            if key.exact {
+                c.used.push(term);
+            }
         }
         if let Some(next) = index.keys.get(c.equal.len())
-            && let Some((term, list)) = terms
+            && let Some((term, (list, exact))) = terms
                 .iter()
                 .enumerate()
                 .find_map(|(i, t)| Some((i, in_list(t, offset + next.column, offset)?)))
         {
             c.any_of = list.to_vec();
-            c.used.push(term);
+            if exact {
+                c.used.push(term);
+            }
         }
         let given = c.equal.len() + usize::from(!c.any_of.is_empty());
         c.unique = index.unique && given == index.keys.len();
@@ -224,7 +232,7 @@ impl Planner<'_> {
             for key in keys.iter().flatten().filter(|k| k.column == next.column) {
                 let bound = Some(KeyBound {
                     value: key.value.clone(),
-                    inclusive: matches!(key.op, CmpOp::Le | CmpOp::Ge),
+                    inclusive: !key.exact || matches!(key.op, CmpOp::Le | CmpOp::Ge),
                 });
                 match key.op {
                     CmpOp::Gt | CmpOp::Ge if c.low.is_none() => c.low = bound,
@@ -290,12 +298,28 @@ fn better(a: &Candidate, b: &Candidate) -> bool {
     rank(a) > rank(b)
 }
 
-/// `column IN (list)` with values known before the table's row is.
-fn in_list(term: &Expr, slot: usize, offset: usize) -> Option<&[Expr]> {
+/// The column that an expression is to an index, and whether it is no other than that. A blank-padded string is compared without its padding, and
+/// so it stands in the index; but the value that it is compared with, should it end in blanks, has a place there as if it did not.
+pub fn key_column(e: &Expr) -> Option<(usize, bool)> {
+    match e {
+        Expr::Column(i) => Some((*i, true)),
+        Expr::Cast(c, inner) if c.from == SqlType::Char && c.to == SqlType::Text => {
+            match (&**inner, c.typmod) {
+                (Expr::Column(i), -1) => Some((*i, false)),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// `column IN (list)` with values known before the table's row is, and whether their keys are all that the term says.
+fn in_list(term: &Expr, slot: usize, offset: usize) -> Option<(&[Expr], bool)> {
     let Expr::InList {
         expr,
         list,
         negated: false,
+        ..
     } = term
     else {
         return None;
@@ -305,10 +329,9 @@ fn in_list(term: &Expr, slot: usize, offset: usize) -> Option<&[Expr]> {
             && e.columns_needed() <= offset
             && !matches!(e, Expr::Column(i) if *i >= offset)
     };
-    let fits = matches!(**expr, Expr::Column(i) if i == slot)
-        && list.len() <= MAX_LIST
-        && list.iter().all(known);
-    fits.then_some(list)
+    let (column, exact) = key_column(expr)?;
+    let fits = column == slot && list.len() <= MAX_LIST && list.iter().all(known);
+    fits.then_some((list, exact))
 }
 
 /// `column LIKE 'abc%'` as the range of strings that begin with `abc`. The term itself stays in the filter.
@@ -352,31 +375,35 @@ fn key_term(term: &Expr, offset: usize, width: usize) -> Option<KeyTerm<'_>> {
     let Expr::Compare(op, left, right) = term else {
         return None;
     };
-    let own = |e: &Expr| match e {
-        Expr::Column(i) if (offset..offset + width).contains(i) => Some(i - offset),
-        _ => None,
+    let own = |e: &Expr| {
+        let (column, exact) = key_column(e)?;
+        (offset..offset + width)
+            .contains(&column)
+            .then(|| (column - offset, exact))
     };
     let outside = |e: &Expr| {
         let mut outside = !e.is_volatile();
         e.visit(&mut |n| outside &= !matches!(n, Expr::Column(i) if *i >= offset));
         outside
     };
-    if let Some(column) = own(left)
+    if let Some((column, exact)) = own(left)
         && outside(right)
     {
         return Some(KeyTerm {
             op: *op,
             column,
             value: right,
+            exact,
         });
     }
-    if let Some(column) = own(right)
+    if let Some((column, exact)) = own(right)
         && outside(left)
     {
         return Some(KeyTerm {
             op: op.flip(),
             column,
             value: left,
+            exact,
         });
     }
     None

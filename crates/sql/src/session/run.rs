@@ -192,6 +192,9 @@ impl SqlSession {
                 Ok(Completion::Complete(tag))
             }
             Kind::General(query) => {
+                if query.reads().1.any(|plan| !plan.locks.is_empty()) {
+                    self.refuse_if_read_only("SELECT FOR UPDATE")?;
+                }
                 let snapshot = self.core.engine.snapshot()?;
                 portal.run = Run::General(Box::new(crate::olap::start(
                     query,

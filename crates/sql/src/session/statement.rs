@@ -18,7 +18,7 @@ use crate::parse::{self, Command, Utility};
 use crate::pgtype;
 use crate::plan::{
     DeletePlan, InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite, UpdatePlan,
-    supply,
+    merged, supply,
 };
 use crate::types::SqlType;
 
@@ -391,7 +391,8 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         crate::olap::plan(core, q, params, refused)
     };
     let supplied = |(plan, output): (SuppliedWrite, Option<Output>)| {
-        let tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
+        let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
+        query_tables(&plan.query, &mut tables);
         (Kind::Supplied(Box::new(plan)), columns_of(output), tables)
     };
     let (statement, with) = match &statement {
@@ -402,7 +403,10 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         _ => (statement, None),
     };
     Ok(match statement {
-        ast::Statement::Query(q) => match planner.query(&q) {
+        ast::Statement::Query(mut q) => match {
+            merged::write_out(&mut q, &dict)?;
+            planner.query(&q)
+        } {
             Ok((plan, output)) => {
                 let mut tables = Vec::new();
                 read_tables(&plan, &mut tables);
@@ -411,15 +415,19 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
             // The general lane has more functions and operators.
             Err(e) if matches!(e.sqlstate(), "0A000" | "42883") => {
                 let (query, columns) = crate::olap::plan(core, &q, params, e)?;
-                (Kind::General(query), Some(columns), Vec::new())
+                let mut tables = Vec::new();
+                query_tables(&query, &mut tables);
+                (Kind::General(query), Some(columns), tables)
             }
             Err(e) => return Err(e),
         },
         ast::Statement::Insert(i) => {
             let (plan, output) = planner.insert(&i, with, &general)?;
             let mut tables = vec![(plan.table.clone(), TableLock::RowExclusive)];
-            if let InsertSource::Query(select, _) = &plan.source {
-                read_tables(select, &mut tables);
+            match &plan.source {
+                InsertSource::Query(select, _) => read_tables(select, &mut tables),
+                InsertSource::General(query, _) => query_tables(query, &mut tables),
+                InsertSource::Rows(_) => {}
             }
             (Kind::Insert(Box::new(plan)), columns_of(output), tables)
         }
@@ -467,6 +475,17 @@ fn read_tables(plan: &SelectPlan, tables: &mut Tables) {
             None => tables.push((t.clone(), lock)),
         }
     }
+}
+
+/// The same of a query of the general lane.
+fn query_tables(query: &crate::olap::Query, tables: &mut Tables) {
+    let (read, plans) = query.reads();
+    for t in read {
+        if !tables.iter().any(|(known, _)| known.oid == t.oid) {
+            tables.push((t.clone(), TableLock::AccessShare));
+        }
+    }
+    plans.for_each(|plan| read_tables(plan, tables));
 }
 
 fn columns_of(output: Option<Output>) -> Option<Vec<ColumnDesc>> {
