@@ -9,8 +9,7 @@ use super::row::decode;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Val};
-use crate::plan::dml::ConflictUpdate;
-use crate::plan::{Conflict, InsertPlan};
+use crate::plan::{Conflict, ConflictUpdate, InsertPlan};
 use crate::session::Core;
 
 /// A checked row to be inserted, or else.

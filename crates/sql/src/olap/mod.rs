@@ -11,6 +11,8 @@
 
 mod arrow;
 mod bound;
+mod build;
+mod calls;
 mod error;
 mod filters;
 mod forms;
@@ -127,7 +129,7 @@ pub fn plan(
     rewrite::rewrite(
         &mut rewritten,
         &|n| {
-            Ok(rewrite::typed(
+            Ok(build::typed(
                 None,
                 types.get(n - 1).copied().unwrap_or(SqlType::Text),
             ))
@@ -247,7 +249,7 @@ fn inferred(
     let mut query = q.clone();
     let parameter = |n: usize| {
         Ok(match params.known(n - 1)? {
-            Some(ty) => rewrite::typed(None, ty),
+            Some(ty) => build::typed(None, ty),
             None => ast::Expr::Value(ast::Value::Placeholder(format!("${n}")).into()),
         })
     };
@@ -287,7 +289,7 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
     let parameter = |n: usize| {
         let ty = query.params.get(n - 1).copied().unwrap_or(SqlType::Text);
         let value = params.get(n - 1).filter(|v| !v.is_null());
-        Ok(rewrite::typed(value.map(|v| text(ty, v.borrow())), ty))
+        Ok(build::typed(value.map(|v| text(ty, v.borrow())), ty))
     };
     rewrite::rewrite(&mut rewritten, &parameter, &stable)?;
     let profiled = core.profile.is_some();

@@ -8,9 +8,10 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, TableFactor, TableWithJoins,
 };
 
+use super::build::{call, cast, null, string};
 use super::functions::SINGLE_VALUE;
 use super::gate;
-use super::rewrite::{call, cast, null, string, strip_schema};
+use super::rewrite::strip_schema;
 use crate::bind::names;
 use crate::plan::finds_call;
 use crate::views::{self, VirtualTable};

@@ -7,6 +7,7 @@ mod bytes;
 pub mod calendar;
 mod datefield;
 mod datetime;
+mod float;
 mod number;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,8 @@ use crate::error::{Error, Result};
 use crate::types::{SqlType, numeric_typmod};
 use zone::TimeZone;
 
-pub use number::{parse_float8, parse_integer};
+pub use float::parse_float8;
+pub use number::parse_integer;
 
 /// Longest text of a numeric that is read at all: reading takes time with the square of the length. Sign, digits before and after the point, exponent.
 const MAX_NUMERIC_BYTES: usize = 1 + 131_072 + 1 + 16_383 + 16;
@@ -95,8 +97,8 @@ pub fn text_in(ty: SqlType, text: &str, io: &IoSettings) -> Result<Datum> {
         SqlType::Int4 => Datum::Int4(number::parse_integer(text)?),
         SqlType::Int8 => Datum::Int8(number::parse_integer(text)?),
         SqlType::Oid => oid_datum(number::parse_integer(text)?),
-        SqlType::Float4 => Datum::Float4(number::parse_float4(text)?),
-        SqlType::Float8 => Datum::Float8(number::parse_float8(text)?),
+        SqlType::Float4 => Datum::Float4(float::parse_float4(text)?),
+        SqlType::Float8 => Datum::Float8(float::parse_float8(text)?),
         SqlType::Numeric => Datum::Numeric(parse_numeric(text)?),
         SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Unknown => {
             Datum::Text(text.to_string())
@@ -120,8 +122,8 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
         DatumRef::Int4(v) if ty == SqlType::Oid => number::write_integer(out, i64::from(v as u32)),
         DatumRef::Int4(v) => number::write_integer(out, i64::from(v)),
         DatumRef::Int8(v) => number::write_integer(out, v),
-        DatumRef::Float4(v) => number::write_float4(out, v),
-        DatumRef::Float8(v) => number::write_float8(out, v),
+        DatumRef::Float4(v) => float::write_float4(out, v),
+        DatumRef::Float8(v) => float::write_float8(out, v),
         DatumRef::Numeric(v) => write_display(out, v),
         DatumRef::Text(v) => out.extend_from_slice(v.as_bytes()),
         DatumRef::Bytea(v) if io.bytea_escape => bytes::write_bytea_escape(out, v),

@@ -6,6 +6,7 @@
 pub mod aggregate;
 pub mod dml;
 mod from;
+mod insert;
 pub mod merged;
 mod output;
 pub mod path;
@@ -20,7 +21,8 @@ use crate::dict::{Dict, Table};
 use crate::expr::Expr;
 
 pub use aggregate::{AggFunc, Aggregate, finds_call};
-pub use dml::{Conflict, DeletePlan, InsertPlan, InsertSource, RowRules, UpdatePlan};
+pub use dml::{DeletePlan, RowRules, UpdatePlan};
+pub use insert::{Conflict, ConflictUpdate, InsertPlan, InsertSource};
 pub use output::column_name;
 pub use path::{KeyBound, Path, key_column};
 pub use select::{LockRows, SelectPlan, SortKey, Source};

@@ -1,0 +1,383 @@
+//! Direct plans of INSERT.
+
+use std::sync::Arc;
+
+use datafusion::sql::sqlparser::ast::{
+    self, ConflictTarget, Insert, OnConflictAction, OnInsert, SetExpr, TableObject,
+};
+
+use super::dml::{RowRules, is_default, no_column};
+use super::supply::{General, is_general, one_row};
+use super::{Output, Planner, SelectPlan};
+use crate::bind::{Binder, Scope, Typed, names};
+use crate::dict::{Column, Identity, Table};
+use crate::error::{Error, Result};
+use crate::expr::Expr;
+
+#[derive(Debug)]
+pub struct InsertPlan {
+    pub table: Arc<Table>,
+    pub conflict: Option<Conflict>,
+    pub source: InsertSource,
+    pub rules: RowRules,
+    /// Over the new row.
+    pub returning: Option<Vec<Expr>>,
+}
+
+#[derive(Debug)]
+pub enum InsertSource {
+    /// Each row's values for all columns.
+    Rows(Vec<Vec<Expr>>),
+    /// The query's rows, and the values for all columns over them.
+    Query(Box<SelectPlan>, Vec<Expr>),
+    /// The same from the general lane; for each of its rows one or several, as there are lists of values.
+    General(Box<crate::olap::Query>, Vec<Vec<Expr>>),
+}
+
+/// What is to happen to a row that meets another with its key.
+#[derive(Debug)]
+pub struct Conflict {
+    /// Unique indexes, by their places in the table's list, in which to meet.
+    pub arbiters: Vec<usize>,
+    /// `None`: the new row is passed over.
+    pub update: Option<ConflictUpdate>,
+}
+
+/// How the row that is there is changed: all over its columns, followed by those of the row that was to be inserted.
+#[derive(Debug)]
+pub struct ConflictUpdate {
+    pub set: Vec<(usize, Expr)>,
+    pub condition: Option<Expr>,
+}
+
+impl Planner<'_> {
+    /// `with` stood before the statement.
+    pub fn insert(
+        &self,
+        i: &Insert,
+        with: Option<ast::With>,
+        general: &General<'_>,
+    ) -> Result<(InsertPlan, Option<Output>)> {
+        if i.overwrite || i.replace_into || i.or.is_some() || i.ignore || !i.assignments.is_empty()
+        {
+            return Err(Error::unsupported("this form of INSERT"));
+        }
+        let TableObject::TableName(name) = &i.table else {
+            return Err(Error::unsupported("INSERT into a function"));
+        };
+        let table = self.target(name)?;
+        let columns = target_columns(&table, &i.columns)?;
+        let source = match &i.source {
+            None => InsertSource::Rows(vec![self.full_row(&table, Vec::new())?]),
+            Some(q) => match &*q.body {
+                SetExpr::Values(v)
+                    if q.order_by.is_none()
+                        && q.limit_clause.is_none()
+                        && q.with.is_none()
+                        && with.is_none() =>
+                {
+                    let mut supplied = Vec::new();
+                    let mut rows = Vec::with_capacity(v.rows.len());
+                    for r in &v.rows {
+                        let implicit = i.columns.is_empty();
+                        rows.push(self.insert_row(
+                            &table,
+                            &columns,
+                            implicit,
+                            &r.content,
+                            &mut supplied,
+                        )?);
+                    }
+                    match supplied.is_empty() {
+                        true => InsertSource::Rows(rows),
+                        false => self.supplied_rows(&table, &columns, rows, &supplied, general)?,
+                    }
+                }
+                _ => {
+                    let mut q = q.clone();
+                    if with.is_some() {
+                        if q.with.is_some() {
+                            return Err(Error::unsupported("WITH before and in an INSERT"));
+                        }
+                        q.with = with;
+                    }
+                    self.insert_query(&table, &columns, i.columns.is_empty(), &q, general)?
+                }
+            },
+        };
+        let alias = i
+            .table_alias
+            .as_ref()
+            .map_or(table.name.clone(), |a| names::ident(&a.alias));
+        let returning = self.returning(&table, &alias, i.returning.as_deref())?;
+        let rules = self.rules(&table)?;
+        let conflict = match &i.on {
+            None => None,
+            Some(OnInsert::OnConflict(on)) => Some(self.conflict(&table, &alias, on)?),
+            Some(other) => return Err(Error::unsupported(format!("INSERT ...{other}"))),
+        };
+        Ok((
+            InsertPlan {
+                conflict,
+                table,
+                source,
+                rules,
+                returning: returning.as_ref().map(|o| o.exprs.clone()),
+            },
+            returning,
+        ))
+    }
+
+    fn conflict(&self, table: &Table, alias: &str, on: &ast::OnConflict) -> Result<Conflict> {
+        let unique = || (0..table.indexes.len()).filter(|&i| table.indexes[i].unique);
+        let update = match &on.action {
+            OnConflictAction::DoNothing => None,
+            OnConflictAction::DoUpdate(update) => {
+                let mut scope = Scope::of_table(table, alias);
+                scope.add_table(table, "excluded", table.columns.len());
+                let set = self.set_list(table, &scope, &update.assignments)?;
+                let binder = Binder::new(&scope, self.params, "WHERE");
+                let condition = update.selection.as_ref();
+                let condition = condition.map(|w| binder.condition(w)).transpose()?;
+                Some(ConflictUpdate { set, condition })
+            }
+        };
+        let arbiters: Vec<usize> = match &on.conflict_target {
+            None if update.is_some() => {
+                return Err(Error::new(
+                    "42601",
+                    "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+                )
+                .hint("For example, ON CONFLICT (column_name)."));
+            }
+            None => unique().collect(),
+            Some(ConflictTarget::Columns(columns)) => {
+                let mut wanted = Vec::new();
+                for c in columns {
+                    let name = names::ident(c);
+                    let at = table.column(&name);
+                    wanted.push(at.ok_or_else(|| {
+                        Error::new("42703", format!("column \"{name}\" does not exist"))
+                    })?);
+                }
+                let keys = |i: &usize| -> Vec<usize> {
+                    table.indexes[*i].keys.iter().map(|k| k.column).collect()
+                };
+                let same = |i: &usize| {
+                    let keys = keys(i);
+                    wanted.iter().all(|w| keys.contains(w))
+                        && keys.iter().all(|k| wanted.contains(k))
+                };
+                unique().filter(same).collect()
+            }
+            Some(ConflictTarget::OnConstraint(name)) => {
+                let name = names::public(name)?;
+                let named = |i: &usize| {
+                    let index = &table.indexes[*i];
+                    index.name == name && index.constraint != 0
+                };
+                let found: Vec<usize> = unique().filter(named).collect();
+                if found.is_empty() {
+                    return Err(Error::new(
+                        "42704",
+                        format!(
+                            "constraint \"{name}\" for table \"{}\" does not exist",
+                            table.name
+                        ),
+                    ));
+                }
+                found
+            }
+        };
+        if arbiters.is_empty() && on.conflict_target.is_some() {
+            return Err(Error::new(
+                "42P10",
+                "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+            ));
+        }
+        Ok(Conflict { arbiters, update })
+    }
+
+    fn insert_row(
+        &self,
+        table: &Table,
+        columns: &[usize],
+        implicit: bool,
+        values: &[ast::Expr],
+        supplied: &mut Vec<Supplied>,
+    ) -> Result<Vec<Expr>> {
+        check_count(columns.len(), values.len(), implicit)?;
+        let scope = Scope::default();
+        let binder = Binder::new(&scope, self.params, "VALUES");
+        let mut given = Vec::with_capacity(values.len());
+        for (value, &column) in values.iter().zip(columns) {
+            let c = &table.columns[column];
+            if is_default(value) {
+                given.push((column, self.default(c)?));
+                continue;
+            }
+            refuse_identity(c)?;
+            let value = match binder.expr(value) {
+                Ok(bound) => binder.assign(bound, c.ty(), c.typmod, &c.name)?.expr,
+                // Subqueries, above all. Its place is settled once the query is planned.
+                Err(e) if is_general(&e) => {
+                    supplied.push(Supplied {
+                        value: value.clone(),
+                        column,
+                    });
+                    Expr::Column(supplied.len() - 1)
+                }
+                Err(e) => return Err(e),
+            };
+            given.push((column, value));
+        }
+        self.full_row(table, given)
+    }
+
+    /// Rows of values of which the general lane computes some, all of them as the one row of one query.
+    fn supplied_rows(
+        &self,
+        table: &Table,
+        columns: &[usize],
+        mut rows: Vec<Vec<Expr>>,
+        supplied: &[Supplied],
+        general: &General<'_>,
+    ) -> Result<InsertSource> {
+        let query = one_row(supplied.iter().map(|s| s.value.clone()))?;
+        let (query, given) = general(&query)?;
+        let scope = Scope::default();
+        let binder = Binder::new(&scope, self.params, "VALUES");
+        for row in &mut rows {
+            for &column in columns {
+                let Expr::Column(at) = row[column] else {
+                    continue;
+                };
+                if supplied[at].column != column {
+                    return Err(Error::internal("a value of another column"));
+                }
+                let (c, desc) = (&table.columns[column], &given[at]);
+                let value = Typed {
+                    expr: Expr::Column(at),
+                    ty: desc.ty,
+                    typmod: desc.typmod,
+                };
+                row[column] = binder.assign(value, c.ty(), c.typmod, &c.name)?.expr;
+            }
+        }
+        Ok(InsertSource::General(Box::new(query), rows))
+    }
+
+    /// Values for all columns: the given ones, and defaults for the others.
+    fn full_row(&self, table: &Table, mut given: Vec<(usize, Expr)>) -> Result<Vec<Expr>> {
+        let mut row = Vec::with_capacity(table.columns.len());
+        for (at, c) in table.columns.iter().enumerate() {
+            row.push(match given.iter().position(|(column, _)| *column == at) {
+                Some(i) => given.swap_remove(i).1,
+                None => self.default(c)?,
+            });
+        }
+        Ok(row)
+    }
+
+    fn insert_query(
+        &self,
+        table: &Table,
+        columns: &[usize],
+        implicit: bool,
+        q: &ast::Query,
+        general: &General<'_>,
+    ) -> Result<InsertSource> {
+        let (query, given_columns) = match self.query(q) {
+            Ok((plan, output)) => (Ok(plan), output.columns),
+            Err(e) if is_general(&e) => {
+                let (query, columns) = general(q)?;
+                (Err(query), columns)
+            }
+            Err(e) => return Err(e),
+        };
+        check_count(columns.len(), given_columns.len(), implicit)?;
+        let scope = Scope::default();
+        let binder = Binder::new(&scope, self.params, "SELECT");
+        let mut given = Vec::new();
+        for (i, (desc, &column)) in given_columns.iter().zip(columns).enumerate() {
+            let c = &table.columns[column];
+            refuse_identity(c)?;
+            let value = Typed {
+                expr: Expr::Column(i),
+                ty: desc.ty,
+                typmod: desc.typmod,
+            };
+            given.push((
+                column,
+                binder.assign(value, c.ty(), c.typmod, &c.name)?.expr,
+            ));
+        }
+        let row = self.full_row(table, given)?;
+        Ok(match query {
+            Ok(plan) => InsertSource::Query(Box::new(plan), row),
+            Err(query) => InsertSource::General(Box::new(query), vec![row]),
+        })
+    }
+}
+
+/// A value of an INSERT that the general lane computes.
+struct Supplied {
+    value: ast::Expr,
+    column: usize,
+}
+
+fn refuse_identity(c: &Column) -> Result<()> {
+    if c.identity == Some(Identity::Always) {
+        return Err(Error::new(
+            "428C9",
+            format!(
+                "cannot insert a non-DEFAULT value into column \"{}\"",
+                c.name
+            ),
+        )
+        .detail(format!(
+            "Column \"{}\" is an identity column defined as GENERATED ALWAYS.",
+            c.name
+        ))
+        .hint("Use OVERRIDING SYSTEM VALUE to override."));
+    }
+    Ok(())
+}
+
+/// The columns that values are for, in order.
+pub fn target_columns(table: &Table, given: &[ast::ObjectName]) -> Result<Vec<usize>> {
+    if given.is_empty() {
+        return Ok(table.live_columns().map(|(i, _)| i).collect());
+    }
+    let mut columns: Vec<usize> = Vec::with_capacity(given.len());
+    for name in given {
+        let name = names::parts(name)?.pop().unwrap_or_default();
+        let at = table
+            .column(&name)
+            .ok_or_else(|| no_column(&name, &table.name))?;
+        if columns.contains(&at) {
+            return Err(Error::new(
+                "42701",
+                format!("column \"{name}\" specified more than once"),
+            ));
+        }
+        columns.push(at);
+    }
+    Ok(columns)
+}
+
+fn check_count(columns: usize, values: usize, implicit: bool) -> Result<()> {
+    if values > columns {
+        return Err(Error::new(
+            "42601",
+            "INSERT has more expressions than target columns",
+        ));
+    }
+    if values < columns && !implicit {
+        return Err(Error::new(
+            "42601",
+            "INSERT has more target columns than expressions",
+        ));
+    }
+    Ok(())
+}
