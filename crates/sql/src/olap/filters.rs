@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use block::RowId;
 use block::value::Datum;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DfResult;
@@ -15,6 +15,7 @@ use engine::Snapshot;
 use super::arrow::{self, describe};
 use super::bound::{self, Settings};
 use super::scan::{Batches, Columns};
+use crate::api::ColumnDesc;
 use crate::bind::ParamTypes;
 use crate::dict::Table;
 use crate::error::Result;
@@ -47,28 +48,29 @@ pub fn term(filter: &DfExpr, table: &Table, schema: &Schema) -> Option<Expr> {
             let op = comparison(b.op)?;
             match (&*b.left, &*b.right) {
                 (column, DfExpr::Literal(v, _)) => {
-                    let (column, value) = operands(column, v, table, schema)?;
-                    Some(Expr::Compare(op, Box::new(column), Box::new(value)))
+                    let own = Own::new(column, table, schema)?;
+                    let value = own.value(v)?;
+                    Some(Expr::Compare(op, Box::new(own.column), Box::new(value)))
                 }
                 (DfExpr::Literal(v, _), column) => {
-                    let (column, value) = operands(column, v, table, schema)?;
-                    Some(Expr::Compare(op.flip(), Box::new(column), Box::new(value)))
+                    let own = Own::new(column, table, schema)?;
+                    let value = own.value(v)?;
+                    let (column, value) = (Box::new(own.column), Box::new(value));
+                    Some(Expr::Compare(op.flip(), column, value))
                 }
                 _ => None,
             }
         }
         DfExpr::InList(l) if !l.negated => {
-            let mut expr = None;
+            let own = Own::new(&l.expr, table, schema)?;
             let mut list = Vec::with_capacity(l.list.len());
             for item in &l.list {
                 let DfExpr::Literal(v, _) = item else {
                     return None;
                 };
-                let (column, value) = operands(&l.expr, v, table, schema)?;
-                expr = Some(column);
-                list.push(value);
+                list.push(own.value(v)?);
             }
-            Some(Expr::in_list(expr?, list, false))
+            Some(Expr::in_list(own.column, list, false))
         }
         _ => None,
     }
@@ -112,38 +114,63 @@ pub fn comparison(op: Operator) -> Option<CmpOp> {
     })
 }
 
-/// The column, by its place in stored rows, and a value of its type. A blank-padded column is there as the text that it is compared as.
-fn operands(
-    column: &DfExpr,
-    value: &ScalarValue,
-    table: &Table,
-    schema: &Schema,
-) -> Option<(Expr, Expr)> {
-    let unpadded = bound::cast_name(SqlType::Text, -1);
-    let (name, unpadded) = match column {
-        DfExpr::Column(c) => (&c.name, false),
-        DfExpr::ScalarFunction(f) if f.name() == unpadded => match f.args.as_slice() {
-            [DfExpr::Column(c)] => (&c.name, true),
+/// A column of the table as a filter names it.
+struct Own<'s> {
+    /// By its place in stored rows. A blank-padded column is there as the text that it is compared as.
+    column: Expr,
+    field: &'s Field,
+    desc: ColumnDesc,
+}
+
+impl<'s> Own<'s> {
+    fn new(column: &DfExpr, table: &Table, schema: &'s Schema) -> Option<Own<'s>> {
+        let (name, unpadded) = match column {
+            DfExpr::Column(c) => (&c.name, false),
+            DfExpr::ScalarFunction(f) if f.name() == bound::cast_name(SqlType::Text, -1) => {
+                match f.args.as_slice() {
+                    [DfExpr::Column(c)] => (&c.name, true),
+                    _ => return None,
+                }
+            }
             _ => return None,
-        },
-        _ => return None,
-    };
-    let field = schema.field_with_name(name).ok()?;
-    if unpadded != (describe(field).ok()?.ty == SqlType::Char) {
-        return None;
+        };
+        let field = schema.field_with_name(name).ok()?;
+        let desc = describe(field).ok()?;
+        if unpadded != (desc.ty == SqlType::Char) {
+            return None;
+        }
+        let at = table.live_columns().find(|(_, c)| c.name == *name)?.0;
+        let column = match unpadded {
+            true => Expr::unpadded(Expr::Column(at)),
+            false => Expr::Column(at),
+        };
+        Some(Own {
+            column,
+            field,
+            desc,
+        })
     }
-    if value.data_type() != *field.data_type() {
-        return None;
+
+    /// A value of the column's type.
+    fn value(&self, value: &ScalarValue) -> Option<Expr> {
+        if value.data_type() != *self.field.data_type() {
+            return None;
+        }
+        // The usual ones of long lists need no array to be read from.
+        let datum = match (value, self.desc.ty) {
+            (ScalarValue::Int32(Some(v)), SqlType::Int4) => Datum::Int4(*v),
+            (ScalarValue::Int64(Some(v)), SqlType::Int8) => Datum::Int8(*v),
+            (ScalarValue::Utf8(Some(v)), SqlType::Text | SqlType::Varchar | SqlType::Char) => {
+                Datum::Text(v.clone())
+            }
+            _ => {
+                let array = value.to_array().ok()?;
+                let column = arrow::Column::new(&array, self.field, &self.desc).ok()?;
+                column.get(0).to_datum()
+            }
+        };
+        Some(Expr::Const(datum))
     }
-    let at = table.live_columns().find(|(_, c)| c.name == *name)?.0;
-    let array = value.to_array().ok()?;
-    let column = arrow::Column::new(&array, field, &describe(field).ok()?).ok()?;
-    let datum: Datum = column.get(0).to_datum();
-    let column = match unpadded {
-        true => Expr::unpadded(Expr::Column(at)),
-        false => Expr::Column(at),
-    };
-    Some((column, Expr::Const(datum)))
 }
 
 /// The rows that an index finds for the terms, if one fits them and they are few. DataFusion checks the filters again.

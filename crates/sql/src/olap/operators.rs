@@ -129,6 +129,18 @@ pub fn comparable_members(plan: LogicalPlan, io: &IoSettings) -> DfResult<Logica
     Ok(done.data)
 }
 
+/// An integer that is written as a cast of a literal as the literal that it is: of thousands, each would be computed by itself.
+fn as_literal(e: Expr) -> Expr {
+    if let Expr::Cast(cast) = &e
+        && let Expr::Literal(ScalarValue::Int64(Some(value)), _) = &*cast.expr
+        && *cast.field.data_type() == DataType::Int32
+        && let Ok(value) = i32::try_from(*value)
+    {
+        return Expr::Literal(ScalarValue::Int32(Some(value)), None);
+    }
+    e
+}
+
 /// DataFusion compares what PostgreSQL does not, by conversions of its own. Only catalogs, whose types are wider here,
 /// may do that.
 fn comparable(op: &BinaryOperator, left: SqlType, right: SqlType) -> Result<()> {
@@ -204,7 +216,7 @@ impl Operators {
         list.list = list
             .list
             .into_iter()
-            .map(|e| self.side(e, item, left))
+            .map(|e| self.side(as_literal(e), item, left))
             .collect::<Result<_>>()?;
         Ok(Transformed::yes(Expr::InList(list)))
     }

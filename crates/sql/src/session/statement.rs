@@ -395,6 +395,10 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         query_tables(&plan.query, &mut tables);
         (Kind::Supplied(Box::new(plan)), columns_of(output), tables)
     };
+    let direct = |q: &mut ast::Query| {
+        merged::write_out(q, &dict)?;
+        planner.query(q)
+    };
     let (statement, with) = match &statement {
         ast::Statement::Query(q) => match supply::write_after_with(q) {
             Some((write, with)) => (write.clone(), with),
@@ -403,10 +407,7 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
         _ => (statement, None),
     };
     Ok(match statement {
-        ast::Statement::Query(mut q) => match {
-            merged::write_out(&mut q, &dict)?;
-            planner.query(&q)
-        } {
+        ast::Statement::Query(mut q) => match direct(&mut q) {
             Ok((plan, output)) => {
                 let mut tables = Vec::new();
                 read_tables(&plan, &mut tables);
