@@ -22,7 +22,7 @@ pub enum Part {
     MessageOut,
     /// For its turn: in the socket until a receiving thread came to it, and behind others' requests for the same block.
     Queue,
-    /// For the buffer, which sessions there used.
+    /// For the buffer, which sessions there used or `dbw0` was writing.
     Pin,
     /// Making the answer.
     Build,

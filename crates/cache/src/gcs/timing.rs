@@ -292,7 +292,8 @@ impl Timing {
             return lost();
         };
         let closing = self.closings[place(block.0, CLOSINGS)];
-        let closing = closing.filter(|c| c.block == block && c.begun.0 >= e.received_ns);
+        // One that began before the order was looked at was for another.
+        let closing = closing.filter(|c| c.block == block && c.begun.1 >= e.step);
         // A shared copy leaves without being closed.
         let (begun, closed) = closing
             .map_or(((built_from, self.step), (built_from, self.step)), |c| {
@@ -467,6 +468,13 @@ mod tests {
             (2, false, false)
         );
         assert_eq!((said.pin_ns, said.flush_ns), (0, 0));
+        // What was closed for somebody else, after this order came and before it was looked at, was not waited for.
+        t.closing(BLOCK);
+        t.step_is_over();
+        t.arrived(InstanceId(1), &request(3), None, ago(5));
+        t.building();
+        let said = t.leaving(InstanceId(1), &block(3), || None).unwrap();
+        assert_eq!((said.pin_ns, said.flush_ns, said.busy), (0, 0, false));
         t.step_is_over();
         t.arrived(InstanceId(1), &request(2), None, ago(2));
         let grant = Message::Grant {
