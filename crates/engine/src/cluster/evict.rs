@@ -7,12 +7,13 @@
 //! - Nothing here proves a death. An order too many costs an instance that lived, never a row.
 //! - Who finds an order for its own end gives none: of two who would end each other one is left, as long as the control file's lock can be had. (If the silent one has it, its end is ordered without.)
 
-use super::{Cluster, Members, SUSPICIOUS_LOOKS};
+use super::{Cluster, Members, SUSPICIOUS_LOOKS, State};
 use crate::Result;
 use block::InstanceId;
 use interconnect::Member;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use storage::lease::{ClusterFile, FenceCommand, Order, Orders, Proof};
 use storage::{OsStorage, Storage};
@@ -35,6 +36,46 @@ impl Default for Eviction {
 
 /// How long an order may take to be carried out before it is given again, or the fence command asked.
 const ORDER_TIME: Duration = Duration::from_secs(3);
+
+/// What speaks for a peer's silence. All of it is forgotten when it answers: the next silence begins anew, with an order before the fence command.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(super) struct Suspicion {
+    /// How often in a row it was found silent, or not connected.
+    looks: u32,
+    since: Option<Instant>,
+    /// When its end was ordered last.
+    ordered: Option<Instant>,
+}
+
+impl Suspicion {
+    pub fn looked(&mut self, is_odd: bool, now: Instant) {
+        match is_odd {
+            true => {
+                self.looks = self.looks.saturating_add(1);
+                self.since.get_or_insert(now);
+            }
+            false => *self = Suspicion::default(),
+        }
+    }
+
+    /// For so long that its locks are to be tried.
+    pub fn is_silent(&self) -> bool {
+        self.looks >= SUSPICIOUS_LOOKS
+    }
+
+    /// Whether its end is to be ordered, or ordered again.
+    fn is_overdue(&self, patience: Duration, now: Instant) -> bool {
+        self.since.is_some_and(|since| now - since > patience)
+            && self.ordered.is_none_or(|at| now - at > ORDER_TIME)
+    }
+}
+
+impl State {
+    pub(super) fn is_silent(&self, peer: InstanceId) -> bool {
+        let suspicion = self.suspicion.get(&peer.0);
+        suspicion.is_some_and(Suspicion::is_silent)
+    }
+}
 
 /// Orders as a guard reads them.
 pub struct Evictions {
@@ -70,32 +111,25 @@ impl Cluster {
     pub(super) fn is_overdue(&self, silent: Member) -> bool {
         let members = self.members();
         let state = self.state.lock();
-        let hears = |m: &Member| {
-            let looks = state.suspicion.get(&m.instance.0).copied();
-            looks.unwrap_or_default() < SUSPICIOUS_LOOKS
-        };
         let group: Vec<InstanceId> = members
-            .up
-            .iter()
-            .filter(|m| **m == self.me || hears(m))
-            .map(|m| m.instance)
+            .numbers()
+            .into_iter()
+            .filter(|k| !state.is_silent(*k))
             .collect();
         let patience = match goes_first(&group, &members) {
             true => self.eviction.misscount,
             false => 2 * self.eviction.misscount,
         };
-        let silence = state.silent_since.get(&silent.instance.0);
-        let ordered = state.ordered.get(&silent.instance.0);
-        silence.is_some_and(|since| since.elapsed() > patience)
-            && ordered.is_none_or(|at| at.elapsed() > ORDER_TIME)
+        let suspicion = state.suspicion.get(&silent.instance.0);
+        suspicion.is_some_and(|s| s.is_overdue(patience, Instant::now()))
     }
 
     /// Orders the end of a member that hangs. If that was done before and has not helped, the fence command is asked.
     pub(super) fn evict(self: &Arc<Self>, silent: Member) -> Result<()> {
         let again = {
             let mut state = self.state.lock();
-            let again = state.ordered.insert(silent.instance.0, Instant::now());
-            again.is_some()
+            let suspicion = state.suspicion.entry(silent.instance.0).or_default();
+            suspicion.ordered.replace(Instant::now()).is_some()
         };
         let orders = Orders::open(&*self.places.storage)?;
         let mine = orders.read(self.me.instance)?;
@@ -125,11 +159,15 @@ impl Cluster {
 
     /// On a thread of its own: how long the command takes is its own business.
     fn fence(self: &Arc<Self>, silent: Member, command: FenceCommand) -> Result<()> {
+        if self.fencing.swap(true, SeqCst) {
+            return Ok(()); // one command at a time: who is still silent then has its turn after it
+        }
         let cluster = self.clone();
         let run = move || {
             if let Err(e) = cluster.run_fence(silent, &command) {
                 eprintln!("braid: {e}");
             }
+            cluster.fencing.store(false, SeqCst);
         };
         let thread =
             wait::thread::spawn_named("fenc", run).map_err(|source| crate::Error::Thread {
@@ -162,6 +200,24 @@ fn goes_first(group: &[InstanceId], members: &Members) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silence_that_ended_leaves_nothing_behind() {
+        let (start, patience) = (Instant::now(), Duration::from_secs(30));
+        let at = |s| start + Duration::from_secs(s);
+        let mut s = Suspicion::default();
+        (0..SUSPICIOUS_LOOKS).for_each(|_| s.looked(true, at(0)));
+        assert!(s.is_silent() && !s.is_overdue(patience, at(30)) && s.is_overdue(patience, at(31)));
+        s.ordered = Some(at(31));
+        assert!(!s.is_overdue(patience, at(32)) && s.is_overdue(patience, at(35)));
+        s.looked(false, at(36));
+        s.looked(true, at(37));
+        assert!(!s.is_silent() && !s.is_overdue(patience, at(60)));
+        assert!(
+            s.ordered.is_none(),
+            "the first order of the next silence is a first one"
+        );
+    }
 
     #[test]
     fn of_two_parts_exactly_one_goes_first() {

@@ -24,6 +24,7 @@ mod recover;
 mod service;
 mod setup;
 
+use evict::Suspicion;
 pub use evict::{Eviction, Evictions};
 pub(crate) use layers::{Commits, of_core};
 pub(crate) use members::list;
@@ -43,6 +44,7 @@ use members::Layers;
 use parking_lot::{Condvar, Mutex, RwLock};
 use redo::Clock;
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -114,6 +116,8 @@ pub struct Cluster {
     readers: Mutex<Vec<JoinHandle<()>>>,
     heirs: heir::Heirs,
     eviction: Eviction,
+    /// A fence command runs.
+    fencing: AtomicBool,
 }
 
 #[derive(Default)]
@@ -128,12 +132,8 @@ struct State {
     leaving: bool,
     /// Lives that have left; they stay connected until they hang up.
     leavers: Vec<Member>,
-    /// How often in a row a peer was found silent, or not connected.
-    suspicion: BTreeMap<u16, u32>,
-    /// Since when each of those is suspicious.
-    silent_since: BTreeMap<u16, Instant>,
-    /// When the end of a peer was ordered last.
-    ordered: BTreeMap<u16, Instant>,
+    /// Of each peer.
+    suspicion: BTreeMap<u16, Suspicion>,
     /// When a connection to a peer broke that has not come back.
     broken: BTreeMap<u16, Instant>,
     /// What was last said about peers that do not answer and cannot be proved dead.
@@ -201,6 +201,7 @@ impl Cluster {
             readers: Mutex::default(),
             heirs,
             eviction: host.eviction,
+            fencing: AtomicBool::new(false),
         });
         let told = Arc::downgrade(&cluster);
         cluster.cache.on_threads_closed(Box::new(move |epoch, _| {

@@ -1,8 +1,6 @@
 //! The thread `rcfg`: moves this instance from epoch to epoch, and finds out whether those who do not answer are dead.
 
-use super::{
-    Cluster, Contact, EAGER_INTERVAL, EAGER_TIME, LOOK_INTERVAL, Members, SUSPICIOUS_LOOKS, members,
-};
+use super::{Cluster, Contact, EAGER_INTERVAL, EAGER_TIME, LOOK_INTERVAL, Members, members};
 use crate::{Result, files};
 use interconnect::{Member, PeerAddress};
 use std::sync::Arc;
@@ -126,8 +124,7 @@ impl Cluster {
     fn forget_leavers(&self) {
         let hung_up: Vec<Member> = {
             let state = self.state.lock();
-            let looks = |m: &Member| state.suspicion.get(&m.instance.0).copied();
-            let hung_up = |m: &&Member| looks(m).is_some_and(|n| n >= SUSPICIOUS_LOOKS);
+            let hung_up = |m: &&Member| state.is_silent(m.instance);
             state.leavers.iter().filter(hung_up).copied().collect()
         };
         hung_up.into_iter().for_each(|m| self.forget(m));
@@ -144,8 +141,6 @@ impl Cluster {
         state.suspicion.remove(&gone.instance.0);
         state.told.remove(&gone.instance.0);
         state.broken.remove(&gone.instance.0);
-        state.silent_since.remove(&gone.instance.0);
-        state.ordered.remove(&gone.instance.0);
     }
 
     fn meet(&self, come: Member, found: &lease::Cluster) -> Result<()> {
@@ -199,11 +194,9 @@ impl Cluster {
         let members = self.members();
         let suspects: Vec<(Member, bool)> = {
             let state = self.state.lock();
-            let looks = |m: &Member| state.suspicion.get(&m.instance.0).copied();
-            let silent = |m: &Member| looks(m).is_some_and(|n| n >= SUSPICIOUS_LOOKS);
             members
                 .others(self.me)
-                .map(|m| (m, silent(&m)))
+                .map(|m| (m, state.is_silent(m.instance)))
                 .filter(|(m, silent)| *silent || state.broken.contains_key(&m.instance.0))
                 .collect()
         };

@@ -1,6 +1,6 @@
 //! Receiving: what the interconnect's threads hand to the layers.
 
-use super::{Cluster, EPOCH};
+use super::{Cluster, EPOCH, Suspicion};
 use block::{BLOCK_SIZE, BlockBuf, InstanceId, Scn};
 use interconnect::{
     Arrival, Block, Evidence, Header, Interconnect, Landing, LinkChange, Member, Service,
@@ -176,26 +176,15 @@ impl Cluster {
     /// Counts how often each peer was found silent or not connected; `rcfg` looks into it when that has gone on for a while.
     fn take_evidence(&self, evidence: &[Evidence]) {
         let mut state = self.state.lock();
-        let mut worth_a_look = false;
-        let mut suspicion = std::mem::take(&mut state.suspicion);
-        suspicion.retain(|k, _| evidence.iter().any(|e| e.instance == InstanceId(*k)));
-        state
-            .silent_since
-            .retain(|k, _| suspicion.get(k).is_some_and(|looks| *looks > 0));
+        let now = Instant::now();
+        let is_peer = |k: &u16| evidence.iter().any(|e| e.instance == InstanceId(*k));
+        state.suspicion.retain(|k, _| is_peer(k));
         for e in evidence {
             let is_odd = e.silent_looks > 0 || e.lanes_connected < e.lanes;
-            let looks = suspicion.entry(e.instance.0).or_default();
-            *looks = match is_odd {
-                true => looks.saturating_add(1),
-                false => 0,
-            };
-            if is_odd {
-                let now = Instant::now();
-                state.silent_since.entry(e.instance.0).or_insert(now);
-            }
-            worth_a_look |= *looks >= super::SUSPICIOUS_LOOKS;
+            let suspicion = state.suspicion.entry(e.instance.0).or_default();
+            suspicion.looked(is_odd, now);
         }
-        state.suspicion = suspicion;
+        let worth_a_look = state.suspicion.values().any(Suspicion::is_silent);
         if worth_a_look && !state.rung {
             state.rung = true;
             drop(state);
