@@ -1,27 +1,15 @@
 //! Two instances as processes, and what one says of the other: the `gv$` views, who made whom wait, and with what.
 
-use std::net::TcpListener;
+mod processes;
+
+use processes::{braid, free_ports, succeeds};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longer than any of this takes on a loaded machine: only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-fn braid(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_braid"))
-        .args(args)
-        .output()
-        .expect("braid runs")
-}
-
-fn succeeds(args: &[&str]) {
-    let output = braid(args);
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "braid {args:?}: {said}");
-}
 
 /// Two instances; they are stopped, and what they had is removed, when this is dropped.
 struct Pair {
@@ -40,7 +28,7 @@ impl Pair {
         std::fs::create_dir_all(&dir).expect("directory");
         let pair = Pair {
             dir,
-            port: two_free_ports(),
+            port: free_ports(2),
         };
         let (data, port) = (pair.data(), pair.port.to_string());
         let mut args = vec!["up", "--detach", "--instances", "2", "--data", &data];
@@ -74,16 +62,6 @@ impl Drop for Pair {
         braid(&["down", "--data", &self.data()]);
         if !std::thread::panicking() {
             let _ = std::fs::remove_dir_all(&self.dir);
-        }
-    }
-}
-
-fn two_free_ports() -> u16 {
-    loop {
-        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = first.local_addr().expect("its address").port();
-        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
-            return port;
         }
     }
 }

@@ -1,19 +1,14 @@
 //! Several instances of one database as processes: started, guarded, taken out and brought back.
 
-use std::net::TcpListener;
+mod processes;
+
+use processes::{braid, free_ports};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// Longer than any of this takes on a loaded machine: only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-fn braid(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_braid"))
-        .args(args)
-        .output()
-        .expect("braid runs")
-}
 
 fn said(output: &Output) -> String {
     [&output.stdout[..], &output.stderr[..]]
@@ -75,17 +70,6 @@ impl Drop for Scratch {
     }
 }
 
-/// The first of two ports that follow each other and are free.
-fn two_free_ports() -> u16 {
-    loop {
-        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = first.local_addr().expect("its address").port();
-        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
-            return port;
-        }
-    }
-}
-
 fn up(data: &str, port: u16, more: &[&str]) -> Output {
     let port = port.to_string();
     let mut args = vec![
@@ -141,7 +125,7 @@ fn is_open(s: &serde_json::Value) -> bool {
 #[test]
 fn two_instances_start_stop_come_back_and_are_guarded() {
     let scratch = Scratch::new("life");
-    let (data, port) = (scratch.data(), two_free_ports());
+    let (data, port) = (scratch.data(), free_ports(2));
     let output = up(&data, port, &[]);
     assert!(output.status.success(), "{}", said(&output));
     for p in [port, port + 1] {
@@ -237,7 +221,7 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
 #[test]
 fn what_died_stays_down_if_asked_for() {
     let scratch = Scratch::new("no-restart");
-    let (data, port) = (scratch.data(), two_free_ports());
+    let (data, port) = (scratch.data(), free_ports(2));
     let output = up(&data, port, &["--no-restart"]);
     assert!(output.status.success(), "{}", said(&output));
     kill(pids(&scratch.status())[0]);
@@ -262,7 +246,7 @@ fn what_died_stays_down_if_asked_for() {
 #[test]
 fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     let scratch = Scratch::new("hangs");
-    let (data, port) = (scratch.data(), two_free_ports());
+    let (data, port) = (scratch.data(), free_ports(2));
     let output = up(&data, port, &["--set", "css_misscount=3"]);
     assert!(output.status.success(), "{}", said(&output));
     let (mut one, mut two) = (connect(port), connect(port + 1));
@@ -303,7 +287,7 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
 #[test]
 fn definitions_and_locks_hold_on_both_instances() {
     let scratch = Scratch::new("locks");
-    let port = two_free_ports();
+    let port = free_ports(2);
     let out = up(&scratch.data(), port, &[]);
     assert!(out.status.success(), "{}", said(&out));
     let (mut a, mut b) = (connect(port), connect(port + 1));

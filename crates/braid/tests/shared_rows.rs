@@ -3,9 +3,11 @@
 //!
 //! `BRAID_SHARED_ROUNDS` kills so often (1 by default), `BRAID_SHARED_INSTANCES` are up (2 by default), `BRAID_SHARED_SEED` replays the choices.
 
-use std::net::TcpListener;
+mod processes;
+
+use processes::{Rng, braid, environment, free_ports, succeeds};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,50 +21,6 @@ const DEATHS_PER_GUARD: u64 = 4;
 /// Longer than any of this takes on a loaded machine: only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(120);
 const WORK: Duration = Duration::from_secs(3);
-
-fn braid(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_braid"))
-        .args(args)
-        .output()
-        .expect("braid runs")
-}
-
-fn succeeds(args: &[&str]) {
-    let output = braid(args);
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "braid {args:?}: {said}");
-}
-
-/// splitmix64.
-struct Rng(u64);
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
-
-fn environment(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(value) => value.parse().expect("a number"),
-        Err(_) => default,
-    }
-}
-
-fn free_ports(n: u16) -> u16 {
-    loop {
-        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = first.local_addr().expect("its address").port();
-        let free = |k| TcpListener::bind(("127.0.0.1", port + k)).is_ok();
-        if port < u16::MAX - n && (1..n).all(free) {
-            return port;
-        }
-    }
-}
 
 struct Database {
     dir: PathBuf,
@@ -193,7 +151,7 @@ fn step(
 }
 
 fn session(database: &Database, history: &History, number: usize, seed: u64) {
-    let mut rng = Rng(seed ^ (number as u64) << 32);
+    let mut rng = Rng::new(seed ^ (number as u64) << 32);
     let instance = number as u16 % database.instances;
     let may_fail = || history.killed.load(SeqCst) == u64::from(instance) + 1;
     let mut client = match database.try_connect(instance) {
@@ -275,7 +233,7 @@ fn instances_change_the_same_rows_through_crashes() {
     database.up();
     create(&database);
     let history = Arc::new(History::default());
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     for round in 0..=rounds {
         let killing = round < rounds;
         if round > 0 && round % DEATHS_PER_GUARD == 0 {

@@ -4,15 +4,17 @@
 //! `BRAID_HISTORY_SECONDS` (15 by default) is how long it goes, `BRAID_HISTORY_SEED` makes the same choices again, `BRAID_HISTORY_INSTANCES` (3) and `BRAID_HISTORY_SESSIONS` (3 on each) are how many.
 
 mod checker;
+#[path = "../processes/mod.rs"]
+mod processes;
 mod proxy;
 
 use checker::{Op, Outcome, Txn};
 use postgres::{Client, IsolationLevel, NoTls};
+use processes::{Rng, braid, environment, free_ports, succeeds};
 use proxy::Proxy;
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -22,52 +24,6 @@ const LISTS: u64 = 6;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A guard leaves an instance down that dies five times within two minutes.
 const BETWEEN_DEATHS: Duration = Duration::from_secs(30);
-
-/// splitmix64.
-#[derive(Clone)]
-pub struct Rng(u64);
-impl Rng {
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
-
-fn environment(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(value) => value.parse().expect("a number"),
-        Err(_) => default,
-    }
-}
-
-fn braid(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_braid"))
-        .args(args)
-        .output()
-        .expect("braid runs")
-}
-
-fn succeeds(args: &[&str]) {
-    let output = braid(args);
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "braid {args:?}: {said}");
-}
-
-/// Ports of which each is followed by as many free ones.
-fn free_ports(n: u16) -> u16 {
-    loop {
-        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = first.local_addr().expect("its address").port();
-        let free = |k| TcpListener::bind(("127.0.0.1", port + k)).is_ok();
-        if port < u16::MAX - n && (1..n).all(free) {
-            return port;
-        }
-    }
-}
 
 struct Cluster {
     dir: PathBuf,
@@ -229,7 +185,7 @@ fn is_expected(code: &postgres::error::SqlState) -> bool {
 }
 
 fn session(work: &Work, k: u16, seed: u64) -> Vec<Txn> {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let mut done = Vec::new();
     while !work.stop.load(SeqCst) {
         let Ok(mut client) = work.cluster.try_connect(k) else {
@@ -278,7 +234,7 @@ fn session(work: &Work, k: u16, seed: u64) -> Vec<Txn> {
 
 /// Does harm until it is told to stop; says what.
 fn harm(work: &Work, seed: u64) -> BTreeMap<&'static str, u64> {
-    let mut rng = Rng(seed);
+    let mut rng = Rng::new(seed);
     let c = &work.cluster;
     let n = u64::from(c.instances);
     let mut died: BTreeMap<u16, Instant> = BTreeMap::new();

@@ -1,0 +1,55 @@
+//! What the tests of several instances as processes share.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use std::net::TcpListener;
+use std::process::{Command, Output};
+
+/// splitmix64.
+#[derive(Clone)]
+pub struct Rng(u64);
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+pub fn environment(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(value) => value.parse().expect("a number"),
+        Err(_) => default,
+    }
+}
+
+pub fn braid(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_braid"))
+        .args(args)
+        .output()
+        .expect("braid runs")
+}
+
+pub fn succeeds(args: &[&str]) {
+    let output = braid(args);
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "braid {args:?}: {said}");
+}
+
+/// The first of so many free ports in a row.
+pub fn free_ports(n: u16) -> u16 {
+    loop {
+        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = first.local_addr().expect("its address").port();
+        let free = |k| TcpListener::bind(("127.0.0.1", port + k)).is_ok();
+        if port < u16::MAX - n && (1..n).all(free) {
+            return port;
+        }
+    }
+}
