@@ -1,6 +1,8 @@
 //! The command line as people and scripts use it.
 
-use std::net::TcpListener;
+mod ports;
+
+use ports::free_port;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -36,13 +38,6 @@ impl Drop for Scratch {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|l| l.local_addr())
-        .expect("a free port")
-        .port()
 }
 
 /// `braid` fails and says `culprit`.

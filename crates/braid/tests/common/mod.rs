@@ -1,8 +1,11 @@
 //! Real `braid` processes for tests: started on a free port over a directory of their own, killed, started again.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+#[path = "../ports/mod.rs"]
+mod ports;
+
+use ports::free_port;
 use postgres::{Client, Config, NoTls};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -180,13 +183,6 @@ impl Drop for Instance {
             let _ = std::fs::remove_dir_all(&self.dir);
         }
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|l| l.local_addr())
-        .expect("a free port")
-        .port()
 }
 
 /// The seed of this run: `BRAID_SEED`, or the clock.

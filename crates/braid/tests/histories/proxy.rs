@@ -1,5 +1,6 @@
 //! What stands between instances: connections are passed on, slowly, not at all, or broken.
 
+use crate::processes::free_ports;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
@@ -29,7 +30,7 @@ pub struct Proxy {
 impl Proxy {
     /// To a port of this machine.
     pub fn to(port: u16) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let listener = TcpListener::bind(("127.0.0.1", free_ports(1))).expect("a claimed port");
         let own = listener.local_addr().expect("its address").port();
         let state = State {
             fault: Fault::None,

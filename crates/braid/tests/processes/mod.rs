@@ -1,7 +1,10 @@
 //! What the tests of several instances as processes share.
 #![allow(dead_code, reason = "each test program uses its part")]
 
-use std::net::TcpListener;
+#[path = "../ports/mod.rs"]
+mod ports;
+
+pub use ports::free_ports;
 use std::process::{Command, Output};
 
 /// splitmix64.
@@ -40,16 +43,4 @@ pub fn succeeds(args: &[&str]) {
     let said = [&output.stdout[..], &output.stderr[..]].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success(), "braid {args:?}: {said}");
-}
-
-/// The first of so many free ports in a row.
-pub fn free_ports(n: u16) -> u16 {
-    loop {
-        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = first.local_addr().expect("its address").port();
-        let free = |k| TcpListener::bind(("127.0.0.1", port + k)).is_ok();
-        if port < u16::MAX - n && (1..n).all(free) {
-            return port;
-        }
-    }
 }
