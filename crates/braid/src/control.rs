@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 use crate::cli::{DataArgs, StatusArgs, StopArgs};
+use crate::instance::counted;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -184,8 +185,12 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     for s in &all {
         let recovered = s.recovered.as_ref().map_or("nothing".to_string(), |r| {
             format!(
-                "{} redo records ({} bytes), {} blocks, {} transactions rolled back, in {} ms",
-                r.records, r.redo_bytes, r.blocks, r.transactions_rolled_back, r.elapsed_ms
+                "{} ({}), {}, {} rolled back, in {} ms",
+                counted(r.records, "redo record"),
+                counted(r.redo_bytes, "byte"),
+                counted(r.blocks, "block"),
+                counted(r.transactions_rolled_back, "transaction"),
+                r.elapsed_ms
             )
         });
         let state = format!("{:?}", s.state).to_lowercase();

@@ -149,11 +149,21 @@ fn raise_file_limit() {
     }
 }
 
+/// So many of something.
+pub fn counted(n: u64, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
+}
+
 fn announce(name: &str, status: &Status, started: Instant, args: &InstanceArgs) {
     if let Some(r) = &status.recovered {
         println!(
-            "{name}: recovered {} redo records ({} bytes) into {} blocks, {} transactions to roll back, in {} ms",
-            r.records, r.redo_bytes, r.blocks, r.transactions_rolled_back, r.elapsed_ms
+            "{name}: recovered {} ({}) into {}, {} to roll back, in {} ms",
+            counted(r.records, "redo record"),
+            counted(r.redo_bytes, "byte"),
+            counted(r.blocks, "block"),
+            counted(r.transactions_rolled_back, "transaction"),
+            r.elapsed_ms
         );
     }
     println!(

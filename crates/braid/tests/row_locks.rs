@@ -213,3 +213,179 @@ fn of_a_join_the_tables_that_are_named() {
         .expect_err("both sides");
     assert_eq!(refused.code().expect("a code").code(), "0A000");
 }
+
+/// What the general lane finds: of several tables, by functions and subqueries that only it has.
+#[test]
+fn of_any_query_whose_rows_are_those_of_its_tables() {
+    let db = Db::new("general");
+    let mut a = db.begin();
+    let three = "select j.*, initcap(o.name) as \"Owner\", k.id as next from general_job j
+                 join general_owner o on o.id = j.owner join general_job k on k.id = j.id + 1
+                 where initcap(o.name) = 'X' order by j.rank";
+    let locked = format!("{three} limit 1 for update of j, o");
+    assert_eq!(ids(&mut a, &locked), "2.30.7.b.X.3");
+    // Neither those that LIMIT leaves out, nor the tables that are not named.
+    assert_eq!(db.free("general"), "1 3 4 5");
+    run(&mut a, "rollback; begin");
+    let skipping = format!("{three} offset 1 for update skip locked");
+    let mut b = db.begin();
+    assert_eq!(
+        ids(
+            &mut b,
+            "select 1 from general_owner where id = 7 for update"
+        ),
+        "1"
+    );
+    assert_eq!(ids(&mut a, &skipping), "");
+    run(&mut b, "rollback");
+    assert_eq!(ids(&mut a, &skipping), "1.40.7.a.X.2");
+    assert_eq!(db.free("general"), "4 5");
+    run(&mut a, "rollback; begin");
+    // With subqueries, which are not locked, and USING.
+    let above = "select id from general_job where rank > (select avg(rank) from general_job) and owner in (select id from general_owner) for no key update";
+    assert_eq!(ids(&mut a, above), "1");
+    let used = "with w as (select 7 as owner) select * from general_job join w using (owner), generate_series(1, 1) g where initcap(note) = 'B' for update";
+    assert_eq!(ids(&mut a, used), "7.2.30.b.1");
+    assert_eq!(db.free("general"), "3 4 5");
+    let refused = db
+        .connect()
+        .batch_execute("select initcap(note) from general_job order by id for update nowait")
+        .expect_err("a lock");
+    let refused = refused.as_db_error().expect("an answer");
+    assert_eq!(refused.code().code(), "55P03");
+    assert_eq!(
+        refused.message(),
+        "could not obtain lock on row in relation \"general_job\""
+    );
+    // Found again after it has changed.
+    run(
+        &mut a,
+        "update general_job set note = 'moved' where id = 2; delete from general_job where id = 1",
+    );
+    let sql = "select initcap(note) from general_job where owner = 7 order by rank for update";
+    let (_, found) = db.blocked(db.begin(), sql.to_string(), || run(&mut a, "commit"));
+    assert_eq!(found, "Moved");
+}
+
+#[test]
+fn not_where_a_row_is_made_of_several() {
+    let db = Db::new("several");
+    let mut c = db.connect();
+    let job = "several_job";
+    let cases = [
+        (
+            "select count(*) from @",
+            "is not allowed with aggregate functions",
+        ),
+        (
+            "select distinct initcap(note) from @",
+            "is not allowed with DISTINCT clause",
+        ),
+        (
+            "select owner from @ group by owner",
+            "is not allowed with GROUP BY clause",
+        ),
+        (
+            "select 1 from @ having true",
+            "is not allowed with HAVING clause",
+        ),
+        (
+            "select rank() over (order by rank) from @",
+            "is not allowed with window functions",
+        ),
+        (
+            "select generate_series(1, 2) from @",
+            "is not allowed with set-returning functions in the target list",
+        ),
+        (
+            "select id from @ union select id from @",
+            "is not allowed with UNION/INTERSECT/EXCEPT",
+        ),
+        ("values (1)", "cannot be applied to VALUES"),
+        (
+            "select initcap(a.note) from @ a full join @ b on a.id = b.owner",
+            "cannot be applied to the nullable side of an outer join",
+        ),
+    ];
+    for (query, why) in cases {
+        let sql = format!("{} for update", query.replace('@', job));
+        let refused = c.batch_execute(&sql).expect_err(&sql);
+        let refused = refused.as_db_error().expect("an answer");
+        assert_eq!(refused.code().code(), "0A000", "{sql}");
+        assert_eq!(refused.message(), format!("FOR UPDATE {why}"), "{sql}");
+    }
+    let of = [
+        (
+            "select initcap(note) from @, generate_series(1, 2) g for share of g",
+            "FOR SHARE cannot be applied to a function",
+        ),
+        (
+            "with w as (select 1) select initcap(note) from @, w for update of w",
+            "FOR UPDATE cannot be applied to a WITH query",
+        ),
+    ];
+    for (query, why) in of {
+        let sql = query.replace('@', job);
+        let refused = c.batch_execute(&sql).expect_err(&sql);
+        let refused = refused.as_db_error().expect("an answer");
+        assert_eq!((refused.code().code(), refused.message()), ("0A000", why));
+    }
+    let sql = "select initcap(note) from several_job for update of nobody";
+    let refused = c.batch_execute(sql).expect_err(sql);
+    assert_eq!(refused.code().expect("a code").code(), "42P01");
+}
+
+/// An error ends what the transaction holds, though the session hears of its end later.
+#[test]
+fn an_error_gives_locks_back_at_once() {
+    let db = Db::new("failed");
+    let fails = |c: &mut Client| {
+        let refused = c.batch_execute("select 1 / 0").expect_err("an error");
+        assert_eq!(refused.code().expect("a code").code(), "22012");
+        let refused = c
+            .batch_execute("select 1")
+            .expect_err("an aborted transaction");
+        assert_eq!(refused.code().expect("a code").code(), "25P02");
+    };
+    let whole = "begin; lock table failed_job in access exclusive mode nowait; rollback";
+    let mut a = db.begin();
+    run(
+        &mut a,
+        "update failed_job set note = 'z'; select id from failed_owner for update",
+    );
+    assert!(db.connect().batch_execute(whole).is_err());
+    fails(&mut a);
+    assert_eq!(db.free("failed"), "1 2 3 4 5");
+    run(&mut db.connect(), whole);
+    run(&mut a, "commit");
+    assert_eq!(
+        ids(&mut a, "select note from failed_job order by id"),
+        "a b c d e"
+    );
+    // What was locked before the last savepoint stays so; what came after it does not.
+    let mut a = db.begin();
+    run(
+        &mut a,
+        "delete from failed_job where id = 1; savepoint one; delete from failed_job where id = 2;
+         savepoint two; delete from failed_job where id = 3; lock table failed_owner in exclusive mode",
+    );
+    fails(&mut a);
+    assert_eq!(db.free("failed"), "3 4 5");
+    run(
+        &mut db.connect(),
+        "begin; lock table failed_owner in exclusive mode nowait; rollback",
+    );
+    run(
+        &mut a,
+        "rollback to two; delete from failed_job where id = 4",
+    );
+    assert_eq!(db.free("failed"), "3 5");
+    fails(&mut a);
+    run(&mut a, "rollback to one");
+    assert_eq!(db.free("failed"), "2 3 4 5");
+    run(&mut a, "release one; commit");
+    assert_eq!(
+        ids(&mut a, "select id from failed_job order by id"),
+        "2 3 4 5"
+    );
+}

@@ -19,13 +19,12 @@ use crate::cluster::{Layer, Members};
 use crate::{Error, Result};
 use block::{BlockBuf, InstanceId};
 use interconnect::{Parcel, Post, Route};
-use seam::HashMap;
-use seam::thread::JoinHandle;
-use seam::{Condvar, Mutex};
-use std::collections::VecDeque;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wait::{Event, WaitResult, Waiter};
 
@@ -123,7 +122,7 @@ impl Inquiries {
             post: OnceLock::new(),
             responder: OnceLock::new(),
             members: Mutex::default(),
-            open: Mutex::new((u64::from(incarnation) << 32, HashMap::default())),
+            open: Mutex::new((u64::from(incarnation) << 32, HashMap::new())),
             inbox: Mutex::default(),
             asked: Condvar::new(),
             thread: Mutex::default(),
@@ -188,7 +187,7 @@ impl Inquiries {
                 bytes: Vec::new(),
                 have: 0,
                 making: 0,
-                heard: seam::now(),
+                heard: Instant::now(),
                 outcome: None,
                 waiter: Waiter::new(),
             };
@@ -211,7 +210,7 @@ impl Inquiries {
                     return Ok((q.to, outcome.map(|()| bytes)));
                 }
                 let deadline = q.heard + patience;
-                if deadline <= seam::now() {
+                if deadline <= Instant::now() {
                     return Ok((q.to, Err(Missing::Silent(patience))));
                 }
                 (q.to, q.waiter.clone(), deadline)
@@ -284,7 +283,7 @@ impl Inquiries {
         if q.outcome.is_some() {
             return Some(());
         }
-        q.heard = seam::now();
+        q.heard = Instant::now();
         if a.pages == 0 {
             let why = String::from_utf8_lossy(a.bytes).into_owned();
             q.outcome = Some(Err(Missing::Failed(why)));
@@ -346,7 +345,7 @@ impl Inquiries {
         {
             let mut inbox = self.inbox.lock();
             if let Some(kept) = inbox.kept.get_mut(&key) {
-                kept.read = seam::now();
+                kept.read = Instant::now();
                 self.send_page(key, asked.page, kept.making, &kept.bytes);
                 return;
             }
@@ -372,7 +371,7 @@ impl Inquiries {
         let making = inbox.makings;
         self.send_page(key, 0, making, &bytes);
         if pages_of(&bytes) > 1 {
-            let read = seam::now();
+            let read = Instant::now();
             inbox.kept.insert(
                 key,
                 Kept {
@@ -542,7 +541,7 @@ impl Layer for Inquiries {
     fn tick(&self) {
         self.drive_again(|_| true);
         let mut inbox = self.inbox.lock();
-        inbox.kept.retain(|_, k| seam::elapsed(k.read) < KEPT_FOR);
+        inbox.kept.retain(|_, k| k.read.elapsed() < KEPT_FOR);
     }
 
     fn members_changed(&self, members: &Members) -> Result<()> {

@@ -8,7 +8,7 @@ use block::value::{ColType, Datum};
 use block::{Dba, RowId};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use txn::Snapshot;
 
 /// Blocks read ahead at a time.
@@ -17,6 +17,7 @@ const READ_AHEAD: u32 = 64;
 const CANCEL_STEPS: u32 = 64;
 
 /// All rows of a table, a block at a time. Several can divide a table's blocks among themselves: see [`HeapScan::split`].
+#[derive(Clone)]
 pub struct HeapScan {
     heap: Arc<Heap>,
     /// `None` until the first call.
@@ -151,9 +152,9 @@ fn timed<R>(
         let stat = |s: &wait::session::Session| s.counters.stat(wait::Stat::ConsistentGets);
         wait::session::with(stat).unwrap_or(0)
     };
-    let (before, started) = (gets(), seam::now());
+    let (before, started) = (gets(), Instant::now());
     let done = f()?;
-    times.time += seam::elapsed(started);
+    times.time += started.elapsed();
     times.gets += gets() - before;
     times.entries += entries(&done);
     Ok(done)

@@ -6,10 +6,9 @@
 use crate::frame::{Lane, Member, ServiceTimes};
 use crate::service::{Block, Landing};
 use crate::{Error, Result};
-use seam::HashMap;
-use seam::Mutex;
+use parking_lot::Mutex;
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;

@@ -230,6 +230,7 @@ impl<'r> Session<'r> {
             return Err(self.stopped(output));
         }
         self.skipping = true;
+        self.portals.retain(|portal| !self.sql.is_lost(portal));
         self.drain_messages(output);
         backend::error_response(&mut output.buffer, Severity::Error, &error);
         output.flush().map_err(|_| End::Client)
@@ -318,6 +319,9 @@ impl<'r> Session<'r> {
 
     fn run_piece(&mut self, piece: &str, output: &mut Output) -> sql::Result<Option<Box<CopyIn>>> {
         let prepared = self.prepare(piece, &[]).and_then(|statement| {
+            if !statement.param_types().is_empty() {
+                return Err(Error::new("42P02", "there is no parameter $1"));
+            }
             let portal = self.sql.bind(&statement, sql::Params::default())?;
             Ok((statement, portal))
         });
@@ -365,7 +369,7 @@ impl<'r> Session<'r> {
         result
     }
 
-    /// CommandComplete; the end of a transaction also ends its portals, a rollback to a savepoint those that are younger.
+    /// CommandComplete; the end of a transaction also ends its portals, a rollback to a savepoint those that are younger. (So does an error.)
     pub(crate) fn complete(&mut self, tag: Tag, output: &mut Output) {
         if matches!(tag, Tag::Plain("COMMIT" | "ROLLBACK")) {
             self.portals.retain(|portal| !self.sql.is_lost(portal));
@@ -378,6 +382,7 @@ impl<'r> Session<'r> {
             if self.registry.is_stopping() {
                 return Err(Fault::End(self.stopped(output)));
             }
+            self.portals.retain(|portal| !self.sql.is_lost(portal));
             self.drain_messages(output);
             backend::error_response(&mut output.buffer, Severity::Error, &error);
         }

@@ -25,7 +25,16 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
         measured: measured.as_ref(),
     };
     // Which lane runs it may depend on how large its tables are by now.
-    match statement.vectorized(&mut session.core)? {
+    let vectorized = statement.vectorized(&mut session.core)?;
+    let query = match &statement.kind {
+        Kind::General(query) => Some(query),
+        _ => vectorized,
+    };
+    match query {
+        Some(query) if !analyze => {
+            session.ensure_transaction()?;
+            lines.lines = crate::olap::explain(query, &mut session.core)?;
+        }
         Some(query) => lines.general(query),
         None => lines.statement(&statement)?,
     }
@@ -153,6 +162,11 @@ impl Lines<'_> {
                 self.general(&plan.query);
             }
             Kind::General(query) => self.general(query),
+            Kind::Found(plan) => {
+                let text = format!("LockRows{}", self.total());
+                self.step(0, text);
+                self.general(&plan.query);
+            }
             Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) => return Err(no_plan()),
         }
         Ok(())

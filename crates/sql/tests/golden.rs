@@ -2,6 +2,9 @@
 //! empty line between them, and what they answered lies beside it in `*.out`. After a deliberate change, `BLESS=1 cargo
 //! test -p sql --test golden` writes the answers anew; review the difference before it is committed.
 
+#[path = "golden/lookups.rs"]
+mod lookups;
+
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -122,7 +125,8 @@ fn report(out: &mut Transcript, e: &Error) {
     }
 }
 
-fn transcript(messages: &str, dir: &Path) -> String {
+/// Runs something in a session of a new database.
+fn with_session<R>(dir: &Path, work: impl FnOnce(&mut SqlSession) -> R) -> R {
     let mut config = Config::new(dir);
     config.buffer_bytes = 16 << 20;
     config.redo_file_bytes = 8 << 20;
@@ -135,6 +139,16 @@ fn transcript(messages: &str, dir: &Path) -> String {
     let database = Database::open(engine.clone(), instance).expect("loading the dictionary");
     let guard = wait::session::register(wait::session::Kind::User, "golden");
     let mut session = SqlSession::new(&database, "tester", "braid", &[]).expect("a session");
+    let done = work(&mut session);
+    drop(session);
+    drop(guard);
+    drop(database);
+    engine.stop(&Quiet).expect("a clean stop");
+    std::fs::remove_dir_all(dir).expect("removing the database");
+    done
+}
+
+fn transcript(messages: &str, session: &mut SqlSession) -> String {
     let mut out = Transcript {
         text: String::new(),
         types: Vec::new(),
@@ -150,7 +164,7 @@ fn transcript(messages: &str, dir: &Path) -> String {
             session.begin_multi();
         }
         for piece in &pieces {
-            let done = run(&mut session, piece, &mut out);
+            let done = run(session, piece, &mut out);
             for notice in session.take_messages().notices {
                 writeln!(out.text, "{}: {}", notice.severity, notice.message)
                     .expect("writing to a string");
@@ -167,10 +181,6 @@ fn transcript(messages: &str, dir: &Path) -> String {
             Err(e) => report(&mut out, &e),
         }
     }
-    drop(session);
-    drop(guard);
-    drop(database);
-    engine.stop(&Quiet).expect("a clean stop");
     out.text
 }
 
@@ -190,8 +200,8 @@ fn sessions_answer_as_before() {
             .into_owned();
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("golden-{name}-{}", std::process::id()));
-        let found = transcript(&std::fs::read_to_string(&path).expect("a case"), &dir);
-        std::fs::remove_dir_all(&dir).expect("removing the database");
+        let messages = std::fs::read_to_string(&path).expect("a case");
+        let found = with_session(&dir, |session| transcript(&messages, session));
         let expected = path.with_extension("out");
         if std::env::var_os("BLESS").is_some() {
             std::fs::write(&expected, &found).expect("writing the answers");

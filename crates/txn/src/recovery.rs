@@ -11,8 +11,7 @@ use crate::{Result, active};
 use block::record::Record;
 use block::{Op, Scn, TxnId, UndoPtr};
 use redo::BatchNo;
-use seam::HashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {

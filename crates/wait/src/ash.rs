@@ -45,7 +45,7 @@ pub struct AshSampler {
 impl AshSampler {
     pub fn sample(&mut self) {
         self.sample_id += 1;
-        let now = seam::wall_clock();
+        let now = SystemTime::now();
         let rows: Vec<AshRow> = session::list()
             .into_iter()
             .filter_map(|s| self.row(&s, now))
@@ -64,13 +64,21 @@ impl AshSampler {
             Some(w) => w.event.class() == Class::Idle,
             None => !s.is_active() || s.kind == Kind::Background,
         };
+        let program = || {
+            let named = s.identity().program;
+            if named.is_empty() {
+                s.name.as_str().into()
+            } else {
+                named.into()
+            }
+        };
         (!idle).then(|| AshRow {
             sample_id: self.sample_id,
             sample_time: now,
             sid: s.sid,
             serial: s.serial,
             kind: s.kind,
-            program: s.name.as_str().into(),
+            program: program(),
             event: waiting.map(|w| w.event),
             params: waiting.map_or([0; 3], |w| w.params),
             time_waited_us: waiting.map_or(0, |w| w.for_ns / 1000),

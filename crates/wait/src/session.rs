@@ -267,11 +267,11 @@ fn about_to_wait() {
 
 fn epoch() -> Instant {
     static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    *EPOCH.get_or_init(seam::now)
+    *EPOCH.get_or_init(Instant::now)
 }
 
 fn now_ns() -> u64 {
-    seam::simulated_ns().unwrap_or_else(|| seam::elapsed(epoch()).as_nanos() as u64)
+    epoch().elapsed().as_nanos() as u64
 }
 
 fn registry<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
@@ -445,7 +445,7 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
         kind,
         name: name.to_string(),
         tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
-        logon: seam::wall_clock(),
+        logon: SystemTime::now(),
         counters: Counters::new(),
         identity: Mutex::new(Identity::default()),
         sql: Mutex::new(None),
@@ -518,6 +518,16 @@ pub fn maximum(read: impl Fn(&Counters) -> u64) -> u64 {
 /// Names the user, program and so on of this thread's session.
 pub fn identify(identity: Identity) {
     with(|s| *s.identity.lock() = identity);
+}
+
+/// The client's program, which it may name anew at any time.
+pub fn set_program(program: &str) {
+    with(|s| {
+        let mut identity = s.identity.lock();
+        if identity.program != program {
+            identity.program = program.to_string();
+        }
+    });
 }
 
 /// The statement this session runs; `None` between statements. An `Arc` that the statement cache owns: no copy is made.

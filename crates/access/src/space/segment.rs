@@ -13,7 +13,7 @@ use crate::Result;
 use crate::space::Space;
 use block::space::Extent;
 use block::{Dba, InstanceId, ObjectId};
-use seam::Mutex;
+use parking_lot::Mutex;
 use wait::{Event, Latch, LatchClass};
 
 static SEGMENT: LatchClass = LatchClass {

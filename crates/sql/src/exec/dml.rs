@@ -272,7 +272,7 @@ fn lock_newest(
     snapshot: &Snapshot,
     newest: &mut Vec<u8>,
 ) -> Result<bool> {
-    match lock(core, access, rid, snapshot, LockWait::Wait, newest)? {
+    match lock(core, &access.table, rid, snapshot, LockWait::Wait, newest)? {
         LockOutcome::Changed => Ok(true),
         LockOutcome::Gone | LockOutcome::Skipped => Ok(false),
         // Whoever changed it rolled back meanwhile: the version is again the one we saw.

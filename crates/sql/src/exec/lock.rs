@@ -9,9 +9,10 @@ use engine::{LockOutcome, LockWait, Snapshot};
 
 use super::drive::{Consumer, Flow, RowSource, holds};
 use super::row::decode;
+use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr};
-use crate::plan::{LockRows, SelectPlan, TableAccess};
+use crate::plan::{LockRows, SelectPlan};
 use crate::session::Core;
 
 /// Locks rows on their way to a consumer.
@@ -43,13 +44,16 @@ impl<'p> Locking<'p> {
         let accesses = self.plan.source.accesses();
         let mut changed = [false; 2];
         for l in &self.plan.locks {
-            let wait = match l.how {
-                LockRows::Wait => LockWait::Wait,
-                LockRows::NoWait => LockWait::NoWait,
-                LockRows::SkipLocked => LockWait::SkipLocked,
-            };
+            let wait = wait_of(l.how);
             let (rid, newest) = (row.rids[l.place], &mut self.newest[l.place]);
-            match lock(core, accesses[l.place], rid, &self.snapshot, wait, newest)? {
+            match lock(
+                core,
+                &accesses[l.place].table,
+                rid,
+                &self.snapshot,
+                wait,
+                newest,
+            )? {
                 LockOutcome::Locked => {}
                 LockOutcome::Changed => changed[l.place] = true,
                 LockOutcome::Gone | LockOutcome::Skipped => return Ok(Flow::More),
@@ -106,22 +110,30 @@ pub fn kept<'r>(values: &'r [DatumRef<'r>]) -> Result<RowSource<'r>> {
     }
 }
 
+pub fn wait_of(how: LockRows) -> LockWait {
+    match how {
+        LockRows::Wait => LockWait::Wait,
+        LockRows::NoWait => LockWait::NoWait,
+        LockRows::SkipLocked => LockWait::SkipLocked,
+    }
+}
+
 pub fn lock(
     core: &mut Core,
-    access: &TableAccess,
+    table: &Table,
     rid: RowId,
     snapshot: &Snapshot,
     wait: LockWait,
     newest: &mut Vec<u8>,
 ) -> Result<LockOutcome> {
     core.engine
-        .lock_row(access.table.engine(), rid, snapshot, wait, newest)
+        .lock_row(table.engine(), rid, snapshot, wait, newest)
         .map_err(|e| match e {
             engine::Error::LockNotAvailable => Error::new(
                 "55P03",
                 format!(
                     "could not obtain lock on row in relation \"{}\"",
-                    access.table.name
+                    table.name
                 ),
             ),
             other => other.into(),

@@ -3,11 +3,12 @@
 mod aggregate;
 pub mod dml;
 mod drive;
+pub mod found;
 mod lock;
 pub mod profile;
 pub mod row;
 pub mod select;
-mod sort;
+pub mod sort;
 pub mod source;
 pub mod supply;
 mod upsert;

@@ -382,7 +382,12 @@ pub fn project(
 
 const INLINE_COLUMNS: usize = 16;
 
-fn count(e: Option<&Expr>, core: &mut Core, env: &Env<'_>, clause: &str) -> Result<Option<u64>> {
+pub fn count(
+    e: Option<&Expr>,
+    core: &mut Core,
+    env: &Env<'_>,
+    clause: &str,
+) -> Result<Option<u64>> {
     let Some(e) = e else { return Ok(None) };
     match e.eval(env, core)?.get() {
         DatumRef::Null => Ok(None),

@@ -9,6 +9,7 @@ use block::key::{Order, push_column};
 use block::row::RowReader;
 use block::value::{ColType, Datum, DatumRef};
 
+use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Expr, compare};
 use crate::plan::SortKey;
@@ -28,7 +29,7 @@ pub struct Sorter {
 /// Rows in order.
 pub enum Rows {
     Memory(std::vec::IntoIter<Vec<Datum>>),
-    /// And how many.
+    /// And how many are left.
     Spilled(engine::Sorted, u64),
 }
 
@@ -43,11 +44,58 @@ impl Rows {
     pub fn next_row(&mut self) -> Result<Option<Vec<Datum>>> {
         match self {
             Rows::Memory(rows) => Ok(rows.next()),
-            Rows::Spilled(sorted, _) => match sorted.next_record()? {
-                Some((_, row)) => read_row(row).map(Some),
+            Rows::Spilled(sorted, left) => match sorted.next_record()? {
+                Some((_, row)) => {
+                    *left -= 1;
+                    read_row(row).map(Some)
+                }
                 None => Ok(None),
             },
         }
+    }
+}
+
+impl From<Vec<Vec<Datum>>> for Rows {
+    fn from(rows: Vec<Vec<Datum>>) -> Rows {
+        Rows::Memory(rows.into_iter())
+    }
+}
+
+/// Keeps rows in the order in which they come: in memory up to `work_mem`, and beyond that in a temporary file.
+pub struct Spool(engine::Sorter);
+
+impl Spool {
+    pub fn new(core: &Core) -> Spool {
+        Spool(core.engine.sorter(core.settings.hot().work_mem_bytes))
+    }
+
+    pub fn finish(self) -> Result<Rows> {
+        let count = self.0.count();
+        Ok(Rows::Spilled(self.0.finish()?, count))
+    }
+
+    /// Sends the rows on; returns how many.
+    pub fn send(self, sink: &mut dyn RowSink) -> Result<u64> {
+        let mut rows = self.finish()?;
+        let count = rows.count();
+        while let Some(row) = rows.next_row()? {
+            let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+            sink.row(&refs)?;
+        }
+        Ok(count)
+    }
+}
+
+impl RowSink for Spool {
+    fn row(&mut self, row: &[DatumRef<'_>]) -> Result<()> {
+        // Of one key all, and so in the order in which they come.
+        Ok(self.0.push(|_| (), |out| write_row(row, out))?)
+    }
+    fn copy_data(&mut self, _: &[u8]) -> Result<()> {
+        Err(Error::internal("COPY data where rows are kept"))
+    }
+    fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
+        Err(Error::internal("COPY where rows are kept"))
     }
 }
 
@@ -177,16 +225,16 @@ fn spill(
             push_column(out, column_type(key), order, key);
         }
     };
-    to.push(put_keys, |out| write_row(row, out))?;
+    let row: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+    to.push(put_keys, |out| write_row(&row, out))?;
     Ok(())
 }
 
 /// `columns u16 | type of each (1) | row`
-fn write_row(row: &[Datum], out: &mut Vec<u8>) {
-    let values: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
+fn write_row(values: &[DatumRef<'_>], out: &mut Vec<u8>) {
     out.extend_from_slice(&(values.len() as u16).to_le_bytes());
     out.extend(values.iter().map(|v| column_type(*v) as u8));
-    block::row::encode(&values, out);
+    block::row::encode(values, out);
 }
 
 fn read_row(bytes: &[u8]) -> Result<Vec<Datum>> {

@@ -11,6 +11,7 @@ use engine::{Snapshot, WriteOutcome};
 use super::dml::{check_row, returned, write_error};
 use super::drive::Flow;
 use super::row::decode;
+use super::sort::Spool;
 use crate::api::RowSink;
 use crate::error::{Error, Result};
 use crate::expr::{Env, Val};
@@ -18,10 +19,8 @@ use crate::olap;
 use crate::plan::SuppliedWrite;
 use crate::session::{Core, Keep};
 
-/// Rows taken from the query at a time.
-const BATCH_ROWS: usize = 1000;
 /// How often a statement begins again before it gives up.
-const MAX_RESTARTS: u32 = 1000;
+pub const MAX_RESTARTS: u32 = 1000;
 
 /// Brings every row of the run to `take`.
 pub fn each(
@@ -29,10 +28,11 @@ pub fn each(
     core: &mut Core,
     take: &mut dyn FnMut(&mut Core, &[DatumRef<'_>]) -> Result<Flow>,
 ) -> Result<Flow> {
+    // One at a time: they may be large.
+    let mut one = Keep::default();
     loop {
-        let mut batch = Keep::default();
-        let (_, more) = run.run(core, BATCH_ROWS, &mut batch)?;
-        for row in &batch.rows {
+        let (_, more) = run.run(core, 1, &mut one)?;
+        if let Some(row) = one.rows.pop() {
             let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
             if take(core, &refs)? == Flow::Stop {
                 return Ok(Flow::Stop);
@@ -55,12 +55,9 @@ pub fn write(
         let before = core.engine.savepoint()?;
         let snapshot = core.engine.snapshot()?;
         // Rows go to the client only when it is sure that they stay.
-        let mut kept = Keep::default();
+        let mut kept = Spool::new(core);
         if let Some(count) = attempt(plan, core, params, &snapshot, &mut kept)? {
-            for row in &kept.rows {
-                let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
-                sink.row(&refs)?;
-            }
+            kept.send(sink)?;
             return Ok(count);
         }
         wait::stat::add(wait::Stat::StatementRestarts, 1);
@@ -78,7 +75,7 @@ fn attempt(
     core: &mut Core,
     params: &[Datum],
     snapshot: &Snapshot,
-    kept: &mut Keep,
+    kept: &mut Spool,
 ) -> Result<Option<u64>> {
     let mut run = olap::start(&plan.query, core, params, *snapshot)?;
     let (mut count, mut stored) = (0, Vec::new());
@@ -114,7 +111,7 @@ fn change(
     rid: RowId,
     stored: &[u8],
     given: &[DatumRef<'_>],
-    kept: &mut Keep,
+    kept: &mut Spool,
 ) -> Result<WriteOutcome> {
     let table = &plan.table;
     let def = table.engine();

@@ -43,6 +43,8 @@ pub enum PureFunc {
     OctetLength,
     ByteaLength,
     Md5,
+    Encode,
+    Decode,
     Substr,
     Trim,
     LTrim,
@@ -332,6 +334,8 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "lower" => vec![pure(Lower, &[Text], Text)],
         "upper" => vec![pure(Upper, &[Text], Text)],
         "md5" => vec![pure(Md5, &[Text], Text), pure(Md5, &[Bytea], Text)],
+        "encode" => vec![pure(Encode, &[Bytea, Text], Text)],
+        "decode" => vec![pure(Decode, &[Text, Text], Bytea)],
         "initcap" => vec![pure(Initcap, &[Text], Text)],
         "length" => vec![
             pure(Length, &[Text], Int4),

@@ -11,6 +11,7 @@
 mod arith;
 pub mod calendar;
 pub mod cast;
+mod encoding;
 mod eval;
 pub mod func;
 mod like;

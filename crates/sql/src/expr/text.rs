@@ -1,6 +1,6 @@
 //! Functions on strings. Positions and lengths count characters, from 1.
 
-use block::value::DatumRef;
+use block::value::{Datum, DatumRef};
 
 use super::func::{Calls, PureFunc};
 use super::{Env, Expr, Val};
@@ -19,6 +19,13 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
             DatumRef::Bytea(b) => super::md5::hex(b),
             _ => super::md5::hex(string(values, 0)?.as_bytes()),
         }));
+    }
+    if let (DatumRef::Bytea(b), PureFunc::Encode) = (first, func) {
+        return Ok(Val::text(super::encoding::encode(b, string(values, 1)?)?));
+    }
+    if func == PureFunc::Decode {
+        let bytes = super::encoding::decode(string(values, 0)?, string(values, 1)?)?;
+        return Ok(Val::Own(Datum::Bytea(bytes)));
     }
     if func == PureFunc::Chr {
         return chr(number(values, 0)?);

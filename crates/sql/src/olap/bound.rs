@@ -71,6 +71,13 @@ pub fn cast_name(ty: SqlType, typmod: i32) -> String {
     format!("{CAST}{}_{}", ty.oid(), i64::from(typmod) + 1)
 }
 
+/// The type that a function of that name casts to, if it is one whose text says all: neither blanks nor digits are added to it.
+pub fn plain_cast(name: &str) -> Option<SqlType> {
+    let (oid, modifier) = name.strip_prefix(CAST)?.split_once('_')?;
+    let ty = SqlType::from_oid(oid.parse().ok()?)?;
+    (modifier == "0" && !matches!(ty, SqlType::Char | SqlType::Numeric)).then_some(ty)
+}
+
 /// The function of that name, if it is one of the direct lane that needs no session.
 pub fn find(name: &str, io: &IoSettings) -> Option<Arc<ScalarUDF>> {
     let op = if name == NEGATE {

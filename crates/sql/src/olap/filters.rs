@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use block::RowId;
 use block::value::Datum;
+use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::ScalarValue;
@@ -14,13 +15,14 @@ use engine::Snapshot;
 
 use super::arrow::{self, describe};
 use super::bound::{self, Settings};
+use super::members;
 use super::scan::{Batches, Columns};
 use crate::api::ColumnDesc;
 use crate::bind::ParamTypes;
 use crate::dict::Table;
 use crate::error::Result;
 use crate::exec::source::{as_slice, key_ranges};
-use crate::expr::{CmpOp, Expr};
+use crate::expr::{CmpOp, Env, Expr};
 use crate::plan::{self, Planner, TableAccess};
 use crate::types::SqlType;
 use crate::views::Context;
@@ -28,9 +30,9 @@ use crate::views::Context;
 /// Rows read through an index at the time of planning. Beyond it, and beyond [`INDEX_SHARE`], the table is scanned.
 const INDEX_ROWS: usize = 20_000;
 /// A scan reads about fifty rows in the time that an index takes to lead to one.
-const INDEX_SHARE: usize = 50;
+pub const INDEX_SHARE: usize = 50;
 /// What these rows may take of memory, as they are stored.
-const INDEX_BYTES: usize = 16 << 20;
+pub const INDEX_BYTES: usize = 16 << 20;
 
 /// The filter as a term over the table's columns: a comparison of a column with a constant, or a list of constants.
 pub fn term(filter: &DfExpr, table: &Table, schema: &Schema) -> Option<Expr> {
@@ -72,7 +74,14 @@ pub fn term(filter: &DfExpr, table: &Table, schema: &Schema) -> Option<Expr> {
             }
             Some(Expr::in_list(own.column, list, false))
         }
-        _ => None,
+        _ => {
+            let (value, list) = members::called(filter)?;
+            let own = Own::new(value, table, schema)?;
+            let column = arrow::Column::new(list, own.field, &own.desc).ok()?;
+            let values = (0..list.len()).map(|at| Expr::Const(column.get(at).to_datum()));
+            own.fits(list)
+                .then(|| Expr::in_list(own.column, values.collect(), false))
+        }
     }
 }
 
@@ -82,9 +91,13 @@ pub fn pushed(
     table: &Table,
     schema: &Schema,
 ) -> Vec<TableProviderFilterPushDown> {
-    let one = |f: &&DfExpr| match term(f, table, schema) {
-        Some(_) => TableProviderFilterPushDown::Inexact,
-        None => TableProviderFilterPushDown::Unsupported,
+    let is_term = |f: &DfExpr| match members::called(f) {
+        Some((value, list)) => Own::new(value, table, schema).is_some_and(|own| own.fits(list)),
+        None => term(f, table, schema).is_some(),
+    };
+    let one = |f: &&DfExpr| match is_term(f) {
+        true => TableProviderFilterPushDown::Inexact,
+        false => TableProviderFilterPushDown::Unsupported,
     };
     filters.iter().map(one).collect()
 }
@@ -151,6 +164,11 @@ impl<'s> Own<'s> {
         })
     }
 
+    /// Whether the values of a list are of the column's type.
+    fn fits(&self, list: &ArrayRef) -> bool {
+        list.data_type() == self.field.data_type()
+    }
+
     /// A value of the column's type.
     fn value(&self, value: &ScalarValue) -> Option<Expr> {
         if value.data_type() != *self.field.data_type() {
@@ -184,8 +202,8 @@ pub fn by_index(
 ) -> DfResult<Option<Vec<RecordBatch>>> {
     let mut batches = Batches::new(schema, columns)?;
     let mut done = Vec::new();
-    let found = find(context, table, &[terms], snapshot, rows, &mut |_, row| {
-        batches.add(&[row])?;
+    let found = find(context, table, &[terms], snapshot, rows, &mut |id, row| {
+        batches.add_one(id, row)?;
         if batches.is_full() {
             done.extend(batches.take().map_err(super::error::from_datafusion)?);
         }
@@ -208,6 +226,16 @@ pub fn access(context: &Context, table: &Arc<Table>, terms: Vec<Expr>) -> TableA
     planner.access(table, 0, terms, &[], false).0
 }
 
+/// From how many rows on a scan is better, in a table of so many.
+pub fn most_rows(rows: usize) -> usize {
+    INDEX_ROWS.max(rows / INDEX_SHARE)
+}
+
+/// From how many keys on a scan is better, in a table of so many rows of which so many have the same key.
+pub fn most_looked_up(rows: usize, each: f64) -> usize {
+    (rows as f64 / INDEX_SHARE as f64 / each.max(1.0)) as usize
+}
+
 /// Gives the rows that indexes find for any of the sets of terms, each once. False if no index fits one of them, or the rows are too many: what was
 /// given then is no answer. `rows`: about how many the table has.
 pub fn find(
@@ -218,7 +246,7 @@ pub fn find(
     rows: usize,
     give: &mut dyn FnMut(RowId, &[u8]) -> Result<()>,
 ) -> Result<bool> {
-    let most = INDEX_ROWS.max(rows / INDEX_SHARE);
+    let most = most_rows(rows);
     let engine = context.database.engine();
     let (mut count, mut bytes) = (0, 0);
     let mut row = Vec::new();
@@ -228,7 +256,8 @@ pub fn find(
             return Ok(false);
         }
         let access = access(context, table, terms.clone());
-        let Some((index, ranges)) = key_ranges(&access, &mut Settings(context.io))? else {
+        let Some((index, ranges)) = key_ranges(&access, &mut Settings(context.io), &Env::EMPTY)?
+        else {
             return Ok(false);
         };
         for (low, high) in &ranges {

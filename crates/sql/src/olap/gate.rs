@@ -87,6 +87,11 @@ pub const AGGREGATES: &[&str] = &[
     "bit_xor",
 ];
 
+/// Whether it is an aggregate that the direct lane has not.
+pub fn is_general_aggregate(name: &str) -> bool {
+    AGGREGATES.contains(&name) || FLOAT_AGGREGATES.contains(&name)
+}
+
 /// Whether a function of that name is there, but not as PostgreSQL has it. One that nobody knows is for the planner to
 /// say.
 fn is_other(name: &str) -> Result<bool> {

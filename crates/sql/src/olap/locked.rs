@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use block::value::Datum;
+use block::value::{Datum, DatumRef};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::TableProvider;
@@ -28,6 +28,8 @@ use crate::session::Core;
 /// Schema under which a query finds such tables. No user can have one of that name.
 pub const SCHEMA: &str = "braid$locked";
 
+/// The rows of such a subquery are held in memory, of which they may have so many times `work_mem`.
+const WORK_MEMS: usize = 16;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 4096;
 
@@ -206,10 +208,16 @@ impl Locked {
             batches.push(batch.map_err(|e| super::error::from_datafusion(e.into()))?);
             Ok(())
         };
+        let most = core.settings.hot().work_mem_bytes.saturating_mul(WORK_MEMS);
+        let mut bytes = 0;
         let mut run = SelectRun::start(&self.plan, core, params, snapshot)?;
         run.feed(&self.plan, core, params, &mut |_, row| {
             for (builder, value) in builders.iter_mut().zip(row) {
+                bytes += size(*value);
                 builder.push(*value)?;
+            }
+            if bytes > most {
+                return Err(too_large(most));
             }
             count += 1;
             if count == BATCH_ROWS {
@@ -220,4 +228,23 @@ impl Locked {
         batch(&mut builders, &mut count)?;
         Ok(batches)
     }
+}
+
+/// About what a value takes in a batch.
+fn size(value: DatumRef<'_>) -> usize {
+    match value {
+        DatumRef::Text(t) => 8 + t.len(),
+        DatumRef::Bytea(b) => 8 + b.len(),
+        _ => 8,
+    }
+}
+
+fn too_large(most: usize) -> Error {
+    let message = format!(
+        "the rows that a subquery locks take more than {} kB of memory",
+        most >> 10
+    );
+    Error::new("53400", message).hint(format!(
+        "They may take {WORK_MEMS} times work_mem. Raise it, or lock the rows by a statement of its own."
+    ))
 }

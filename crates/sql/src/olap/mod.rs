@@ -19,8 +19,10 @@ mod forms;
 mod functions;
 mod gate;
 mod interrupt;
+mod keyed;
 mod locked;
 mod lookup;
+mod members;
 mod operators;
 mod optimize;
 mod planner;
@@ -57,6 +59,10 @@ use crate::session::Core;
 use crate::types::SqlType;
 use crate::views::Context;
 use error::from_datafusion;
+pub use gate::is_general_aggregate;
+use tables::Opened;
+pub use tables::WITH_ROW_IDS;
+pub use target::ROW_ID;
 
 /// A query whose columns are known.
 #[derive(Debug)]
@@ -139,7 +145,7 @@ pub fn plan(
     let planned = guarded(|| {
         let mut name = |table: &Arc<Table>| {
             tables.push(table.clone());
-            Ok(None)
+            Ok(Opened::Named)
         };
         let logical = planner::logical(&rewritten, &context, &mut name, &stand_ins);
         let state = planner::state()?;
@@ -259,7 +265,7 @@ fn inferred(
         &rewrite::stable(&mut |_, _| Ok(None))?,
     )?;
     let fields = guarded(|| {
-        planner::logical(&query, context, &mut |_| Ok(None), locked)
+        planner::logical(&query, context, &mut |_| Ok(Opened::Named), locked)
             .and_then(|plan| plan.get_parameter_fields())
             .map_err(from_datafusion)
     })?;
@@ -305,7 +311,7 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
         let held = core.engine.hold_snapshot(&snapshot)?;
         let scan = core.engine.scan(table.engine());
         large.set(large.get() || scan.blocks()? >= tables::LARGE_BLOCKS);
-        Ok(Some(tables::Reading {
+        Ok(Opened::Read(tables::Reading {
             scan,
             snapshot: held,
         }))
@@ -338,12 +344,12 @@ pub fn start(query: &Query, core: &mut Core, params: &[Datum], snapshot: Snapsho
     }
     if let (Some(profile), Some(plan)) = (&mut core.profile, profiled) {
         profile.general = Some(Box::new(move || {
-            let mut lines = measured(&*plan);
+            let mut all = lines(&*plan);
             for part in &parts {
-                lines.push("Run before, for its rows:".to_string());
-                lines.extend(measured(&**part));
+                all.push("Run before, for its rows:".to_string());
+                all.extend(lines(&**part));
             }
-            lines
+            all
         }));
     }
     wait::stat::add(wait::Stat::OlapPlans, 1);
@@ -364,6 +370,7 @@ fn physical(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let planner = state.query_planner();
     block_on(waiter, planner.create_physical_plan(plan, state))?
+        .and_then(keyed::with_lookups)
         .and_then(interrupt::interruptible)
         .map_err(from_datafusion)
 }
@@ -393,10 +400,11 @@ fn run_part(
     Ok(Some(batches))
 }
 
-/// The lines of a plan that has run, with what its operators took.
-fn measured(plan: &dyn ExecutionPlan) -> Vec<String> {
+/// The lines of a plan, with what its operators took if it has run.
+fn lines(plan: &dyn ExecutionPlan) -> Vec<String> {
     fn add(plan: &dyn ExecutionPlan, depth: usize, lines: &mut Vec<String>) {
-        if let (interrupt::NAME, [input]) = (plan.name(), plan.children().as_slice()) {
+        if let (interrupt::NAME | keyed::NAME, [input]) = (plan.name(), plan.children().as_slice())
+        {
             return add(&***input, depth, lines);
         }
         let shown = datafusion::physical_plan::displayable(plan).one_line();
@@ -405,8 +413,10 @@ fn measured(plan: &dyn ExecutionPlan) -> Vec<String> {
         if let Some(rows) = metrics.output_rows() {
             let time = metrics.elapsed_compute().unwrap_or(0) as f64 / 1e6;
             line += &format!("  (actual rows={rows} time={time:.3} ms");
-            if let Some(gets) = metrics.sum_by_name(scan::GETS) {
-                line += &format!(" gets={}", gets.as_usize());
+            for name in [scan::GETS, scan::LOOKUPS] {
+                if let Some(count) = metrics.sum_by_name(name) {
+                    line += &format!(" {name}={}", count.as_usize());
+                }
             }
             line.push(')');
         }
@@ -418,6 +428,39 @@ fn measured(plan: &dyn ExecutionPlan) -> Vec<String> {
     let mut lines = Vec::new();
     add(plan, 0, &mut lines);
     lines
+}
+
+/// The lines of the plan that a query would run by.
+pub fn explain(query: &Query, core: &mut Core) -> Result<Vec<String>> {
+    let mut rewritten = query.query.clone();
+    let parameter = |n: usize| {
+        let ty = query.params.get(n - 1).copied().unwrap_or(SqlType::Text);
+        Ok(build::typed(None, ty))
+    };
+    let stable = rewrite::stable(&mut |_, _| Ok(None))?;
+    rewrite::rewrite(&mut rewritten, &parameter, &stable)?;
+    let context = Arc::new(Context::new(core));
+    let locked = locked::empty(&query.locked)?;
+    let large = Cell::new(false);
+    let mut open = |table: &Arc<Table>| {
+        let lock = crate::parse::utility::TableLock::AccessShare;
+        core.lock_table(table.oid, lock, false)?;
+        let blocks = core.engine.scan(table.engine()).blocks()?;
+        large.set(large.get() || blocks >= tables::LARGE_BLOCKS);
+        Ok(Opened::Shown { blocks })
+    };
+    let _entered = runtime()?.enter();
+    guarded(|| {
+        let logical =
+            planner::logical(&rewritten, &context, &mut open, &locked).map_err(from_datafusion)?;
+        let state = match large.get() {
+            true => planner::parallel_state()?,
+            false => planner::state()?,
+        };
+        let logical = optimize::optimize(state, logical).map_err(from_datafusion)?;
+        let plan = physical(&logical, state, &Waiter::new())?;
+        Ok(lines(&*plan))
+    })
 }
 
 thread_local! {

@@ -3,17 +3,19 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::expr::{FieldMetadata, InList, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::arrow::{self, Builder};
 use super::bound::{self, Op};
+use super::members;
 use crate::bind::{arithmetic, common_type, comparison};
 use crate::error::{Error, Result};
 use crate::pgtype::{self, IoSettings};
@@ -88,6 +90,8 @@ impl ExprPlanner for Operators {
             return Ok(PlannerResult::Original(self.compare(raw, &left, &right)?));
         }
         self.zoned_interval(&left, &right)?;
+        at_midnight(&mut raw.left, &left, &right);
+        at_midnight(&mut raw.right, &right, &left);
         let op = match raw.op {
             BinaryOperator::StringConcat => Op::Concat,
             ref op => match arithmetic(op) {
@@ -118,27 +122,27 @@ pub fn comparable_members(plan: LogicalPlan, io: &IoSettings) -> DfResult<Logica
     let done = plan.transform_up_with_subqueries(|node| {
         let mut schema = DFSchema::empty();
         node.inputs().iter().for_each(|i| schema.merge(i.schema()));
+        let names = NamePreserver::new(&node);
         node.map_expressions(|e| {
-            e.transform_up(|e| match e {
+            let name = names.save(&e);
+            let done = e.transform_up(|e| match e {
                 Expr::InSubquery(member) => operators.member(member, &schema),
                 Expr::InList(list) => operators.listed(list, &schema),
                 other => Ok(Transformed::no(other)),
-            })
+            })?;
+            Ok(done.update_data(|e| name.restore(e)))
         })
     })?;
     Ok(done.data)
 }
 
-/// An integer that is written as a cast of a literal as the literal that it is: of thousands, each would be computed by itself.
-fn as_literal(e: Expr) -> Expr {
-    if let Expr::Cast(cast) = &e
-        && let Expr::Literal(ScalarValue::Int64(Some(value)), _) = &*cast.expr
-        && *cast.field.data_type() == DataType::Int32
-        && let Ok(value) = i32::try_from(*value)
-    {
-        return Expr::Literal(ScalarValue::Int32(Some(value)), None);
+/// A date that meets an interval is the timestamp at which it begins.
+fn at_midnight(e: &mut Expr, own: &Operand, other: &Operand) {
+    if own.ty == Some(SqlType::Date) && matches!(other.field.data_type(), DataType::Interval(_)) {
+        let date = std::mem::replace(e, Expr::Literal(ScalarValue::Null, None));
+        let timestamp = DataType::Timestamp(TimeUnit::Microsecond, None);
+        *e = datafusion::logical_expr::cast(date, timestamp);
     }
-    e
 }
 
 /// DataFusion compares what PostgreSQL does not, by conversions of its own. Only catalogs, whose types are wider here,
@@ -216,9 +220,34 @@ impl Operators {
         list.list = list
             .list
             .into_iter()
-            .map(|e| self.side(as_literal(e), item, left))
+            .map(|e| self.side(self.as_literal(e)?, item, left))
             .collect::<Result<_>>()?;
-        Ok(Transformed::yes(Expr::InList(list)))
+        let members = members::of_list(&list, schema)?;
+        Ok(Transformed::yes(members.unwrap_or(Expr::InList(list))))
+    }
+
+    /// An integer or a string that is written as a cast of a literal as the literal that it is: of thousands, each would be computed by itself.
+    fn as_literal(&self, e: Expr) -> Result<Expr> {
+        match &e {
+            Expr::Cast(cast) => {
+                if let Expr::Literal(ScalarValue::Int64(Some(value)), _) = &*cast.expr
+                    && *cast.field.data_type() == DataType::Int32
+                    && let Ok(value) = i32::try_from(*value)
+                {
+                    return Ok(Expr::Literal(ScalarValue::Int32(Some(value)), None));
+                }
+            }
+            Expr::ScalarFunction(f) => {
+                if let Some(ty) = bound::plain_cast(f.name())
+                    && let [text] = f.args.as_slice()
+                    && let Some(text) = literal(text)
+                {
+                    return self.parsed(text, ty);
+                }
+            }
+            _ => {}
+        }
+        Ok(e)
     }
 
     fn compare(

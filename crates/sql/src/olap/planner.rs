@@ -26,7 +26,7 @@ use datafusion::sql::sqlparser::ast;
 
 use super::functions;
 use super::operators::{self, Operators};
-use super::tables::{HeapTable, Reading, ViewTable};
+use super::tables::{HeapTable, Opened, ViewTable};
 use super::target::Target;
 use crate::bind::names;
 use crate::dict::Table;
@@ -83,8 +83,8 @@ fn states() -> Result<&'static States> {
         .map_err(|e| Error::internal(format!("the general lane cannot start: {e}")))
 }
 
-/// How heaps are read: not at all while a query is only planned.
-pub type OpenHeap<'p> = dyn FnMut(&Arc<Table>) -> Result<Option<Reading>> + 'p;
+/// How tables are opened.
+pub type OpenHeap<'p> = dyn FnMut(&Arc<Table>) -> Result<Opened> + 'p;
 
 /// Finds the tables and functions that a query names.
 struct Names<'p> {
@@ -152,15 +152,22 @@ impl Names<'_> {
         let schema = name.schema();
         let in_public = schema.is_none_or(|s| s == "public");
         if let Some(table) = self.context.dict.table(name.table()).filter(|_| in_public) {
-            let reading = (*self.open.borrow_mut())(table)?;
-            let heap = HeapTable::new(table, &self.context, reading)?;
+            let opened = (*self.open.borrow_mut())(table)?;
+            let heap = HeapTable::new(table, &self.context, opened)?;
+            return Ok(provider_as_source(Arc::new(heap)));
+        }
+        if schema == Some(super::WITH_ROW_IDS) {
+            let table = self.context.dict.table(name.table());
+            let table = table.ok_or_else(|| names::no_relation(name.table()))?;
+            let opened = (*self.open.borrow_mut())(table)?;
+            let heap = HeapTable::with_row_ids(table, &self.context, opened)?;
             return Ok(provider_as_source(Arc::new(heap)));
         }
         if schema == Some(super::target::SCHEMA) {
             let table = self.context.dict.table(name.table());
             let table = table.ok_or_else(|| names::no_relation(name.table()))?;
-            let reading = (*self.open.borrow_mut())(table)?;
-            let target = Target::new(table, &self.context, reading)?;
+            let opened = (*self.open.borrow_mut())(table)?;
+            let target = Target::new(table, &self.context, opened)?;
             return Ok(provider_as_source(Arc::new(target)));
         }
         if schema == Some(super::locked::SCHEMA) {

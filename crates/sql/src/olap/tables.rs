@@ -21,9 +21,11 @@ use parking_lot::Mutex;
 use super::arrow::field;
 use super::filters;
 use super::functions::arrays;
-use super::scan::{Columns, HeapExec};
+use super::scan::{By, Columns, HeapExec, ID, Part};
+use super::target::ROW_ID;
 use crate::dict::Table;
 use crate::error::Result;
+use crate::plan::Path;
 use crate::types::SqlType;
 use crate::views::{Context, VirtualTable};
 
@@ -40,13 +42,44 @@ pub struct Reading {
     pub snapshot: HeldSnapshot,
 }
 
-/// A user's table. `reading` is there when the statement is executed, not when it is only planned.
+impl Reading {
+    /// The same for one more scan.
+    pub fn another(&self) -> Result<Reading> {
+        let snapshot = self.snapshot.another().map_err(engine::Error::from)?;
+        Ok(Reading {
+            scan: self.scan.clone(),
+            snapshot,
+        })
+    }
+}
+
+/// What a query's tables are opened for.
+pub enum Opened {
+    /// Only to learn the query's columns.
+    Named,
+    /// To show the plan, in which a table's blocks count.
+    Shown { blocks: u64 },
+    /// To be read.
+    Read(Reading),
+}
+
+impl Opened {
+    fn blocks(&self) -> Result<u64> {
+        match self {
+            Opened::Named => Ok(1),
+            Opened::Shown { blocks } => Ok(*blocks),
+            Opened::Read(reading) => Ok(reading.scan.blocks()?),
+        }
+    }
+}
+
+/// A user's table.
 pub struct HeapTable {
     table: Arc<Table>,
     schema: SchemaRef,
     context: Arc<Context>,
     rows: usize,
-    reading: Option<Mutex<Reading>>,
+    opened: Mutex<Opened>,
 }
 
 impl fmt::Debug for HeapTable {
@@ -55,12 +88,24 @@ impl fmt::Debug for HeapTable {
     }
 }
 
+/// Schema under which a query finds tables with their row ids, as the last column. No user can have one of that name.
+pub const WITH_ROW_IDS: &str = "braid$rows";
+
 impl HeapTable {
-    pub fn new(
+    /// Also gives the ids of the rows.
+    pub fn with_row_ids(
         table: &Arc<Table>,
         context: &Arc<Context>,
-        reading: Option<Reading>,
+        opened: Opened,
     ) -> Result<HeapTable> {
+        let mut heap = HeapTable::new(table, context, opened)?;
+        let mut fields = heap.schema.fields().to_vec();
+        fields.push(Arc::new(field(ROW_ID, SqlType::Int8, -1, (0, 0))?));
+        heap.schema = Arc::new(Schema::new(fields));
+        Ok(heap)
+    }
+
+    pub fn new(table: &Arc<Table>, context: &Arc<Context>, opened: Opened) -> Result<HeapTable> {
         let mut fields = Vec::new();
         for (at, c) in table.live_columns() {
             fields.push(field(
@@ -70,22 +115,65 @@ impl HeapTable {
                 (table.oid, at as i16 + 1),
             )?);
         }
-        let rows = expected_rows(table, context, reading.as_ref())?;
+        let rows = expected_rows(table, context, &opened)?;
         Ok(HeapTable {
             table: table.clone(),
             schema: Arc::new(Schema::new(fields)),
             context: context.clone(),
             rows,
-            reading: reading.map(Mutex::new),
+            opened: Mutex::new(opened),
         })
+    }
+
+    /// The rows that an index leads to, or how all are read. `part` says what is wanted.
+    fn by(&self, part: &Part, schema: &SchemaRef, opened: &Opened) -> DfResult<By> {
+        let access = filters::access(&self.context, &self.table, part.known.clone());
+        let Path::Index { index, .. } = access.path else {
+            return Ok(By::Scan);
+        };
+        let name = self.table.indexes[index].name.clone();
+        let Opened::Read(reading) = opened else {
+            let few = access.rows <= filters::most_rows(self.rows) as f64;
+            let (batches, gets) = (Vec::new(), 0);
+            return Ok(match few {
+                true => By::Index {
+                    name,
+                    batches,
+                    gets,
+                },
+                false => By::Scan,
+            });
+        };
+        let columns = Columns::new(self.table.engine(), part.wanted.clone());
+        let gets = || {
+            let counted = |s: &wait::session::Session| s.counters.stat(wait::Stat::ConsistentGets);
+            wait::session::with(counted).unwrap_or(0)
+        };
+        let before = gets();
+        let found = filters::by_index(
+            &self.context,
+            &self.table,
+            part.known.clone(),
+            &reading.snapshot.snapshot(),
+            (schema, &columns),
+            self.rows,
+        )?;
+        Ok(found.map_or(By::Scan, |batches| By::Index {
+            name,
+            batches,
+            gets: (gets() - before) as usize,
+        }))
     }
 }
 
 /// About how many rows a table has: as its statistics say, or as many as fit its blocks.
-pub fn expected_rows(table: &Table, context: &Context, reading: Option<&Reading>) -> Result<usize> {
-    let blocks = reading.map_or(Ok(1), |r| r.scan.blocks())?;
+pub fn expected_rows(table: &Table, context: &Context, opened: &Opened) -> Result<usize> {
     let known = context.dict.stats(table.oid).map(|s| s.rows as u64);
-    Ok(known.unwrap_or(blocks * ROWS_PER_BLOCK) as usize)
+    let rows = match known {
+        Some(rows) => rows,
+        None => opened.blocks()? * ROWS_PER_BLOCK,
+    };
+    Ok(rows as usize)
 }
 
 #[async_trait::async_trait]
@@ -115,54 +203,49 @@ impl TableProvider for HeapTable {
         let live: Vec<usize> = self.table.live_columns().map(|(at, _)| at).collect();
         let wanted: Vec<usize> = match projection {
             Some(p) => p.clone(),
-            None => (0..live.len()).collect(),
+            None => (0..self.schema.fields().len()).collect(),
         };
-        let Some(reading) = &self.reading else {
-            return Err(crate::Error::internal("a scan of a plan that is not executed").into());
-        };
-        let reading = reading.lock();
+        let opened = self.opened.lock();
         let schema = Arc::new(self.schema.project(&wanted)?);
-        let columns = Arc::new(Columns::new(
-            self.table.engine(),
-            wanted.iter().map(|w| live[*w]).collect(),
-        ));
         let terms = filters
             .iter()
-            .filter_map(|f| filters::term(f, &self.table, &self.schema))
-            .collect();
-        let found = filters::by_index(
-            &self.context,
-            &self.table,
-            terms,
-            &reading.snapshot.snapshot(),
-            (&schema, &columns),
-            self.rows,
-        )?;
-        if let Some(batches) = found {
-            let exec = MemorySourceConfig::try_new_exec(&[batches], schema, None);
-            return exec.map(|e| e as Arc<dyn ExecutionPlan>);
-        }
-        let blocks = reading.scan.blocks().map_err(crate::Error::from)?;
-        let parts = if blocks >= LARGE_BLOCKS {
-            PARTITIONS
-        } else {
-            1
+            .filter_map(|f| filters::term(f, &self.table, &self.schema));
+        let part = Part {
+            table: self.table.clone(),
+            context: self.context.clone(),
+            wanted: wanted
+                .iter()
+                .map(|w| live.get(*w).copied().unwrap_or(ID))
+                .collect(),
+            known: terms.collect(),
+            rows: self.rows,
         };
+        let by = self.by(&part, &schema, &opened)?;
         let mut partitions = Vec::new();
-        for scan in reading.scan.split(parts).map_err(crate::Error::from)? {
-            let snapshot = reading
-                .snapshot
-                .another()
-                .map_err(engine::Error::from)
-                .map_err(crate::Error::from)?;
-            partitions.push(Mutex::new(Some(Reading { scan, snapshot })));
+        if let (By::Scan, Opened::Read(reading)) = (&by, &*opened) {
+            let blocks = reading.scan.blocks().map_err(crate::Error::from)?;
+            let parts = match blocks >= LARGE_BLOCKS {
+                true => PARTITIONS,
+                false => 1,
+            };
+            for scan in reading.scan.split(parts).map_err(crate::Error::from)? {
+                let snapshot = reading.another()?.snapshot;
+                partitions.push(Some(Mutex::new(Reading { scan, snapshot })));
+            }
+        } else if opened.blocks()? >= LARGE_BLOCKS {
+            // Shown as it would be divided.
+            partitions.extend((0..PARTITIONS).map(|_| None));
         }
+        let expected = match (&by, &*opened) {
+            (By::Index { batches, .. }, Opened::Read(_)) => {
+                batches.iter().map(RecordBatch::num_rows).sum()
+            }
+            _ if part.known.is_empty() => self.rows,
+            _ => filters::access(&self.context, &self.table, part.known.clone()).rows as usize,
+        };
+        let (part, partitions) = (Arc::new(part), Arc::new(partitions));
         Ok(Arc::new(HeapExec::new(
-            self.table.name.clone(),
-            schema,
-            columns,
-            partitions,
-            self.rows,
+            part, by, schema, partitions, expected,
         )))
     }
 }

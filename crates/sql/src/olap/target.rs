@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::Sender;
 
 use super::arrow::{Builder, field};
-use super::tables::Reading;
+use super::tables::{Opened, Reading};
 use super::{filters, lookup};
 use crate::dict::Table;
 use crate::error::{Error, Result};
@@ -77,19 +77,18 @@ pub struct Reach {
 }
 
 impl Target {
-    /// `reading` is there when the statement is executed, not when it is only planned.
-    pub fn new(
-        table: &Arc<Table>,
-        context: &Arc<Context>,
-        reading: Option<Reading>,
-    ) -> Result<Target> {
+    pub fn new(table: &Arc<Table>, context: &Arc<Context>, opened: Opened) -> Result<Target> {
         let mut fields = Vec::new();
         for (at, c) in table.live_columns() {
             let origin = (table.oid, at as i16 + 1);
             fields.push(field(&c.name, c.ty(), c.typmod, origin)?);
         }
         fields.push(field(ROW_ID, SqlType::Int8, -1, (0, 0))?);
-        let rows = super::tables::expected_rows(table, context, reading.as_ref())?;
+        let rows = super::tables::expected_rows(table, context, &opened)?;
+        let reading = match opened {
+            Opened::Read(reading) => Some(reading),
+            Opened::Named | Opened::Shown { .. } => None,
+        };
         Ok(Target(Arc::new(Shared {
             table: table.clone(),
             schema: Arc::new(Schema::new(fields)),

@@ -13,7 +13,7 @@ pub fn parse_bytea(text: &str) -> Result<Vec<u8>> {
     }
 }
 
-fn parse_hex(digits: &str) -> Result<Vec<u8>> {
+pub fn parse_hex(digits: &str) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(digits.len() / 2);
     let mut chars = digits.chars().filter(|&c| !is_c_space(c));
     while let Some(high) = chars.next() {
@@ -33,7 +33,7 @@ fn hex_digit(c: char) -> Result<u8> {
     Ok(digit as u8)
 }
 
-fn parse_escaped(text: &str) -> Result<Vec<u8>> {
+pub fn parse_escaped(text: &str) -> Result<Vec<u8>> {
     let wrong = || Error::new("22P02", "invalid input syntax for type bytea");
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

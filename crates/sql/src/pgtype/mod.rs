@@ -3,7 +3,7 @@
 //! Pure: no session, no catalog. What depends on a session's settings takes an [`IoSettings`]. Text that comes in is
 //! UTF-8 already; [`utf8`] makes it so. The binary forms are those of PostgreSQL's `send` and `recv` functions.
 
-mod bytes;
+pub mod bytes;
 pub mod calendar;
 mod datefield;
 mod datetime;

@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use crate::bind::{common_type, names};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
+use crate::olap;
 use crate::parse;
 use crate::plan::column_name;
 use crate::types::SqlType;
@@ -178,6 +179,25 @@ impl Names<'_> {
                 let given = alias.iter().flat_map(|a| &a.columns).map(|c| &c.name);
                 (table, with_names(columns, given))
             }
+            // A series is a table of one column.
+            TableFactor::Table {
+                name,
+                alias,
+                with_ordinality: false,
+                ..
+            }
+            | TableFactor::Function {
+                name,
+                alias,
+                with_ordinality: false,
+                ..
+            } if names::Qualified::new(name)?.name == "generate_series" => {
+                let function = Ident::new("generate_series");
+                let table = alias.as_ref().map_or(function, |a| a.name.clone());
+                let given = alias.iter().flat_map(|a| &a.columns).map(|c| &c.name);
+                let column = vec![(names::ident(&table), None)];
+                (table, with_names(column, given))
+            }
             TableFactor::Derived {
                 subquery,
                 alias: Some(alias),
@@ -209,7 +229,9 @@ impl Names<'_> {
                 return Some(columns.into_iter().map(|c| (c, None)).collect());
             }
         }
-        if let Some(table) = self.dict.table(&name.name).filter(|_| name.in_public()) {
+        let ours = [olap::target::SCHEMA, olap::WITH_ROW_IDS];
+        let known = name.in_public() || name.schema.as_deref().is_some_and(|s| ours.contains(&s));
+        if let Some(table) = self.dict.table(&name.name).filter(|_| known) {
             let columns = table.live_columns();
             return Some(
                 columns

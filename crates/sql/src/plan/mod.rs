@@ -5,6 +5,8 @@
 
 pub mod aggregate;
 pub mod dml;
+mod estimate;
+pub mod found;
 mod from;
 mod insert;
 pub mod merged;
@@ -22,6 +24,7 @@ use crate::expr::Expr;
 
 pub use aggregate::{AggFunc, Aggregate, finds_call};
 pub use dml::{DeletePlan, RowRules, UpdatePlan};
+pub use found::FoundRows;
 pub use insert::{Conflict, ConflictUpdate, InsertPlan, InsertSource};
 pub use output::column_name;
 pub use path::{KeyBound, Path, key_column};

@@ -132,47 +132,57 @@ fn origin(scope: &Scope, e: &Expr) -> Option<(u32, i16)> {
 
 /// The name PostgreSQL gives an output column that has none.
 pub fn column_name(e: &ast::Expr) -> String {
+    named(e).0
+}
+
+/// And whether that is a name of its own: one that comes of a type gives way to what stands around.
+fn named(e: &ast::Expr) -> (String, bool) {
+    let of_type = |t: &ast::DataType| {
+        let known = crate::bind::parts::data_type(t);
+        let name = known.map_or("?column?", |(t, _)| short_type_name(t));
+        (name.to_string(), false)
+    };
+    let own = |name: &str| (name.to_string(), true);
     match e {
-        ast::Expr::Identifier(i) => names::ident(i),
-        ast::Expr::CompoundIdentifier(path) => path.last().map_or(String::new(), names::ident),
-        ast::Expr::Function(f) => {
-            names::Qualified::new(&f.name).map_or("?column?".to_string(), |q| q.name)
+        ast::Expr::Identifier(i) => (names::ident(i), true),
+        ast::Expr::CompoundIdentifier(path) => {
+            (path.last().map_or(String::new(), names::ident), true)
         }
-        ast::Expr::Nested(e) => column_name(e),
+        ast::Expr::Function(f) => match names::Qualified::new(&f.name) {
+            Ok(q) => (q.name, true),
+            Err(_) => ("?column?".to_string(), false),
+        },
+        ast::Expr::Nested(e) => named(e),
         ast::Expr::Cast {
             expr, data_type, ..
-        } => match column_name(expr).as_str() {
-            "?column?" => crate::bind::parts::data_type(data_type)
-                .map_or("?column?".to_string(), |(t, _)| {
-                    short_type_name(t).to_string()
-                }),
-            name => name.to_string(),
+        } => match named(expr) {
+            (name, true) => (name, true),
+            _ => of_type(data_type),
         },
-        ast::Expr::Case { else_result, .. } => match else_result.as_deref().map(column_name) {
-            Some(name) if name != "?column?" => name,
-            _ => "case".to_string(),
+        ast::Expr::Case { else_result, .. } => match else_result.as_deref().map(named) {
+            Some((name, true)) => (name, true),
+            _ => ("case".to_string(), false),
         },
-        ast::Expr::Value(v) if matches!(v.value, ast::Value::Boolean(_)) => "bool".to_string(),
-        ast::Expr::Substring { .. } => "substring".to_string(),
+        ast::Expr::Value(v) if matches!(v.value, ast::Value::Boolean(_)) => {
+            ("bool".to_string(), false)
+        }
+        ast::Expr::Substring { .. } => own("substring"),
         ast::Expr::Trim {
             trim_where: Some(ast::TrimWhereField::Leading),
             ..
-        } => "ltrim".to_string(),
+        } => own("ltrim"),
         ast::Expr::Trim {
             trim_where: Some(ast::TrimWhereField::Trailing),
             ..
-        } => "rtrim".to_string(),
-        ast::Expr::Trim { .. } => "btrim".to_string(),
-        ast::Expr::Position { .. } => "position".to_string(),
-        ast::Expr::Ceil { .. } => "ceil".to_string(),
-        ast::Expr::Floor { .. } => "floor".to_string(),
-        ast::Expr::Extract { .. } => "extract".to_string(),
-        ast::Expr::Exists { .. } => "exists".to_string(),
-        ast::Expr::TypedString(t) => crate::bind::parts::data_type(&t.data_type)
-            .map_or("?column?".to_string(), |(t, _)| {
-                short_type_name(t).to_string()
-            }),
-        _ => "?column?".to_string(),
+        } => own("rtrim"),
+        ast::Expr::Trim { .. } => own("btrim"),
+        ast::Expr::Position { .. } => own("position"),
+        ast::Expr::Ceil { .. } => own("ceil"),
+        ast::Expr::Floor { .. } => own("floor"),
+        ast::Expr::Extract { .. } => own("extract"),
+        ast::Expr::Exists { .. } => own("exists"),
+        ast::Expr::TypedString(t) => of_type(&t.data_type),
+        _ => ("?column?".to_string(), false),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use block::value::Datum;
 
+use super::estimate::Estimate;
 use super::{Planner, TableAccess};
 use crate::dict::{Index, Table};
 use crate::expr::{CmpOp, Expr};
@@ -38,14 +39,10 @@ pub struct KeyBound {
     pub inclusive: bool,
 }
 
-/// Rows assumed of a table that was never analyzed.
-const UNKNOWN_ROWS: f64 = 1000.0;
+/// Estimates that differ by less are the same.
+const SAME_ROWS: f64 = 1.5;
 /// Longest IN list that becomes keys.
 const MAX_LIST: usize = 10_000;
-/// Guessed shares of rows that meet a condition, where statistics say nothing.
-const RANGE_SHARE: f64 = 0.3;
-const EQUAL_SHARE: f64 = 0.005;
-
 /// The conjuncts of a condition.
 pub fn conjuncts(condition: Option<Expr>) -> Vec<Expr> {
     match condition {
@@ -64,10 +61,10 @@ pub fn conjoin(mut list: Vec<Expr>) -> Option<Expr> {
 }
 
 /// `column op value`, with the value computable before the table's row is known.
-struct KeyTerm<'e> {
-    op: CmpOp,
-    column: usize,
-    value: &'e Expr,
+pub struct KeyTerm<'e> {
+    pub op: CmpOp,
+    pub column: usize,
+    pub value: &'e Expr,
     /// Whether the key says all that the term does; else it finds more rows.
     exact: bool,
 }
@@ -98,23 +95,13 @@ impl Planner<'_> {
         order: &[SortKey],
         limited: bool,
     ) -> (TableAccess, bool) {
-        let total = self
-            .dict
-            .stats(table.oid)
-            .map_or(UNKNOWN_ROWS, |s| s.rows.max(1.0));
-        let share = terms
-            .iter()
-            .map(|t| {
-                if matches!(t, Expr::Compare(CmpOp::Eq, ..)) {
-                    EQUAL_SHARE
-                } else {
-                    RANGE_SHARE
-                }
-            })
-            .product::<f64>();
+        let known = Estimate {
+            table,
+            stats: self.dict.stats(table.oid).map(|s| &**s),
+        };
         let mut best: Option<Candidate> = None;
         for at in 0..table.indexes.len() {
-            let Some(candidate) = self.candidate(table, offset, at, &terms, order, total) else {
+            let Some(candidate) = candidate(&known, offset, at, &terms, order) else {
                 continue;
             };
             let useful = !candidate.equal.is_empty()
@@ -124,14 +111,18 @@ impl Planner<'_> {
             if !useful && !(candidate.ordered && (limited || terms.is_empty())) {
                 continue;
             }
-            if best.as_ref().is_none_or(|b| better(&candidate, b)) {
+            if best
+                .as_ref()
+                .is_none_or(|b| better(&candidate, b, known.stats.is_some()))
+            {
                 best = Some(candidate);
             }
         }
         let needed = 0;
         match best {
             None => {
-                let rows = (total * share).max(1.0);
+                let share: f64 = terms.iter().map(|t| known.term(t, offset)).product();
+                let rows = (known.rows() * share).max(1.0);
                 (
                     TableAccess {
                         table: table.clone(),
@@ -174,118 +165,116 @@ impl Planner<'_> {
             }
         }
     }
-
-    fn candidate(
-        &self,
-        table: &Table,
-        offset: usize,
-        at: usize,
-        terms: &[Expr],
-        order: &[SortKey],
-        total: f64,
-    ) -> Option<Candidate> {
-        let index = &table.indexes[at];
-        let keys: Vec<Option<KeyTerm<'_>>> = terms
-            .iter()
-            .map(|t| key_term(t, offset, table.columns.len()))
-            .collect();
-        let mut c = Candidate {
-            index: at,
-            equal: Vec::new(),
-            any_of: Vec::new(),
-            low: None,
-            high: None,
-            used: Vec::new(),
-            backward: false,
-            ordered: false,
-            unique: false,
-            rows: total,
-        };
-        for key in &index.keys {
-            let found = keys.iter().position(|k| {
-                k.as_ref()
-                    .is_some_and(|k| k.op == CmpOp::Eq && k.column == key.column)
-            });
-            let Some(term) = found else { break };
-            let key = keys[term].as_ref()?;
-            c.equal.push(key.value.clone());
-            if key.exact {
-                c.used.push(term);
-            }
-        }
-        if let Some(next) = index.keys.get(c.equal.len())
-            && let Some((term, (list, exact))) = terms
-                .iter()
-                .enumerate()
-                .find_map(|(i, t)| Some((i, in_list(t, offset + next.column, offset)?)))
-        {
-            c.any_of = list.to_vec();
-            if exact {
-                c.used.push(term);
-            }
-        }
-        let given = c.equal.len() + usize::from(!c.any_of.is_empty());
-        c.unique = index.unique && given == index.keys.len();
-        if c.any_of.is_empty()
-            && let Some(next) = index.keys.get(c.equal.len())
-        {
-            for key in keys.iter().flatten().filter(|k| k.column == next.column) {
-                let bound = Some(KeyBound {
-                    value: key.value.clone(),
-                    inclusive: !key.exact || matches!(key.op, CmpOp::Le | CmpOp::Ge),
-                });
-                match key.op {
-                    CmpOp::Gt | CmpOp::Ge if c.low.is_none() => c.low = bound,
-                    CmpOp::Lt | CmpOp::Le if c.high.is_none() => c.high = bound,
-                    _ => {}
-                }
-            }
-            if c.low.is_none()
-                && c.high.is_none()
-                && let Some((low, high)) = terms
-                    .iter()
-                    .find_map(|t| like_prefix(t, offset + next.column))
-            {
-                (c.low, c.high) = (Some(low), high);
-            }
-        }
-        c.rows = self.expected(table, index, &c, total);
-        if c.any_of.is_empty()
-            && let Some(backward) = index_order(index, c.equal.len(), offset, order)
-        {
-            c.ordered = true;
-            c.backward = backward;
-        }
-        c.ordered |= order.is_empty() || c.unique && c.any_of.is_empty();
-        Some(c)
-    }
-
-    fn expected(&self, table: &Table, index: &Index, c: &Candidate, total: f64) -> f64 {
-        if c.unique {
-            return c.any_of.len().max(1) as f64;
-        }
-        let stats = self.dict.stats(table.oid);
-        let mut rows = total;
-        for key in index.keys.iter().take(c.equal.len()) {
-            let distinct = stats
-                .and_then(|s| s.columns.get(key.column))
-                .map(|s| s.distinct)
-                .filter(|d| *d >= 1.0);
-            rows *= distinct.map_or(EQUAL_SHARE, |d| 1.0 / d);
-        }
-        if !c.any_of.is_empty() {
-            rows *= EQUAL_SHARE * c.any_of.len() as f64;
-        }
-        for bound in [&c.low, &c.high] {
-            if bound.is_some() {
-                rows *= RANGE_SHARE;
-            }
-        }
-        rows.max(1.0)
-    }
 }
 
-fn better(a: &Candidate, b: &Candidate) -> bool {
+/// What an index would do for the terms and the order.
+fn candidate(
+    known: &Estimate<'_>,
+    offset: usize,
+    at: usize,
+    terms: &[Expr],
+    order: &[SortKey],
+) -> Option<Candidate> {
+    let (table, index) = (known.table, &known.table.indexes[at]);
+    let keys: Vec<Option<KeyTerm<'_>>> = terms
+        .iter()
+        .map(|t| key_term(t, offset, table.columns.len()))
+        .collect();
+    let mut c = Candidate {
+        index: at,
+        equal: Vec::new(),
+        any_of: Vec::new(),
+        low: None,
+        high: None,
+        used: Vec::new(),
+        backward: false,
+        ordered: false,
+        unique: false,
+        rows: known.rows(),
+    };
+    for key in &index.keys {
+        let found = keys.iter().position(|k| {
+            k.as_ref()
+                .is_some_and(|k| k.op == CmpOp::Eq && k.column == key.column)
+        });
+        let Some(term) = found else { break };
+        let key = keys[term].as_ref()?;
+        c.equal.push(key.value.clone());
+        if key.exact {
+            c.used.push(term);
+        }
+    }
+    if let Some(next) = index.keys.get(c.equal.len())
+        && let Some((term, (list, exact))) = terms
+            .iter()
+            .enumerate()
+            .find_map(|(i, t)| Some((i, in_list(t, offset + next.column, offset)?)))
+    {
+        c.any_of = list.to_vec();
+        if exact {
+            c.used.push(term);
+        }
+    }
+    let given = c.equal.len() + usize::from(!c.any_of.is_empty());
+    c.unique = index.unique && given == index.keys.len();
+    if c.any_of.is_empty()
+        && let Some(next) = index.keys.get(c.equal.len())
+    {
+        for key in keys.iter().flatten().filter(|k| k.column == next.column) {
+            let bound = Some(KeyBound {
+                value: key.value.clone(),
+                inclusive: !key.exact || matches!(key.op, CmpOp::Le | CmpOp::Ge),
+            });
+            match key.op {
+                CmpOp::Gt | CmpOp::Ge if c.low.is_none() => c.low = bound,
+                CmpOp::Lt | CmpOp::Le if c.high.is_none() => c.high = bound,
+                _ => {}
+            }
+        }
+        if c.low.is_none()
+            && c.high.is_none()
+            && let Some((low, high)) = terms
+                .iter()
+                .find_map(|t| like_prefix(t, offset + next.column))
+        {
+            (c.low, c.high) = (Some(low), high);
+        }
+    }
+    c.rows = expected(known, index, &c);
+    if c.any_of.is_empty()
+        && let Some(backward) = index_order(index, c.equal.len(), offset, order)
+    {
+        c.ordered = true;
+        c.backward = backward;
+    }
+    c.ordered |= order.is_empty() || c.unique && c.any_of.is_empty();
+    Some(c)
+}
+
+/// Rows that the index leads to.
+fn expected(known: &Estimate<'_>, index: &Index, c: &Candidate) -> f64 {
+    if c.unique {
+        return c.any_of.len().max(1) as f64;
+    }
+    let mut share = 1.0;
+    for key in index.keys.iter().take(c.equal.len()) {
+        share *= known.equal(key.column);
+    }
+    if let Some(next) = index.keys.get(c.equal.len()) {
+        if !c.any_of.is_empty() {
+            share *= known.one_of(next.column, c.any_of.len());
+        } else if c.low.is_some() || c.high.is_some() {
+            share *= known.range(next.column, c.low.as_ref(), c.high.as_ref());
+        }
+    }
+    (known.rows() * share).max(1.0)
+}
+
+/// Whether an index is the better one of two. Where statistics say how many rows each leads to, that decides, unless it is about the same.
+fn better(a: &Candidate, b: &Candidate, known: bool) -> bool {
+    if known && (a.rows > b.rows * SAME_ROWS || b.rows > a.rows * SAME_ROWS) {
+        return a.rows < b.rows;
+    }
     let rank = |c: &Candidate| {
         (
             c.unique,
@@ -314,7 +303,7 @@ pub fn key_column(e: &Expr) -> Option<(usize, bool)> {
 }
 
 /// `column IN (list)` with values known before the table's row is, and whether their keys are all that the term says.
-fn in_list(term: &Expr, slot: usize, offset: usize) -> Option<(&[Expr], bool)> {
+pub fn in_list(term: &Expr, slot: usize, offset: usize) -> Option<(&[Expr], bool)> {
     let Expr::InList {
         expr,
         list,
@@ -371,7 +360,7 @@ fn like_prefix(term: &Expr, slot: usize) -> Option<(KeyBound, Option<KeyBound>)>
 }
 
 /// Reads a conjunct as a key term of the table whose columns are `offset..offset + width` of the combined row.
-fn key_term(term: &Expr, offset: usize, width: usize) -> Option<KeyTerm<'_>> {
+pub fn key_term(term: &Expr, offset: usize, width: usize) -> Option<KeyTerm<'_>> {
     let Expr::Compare(op, left, right) = term else {
         return None;
     };

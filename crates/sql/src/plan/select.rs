@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
-    self, Distinct, GroupByExpr, LimitClause, LockType, NonBlock, Query, Select, SetExpr,
+    self, Distinct, GroupByExpr, LimitClause, NonBlock, Query, Select, SetExpr,
 };
 
+use super::found::{check_lockable, kind};
 use super::from::Item;
 use super::output::sort_keys;
 use super::path::{Path, conjoin, conjuncts};
@@ -95,6 +96,7 @@ pub enum LockRows {
 
 impl Planner<'_> {
     pub fn query(&self, q: &Query) -> Result<(SelectPlan, Output)> {
+        check_lockable(q)?;
         if q.with.is_some()
             || q.fetch.is_some()
             || q.for_clause.is_some()
@@ -207,7 +209,7 @@ impl Planner<'_> {
             }
         };
         let (limit, offset) = self.limits(q)?;
-        let locks = row_locks(q, aggregate.is_some(), &items, left)?;
+        let locks = row_locks(q, &items, left)?;
         let condition = if locks.is_empty() {
             None
         } else {
@@ -262,7 +264,7 @@ impl Planner<'_> {
         sort_keys(q, output, |e| Ok(binder.settle(binder.expr(e)?)?.expr))
     }
 
-    fn limits(&self, q: &Query) -> Result<(Option<Expr>, Option<Expr>)> {
+    pub(super) fn limits(&self, q: &Query) -> Result<(Option<Expr>, Option<Expr>)> {
         let scope = Scope::default();
         let bind = |e: &ast::Expr, clause: &'static str| {
             let binder = Binder::new(&scope, self.params, clause);
@@ -292,17 +294,10 @@ impl Planner<'_> {
 }
 
 /// The tables that FOR UPDATE and its kin name, or else all, in the order of FROM.
-fn row_locks(q: &Query, aggregated: bool, items: &[Item], left: bool) -> Result<Vec<RowLock>> {
+fn row_locks(q: &Query, items: &[Item], left: bool) -> Result<Vec<RowLock>> {
     let mut wanted: Vec<Option<LockRows>> = vec![None; items.len()];
     for clause in &q.locks {
-        let kind = match clause.lock_type {
-            LockType::Update => "FOR UPDATE",
-            LockType::Share => "FOR SHARE",
-        };
-        if aggregated {
-            let message = format!("{kind} is not allowed with aggregate functions");
-            return Err(Error::new("0A000", message));
-        }
+        let kind = kind(clause);
         let how = match clause.nonblock {
             None => LockRows::Wait,
             Some(NonBlock::Nowait) => LockRows::NoWait,

@@ -13,7 +13,8 @@ use crate::api::{Completion, RowSink, Tag};
 use crate::dict::Dict;
 use crate::error::{Error, Result};
 use crate::exec::select::{SelectRun, run_point};
-use crate::exec::{dml, supply};
+use crate::exec::sort::Spool;
+use crate::exec::{dml, found, supply};
 use crate::parse::utility::TableLock;
 
 /// How often a statement is planned again because its tables changed before they could be locked.
@@ -184,6 +185,17 @@ impl SqlSession {
                     |core, params, sink| supply::write(plan, core, params, sink),
                 )
             }
+            Kind::Found(plan) => {
+                self.refuse_if_read_only("SELECT FOR UPDATE")?;
+                self.write(
+                    portal,
+                    true,
+                    max_rows,
+                    sink,
+                    |n| Tag::Rows("SELECT", n),
+                    |core, params, sink| found::run(plan, core, params, sink),
+                )
+            }
             Kind::Ddl(statement) => {
                 self.refuse_if_read_only("a data definition statement")?;
                 let tag = self.run_ddl(statement)?;
@@ -222,10 +234,10 @@ impl SqlSession {
         work: impl FnOnce(&mut Core, &[Datum], &mut dyn RowSink) -> Result<u64>,
     ) -> Result<Completion> {
         if returning && max_rows > 0 {
-            let mut kept = Keep::default();
+            let mut kept = Spool::new(&self.core);
             let count = work(&mut self.core, &portal.params, &mut kept)?;
             self.end_of_statement();
-            portal.run = Run::Rows(kept.rows.into_iter(), tag(count));
+            portal.run = Run::Rows(kept.finish()?, tag(count));
             return self.resume(portal, max_rows, sink);
         }
         let count = work(&mut self.core, &portal.params, sink)?;
@@ -251,11 +263,12 @@ impl SqlSession {
             Run::Rows(rows, tag) => {
                 let tag = *tag;
                 let most = if max_rows == 0 { usize::MAX } else { max_rows };
-                for row in rows.by_ref().take(most) {
+                for _ in 0..most {
+                    let Some(row) = rows.next_row()? else { break };
                     let refs: Vec<DatumRef<'_>> = row.iter().map(Datum::borrow).collect();
                     sink.row(&refs)?;
                 }
-                if rows.len() > 0 {
+                if rows.count() > 0 {
                     return Ok(Completion::Suspended);
                 }
                 portal.run = Run::Done;

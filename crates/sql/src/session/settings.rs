@@ -13,6 +13,8 @@ pub struct Settings {
     instance: Arc<Instance>,
     /// This session's values, by lower-case name; custom ones (`app.user`) have a dot.
     own: BTreeMap<String, String>,
+    /// Those of the start packet, to which RESET returns.
+    initial: BTreeMap<String, String>,
     /// What to restore when the transaction ends: the value before, if there was one. `local` ones always, others
     /// only if it is rolled back.
     undo: Vec<Undo>,
@@ -50,6 +52,7 @@ impl Settings {
         let mut settings = Settings {
             instance: instance.clone(),
             own: BTreeMap::new(),
+            initial: BTreeMap::new(),
             undo: Vec::new(),
             hot: Hot::default(),
         };
@@ -72,6 +75,7 @@ impl Settings {
             idle_session_ms: self.milliseconds("idle_session_timeout"),
             work_mem_bytes: self.kilobytes("work_mem"),
         };
+        wait::session::set_program(&self.get("application_name"));
     }
 
     /// Zero: none. Values are checked when they are set.
@@ -88,7 +92,7 @@ impl Settings {
     /// The value as SHOW gives it.
     pub fn show(&self, name: &str) -> Result<String> {
         if name.contains('.') {
-            let own = self.own.get(name).cloned();
+            let own = self.own_value(name).cloned();
             return own.ok_or_else(|| unknown(name));
         }
         let param = params::get(name)?;
@@ -96,10 +100,14 @@ impl Settings {
     }
 
     pub fn value(&self, param: &Param) -> String {
-        match self.own.get(&param.name.to_lowercase()) {
+        match self.own_value(&param.name.to_lowercase()) {
             Some(own) => own.clone(),
             None => self.instance.value(param),
         }
+    }
+
+    fn own_value(&self, key: &str) -> Option<&String> {
+        self.own.get(key).or_else(|| self.initial.get(key))
     }
 
     pub fn get(&self, name: &str) -> String {
@@ -147,7 +155,13 @@ impl Settings {
 
     /// Values of the start packet: unknown names are errors, as PostgreSQL has it.
     pub fn set_initial(&mut self, name: &str, value: &str) -> Result<()> {
-        self.set(name, Some(value), false, false).map(|_| ())
+        self.set(name, Some(value), false, false)?;
+        let key = name.to_lowercase();
+        if let Some(value) = self.own.remove(&key) {
+            self.initial.insert(key, value);
+        }
+        self.refresh();
+        Ok(())
     }
 
     /// RESET ALL.

@@ -13,12 +13,13 @@ use crate::bind::ParamTypes;
 use crate::dict::Table;
 use crate::error::{Error, Result};
 use crate::exec::select::SelectRun;
+use crate::exec::sort::Rows;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
 use crate::pgtype;
 use crate::plan::{
-    DeletePlan, InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite, UpdatePlan,
-    merged, supply,
+    DeletePlan, FoundRows, InsertPlan, InsertSource, Output, Planner, SelectPlan, SuppliedWrite,
+    UpdatePlan, merged, supply,
 };
 use crate::types::SqlType;
 
@@ -69,6 +70,8 @@ pub(crate) enum Kind {
     Supplied(Box<SuppliedWrite>),
     Utility(Utility),
     Ddl(Box<ast::Statement>),
+    /// A query of the general lane whose rows are locked.
+    Found(Box<FoundRows>),
     /// A query of the general lane.
     General(crate::olap::Query),
 }
@@ -96,7 +99,7 @@ impl Statement {
         match self.kind {
             Kind::Empty | Kind::Utility(_) => "utility",
             Kind::Ddl(_) => "definition",
-            Kind::General(_) | Kind::Supplied(_) => "general",
+            Kind::General(_) | Kind::Supplied(_) | Kind::Found(_) => "general",
             _ => "direct",
         }
     }
@@ -181,7 +184,7 @@ pub(crate) enum Run {
     New,
     Select(Box<SelectRun>),
     /// Rows made at once: RETURNING, SHOW, EXPLAIN, FETCH.
-    Rows(std::vec::IntoIter<Vec<Datum>>, crate::api::Tag),
+    Rows(Rows, crate::api::Tag),
     General(Box<crate::olap::Run>),
     Done,
 }
@@ -414,7 +417,16 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
                 (Kind::Select(Box::new(plan)), Some(output.columns), tables)
             }
             // The general lane has more functions and operators.
-            Err(e) if matches!(e.sqlstate(), "0A000" | "42883") => {
+            Err(e) if supply::is_general(&e) && !q.locks.is_empty() => {
+                let (plan, columns) = planner.rows_to_lock(&q, &general)?;
+                let locked = plan.locks.iter();
+                let mut tables: Tables = locked
+                    .map(|l| (l.table.clone(), TableLock::RowShare))
+                    .collect();
+                query_tables(&plan.query, &mut tables);
+                (Kind::Found(Box::new(plan)), Some(columns), tables)
+            }
+            Err(e) if supply::is_general(&e) => {
                 let (query, columns) = crate::olap::plan(core, &q, params, e)?;
                 let mut tables = Vec::new();
                 query_tables(&query, &mut tables);

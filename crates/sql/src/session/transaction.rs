@@ -42,7 +42,7 @@ impl SqlSession {
     }
 
     /// Begins the implicit transaction of a statement, unless one is open.
-    pub(super) fn ensure_transaction(&mut self) -> Result<()> {
+    pub(crate) fn ensure_transaction(&mut self) -> Result<()> {
         if self.state == State::Idle {
             self.start(Modes::default())?;
             self.state = State::Implicit;
@@ -228,14 +228,44 @@ impl SqlSession {
         done
     }
 
-    /// After an error: an implicit transaction is rolled back at the Sync, a block waits for its end.
+    /// After an error: what the transaction has done since its last savepoint is undone, and its locks are given back, at once. Its end, or the return to
+    /// a savepoint, is left to the client; that of an implicit transaction comes with the Sync.
     pub fn fail(&mut self) {
-        self.state = match self.state {
-            State::Idle => State::Idle,
-            State::Implicit | State::ImplicitFailed => State::ImplicitFailed,
-            State::Block | State::Failed => State::Failed,
+        let first = match self.state {
+            State::Idle => {
+                self.core.engine.end_statement();
+                return;
+            }
+            State::Implicit => {
+                self.state = State::ImplicitFailed;
+                true
+            }
+            State::Block => {
+                self.state = State::Failed;
+                true
+            }
+            State::Failed | State::ImplicitFailed => false,
         };
         self.core.engine.end_statement();
+        if first {
+            // Should it not succeed, the end of the transaction does it again, and the client hears of it.
+            let _ = self.abort();
+        }
+    }
+
+    /// Undoes what came after the last savepoint, or all.
+    fn abort(&mut self) -> Result<()> {
+        let Some(savepoint) = self.savepoints.last() else {
+            self.core.lose_since(0);
+            self.cursors.end_transaction(false);
+            self.core.forget_changes(0);
+            return Ok(self.core.engine.rollback()?);
+        };
+        self.core.lose_since(savepoint.mark);
+        self.cursors.forget(&self.core.lost);
+        self.core.engine.rollback_to(&savepoint.engine)?;
+        self.core.forget_changes(savepoint.changes);
+        Ok(())
     }
 
     /// The same after an error of execution. A request to cancel that has had its effect is not to meet the next statement,
@@ -318,10 +348,10 @@ impl SqlSession {
         let at = self.find_savepoint(name)?;
         self.savepoints.truncate(at + 1);
         let savepoint = &self.savepoints[at];
-        self.core.engine.rollback_to(&savepoint.engine)?;
         // Their locks are given back, and what they read may be gone.
         self.core.lose_since(savepoint.mark);
         self.cursors.forget(&self.core.lost);
+        self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
         self.core.settings.undo_to(savepoint.settings);
         self.core.io = self.core.settings.io(self.core.transaction_start)?;

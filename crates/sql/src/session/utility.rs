@@ -13,6 +13,7 @@ use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::{Binder, ParamTypes, Scope, parts};
 use crate::copy;
 use crate::error::{Error, Result};
+use crate::exec::sort::Spool;
 use crate::expr::Env;
 use crate::expr::cast::CastContext;
 use crate::parse::Utility;
@@ -120,7 +121,7 @@ impl SqlSession {
         max_rows: usize,
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
-        portal.run = Run::Rows(rows.into_iter(), tag);
+        portal.run = Run::Rows(rows.into(), tag);
         self.resume_rows(portal, max_rows, sink)
     }
 
@@ -320,6 +321,11 @@ impl SqlSession {
         }
         self.ensure_transaction()?;
         let statement = self.parse(text, &[])?;
+        if matches!(statement.kind, super::Kind::Found(_)) {
+            return Err(Error::unsupported(
+                "a cursor FOR UPDATE of this kind of query",
+            ));
+        }
         if !matches!(
             statement.kind,
             super::Kind::Select(_) | super::Kind::General(_)
@@ -329,9 +335,9 @@ impl SqlSession {
         let mut portal = Portal::new(&statement, Vec::new());
         if hold {
             // A held cursor outlives its transaction's snapshot: its rows are made now.
-            let mut kept = Keep::default();
+            let mut kept = Spool::new(&self.core);
             self.execute(&mut portal, 0, &mut kept)?;
-            portal.run = Run::Rows(kept.rows.into_iter(), Tag::Rows("FETCH", 0));
+            portal.run = Run::Rows(kept.finish()?, Tag::Rows("FETCH", 0));
         } else {
             // Its snapshot is this moment's: the execution begins, and sends no row.
             self.begin_portal(&mut portal)?;

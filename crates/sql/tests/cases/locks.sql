@@ -31,3 +31,51 @@ begin read only; select id from job for update
 rollback
 
 insert into owner select id + 100, 'job' from job order by rank limit 2 for update; select * from owner order by id
+
+-- Rows that the general lane finds.
+create table fa (id int primary key, v text)
+
+create table fb (id int primary key, fa_id int)
+
+insert into fa values (1, 'x'), (2, 'y'), (3, 'z')
+
+insert into fb values (10, 1), (20, 2), (30, 2)
+
+select *, initcap(v) as w from fa join fb on fb.fa_id = fa.id order by fb.id desc limit 2 for update
+
+select fa.*, fb.id from fa natural join (values (2), (3)) q (id) left join fb on fb.fa_id = fa.id order by fb.id for update of fa
+
+select id from fa where v > (select min(v) from fa) order by v desc offset 1 for share
+
+select initcap(v) from fa limit 0 for update
+
+explain select initcap(v) from fa where id = 2 for update
+
+select initcap(v) from fa, (select 1) s for update
+
+select initcap(v) from fa, (select 1) s for update of s
+
+select relname from pg_class where relname = 'fa' for update
+
+select initcap(v) from fa limit -1 for update
+
+begin; declare q cursor for select initcap(v) from fa for update
+
+rollback
+
+begin read only; select initcap(v) from fa for update
+
+rollback
+
+-- More than memory may hold: refused, or kept in a file.
+set work_mem = '64kB'; insert into fa select g, repeat('v', 500) from generate_series(100, 2500) g
+
+select count(*) from (select id, v from fa where id > 3 for update) s
+
+declare h cursor with hold for select length(v), id from fa order by id desc
+
+fetch 2 from h
+
+select sum(length(v)) from (select id, v from fa where id between 100 and 900 for update) s
+
+update fa set v = initcap(v) from (select 3 as least) u where id > least and id < 105 returning id, left(v, 3)

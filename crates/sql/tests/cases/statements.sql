@@ -128,3 +128,21 @@ select setval('sq', 5, false); select nextval('sq'); alter sequence sq restart; 
 /* hi */ -- there
 
 select $1
+
+-- The program's name is what v$session shows, whenever it is set, and for as long as that lasts.
+set application_name = 'first'
+
+select program from v$session where program in ('first', 'second')
+
+begin; set application_name = 'second'; select program from v$session where program in ('first', 'second')
+
+rollback
+
+select program from v$session where program in ('first', 'second')
+
+-- Columns made by casts have the outermost type's name; a date and an interval make a timestamp.
+select true::int, 2.5::float8::int, '1'::text::int as own, case when true then 1::int end, case when true then null else 1::int end
+
+select date '2024-01-31' + interval '1 day' as next, interval '2 hours' + date '2024-01-31' as later, date '2024-03-31' - interval '1 month' as before
+
+select encode(decode('00ff5c41', 'hex'), 'escape') as e, encode('abc', 'base64') as b, decode('YWJj', 'base64') as d, encode(null, 'hex') is null as n

@@ -83,3 +83,28 @@ update kv set nosuch = 1 where k in (select 1)
 update kv set n = 'abc' where k in (select k from kv)
 
 update kv set k = 1 from other where other.id = 2
+
+-- NATURAL JOIN and USING beside a target.
+create table mt (id int primary key, k int, v text)
+
+create table ma (k int, x text)
+
+create table mb (k int, y text, x text)
+
+insert into mt select g, g % 3, 'v' || g from generate_series(1, 6) g
+
+insert into ma values (0, 'a0'), (1, 'a1'), (null, 'an')
+
+insert into mb values (0, 'b0', 'a0'), (1, 'b1', 'other'), (2, 'b2', null), (null, 'bn', 'an')
+
+update mt set v = ma.x || y from ma join mb using (k) where mt.k = ma.k returning id, v, y
+
+update mt set v = y from ma natural join mb where mb.k = mt.k returning mt.*
+
+update mt set v = coalesce(y, '-') from ma full join mb using (x) where mt.id = length(x) + 1 returning id, v, x
+
+delete from mt using ma right join mb using (k, x) where mt.k = mb.k and y > 'b0' returning id, mb.k, x
+
+delete from mt using ma natural left join mb where ma.k = mt.k and initcap(y) = 'B0' returning mt.id
+
+select * from mt order by id

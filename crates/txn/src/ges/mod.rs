@@ -22,9 +22,8 @@ use block::{InstanceId, ObjectId, TxnId};
 use dictionary::Picture;
 use fusion::ges::{Effect, Message, Mode, Owner};
 use fusion::{Epoch, Incarnation, Member};
-use seam::HashMap;
-use seam::{Condvar, Mutex, MutexGuard};
-use std::collections::BTreeSet;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 use wait::Event;
@@ -75,7 +74,7 @@ impl GlobalEnqueues {
             state: Mutex::new(State {
                 machine: fusion::ges::Enqueues::new(me),
                 closed: BTreeSet::new(),
-                waiting: HashMap::default(),
+                waiting: HashMap::new(),
                 out: Vec::new(),
             }),
             established: Condvar::new(),

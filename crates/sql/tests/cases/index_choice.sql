@@ -1,0 +1,40 @@
+-- Of several indexes that fit a condition the one is taken that leads to fewer rows, as far as statistics say.
+create table e (id int primary key, kind smallint, day date, who text, amount float8)
+
+create index e_kind on e (kind)
+
+create index e_kind_amount on e (kind, amount)
+
+create index e_day on e (day)
+
+create index e_who on e (who)
+
+insert into e select g, g % 3, date '2020-01-01' + g / 20, 'w' || g % 2500, g from generate_series(1, 20000) g
+
+-- Nothing is known: equality before ranges.
+explain select * from e where kind = 1 and day > date '2022-09-20'
+
+analyze e
+
+explain select * from e where kind = 1 and day > date '2022-09-20'
+
+explain select * from e where kind = 1 and day > date '2019-09-20'
+
+explain select * from e where kind = 1 and day between date '2021-01-01' and date '2021-01-02' and who in ('w1', 'w2')
+
+explain select * from e where kind = 1 and who = 'w7'
+
+explain select * from e where kind = 1 and amount < 50
+
+explain select * from e where id in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20) and who = 'w3'
+
+explain select * from e where kind = 1 and amount + 0 = 3
+
+-- Bounds that are known only later, and such as lie outside of what was seen.
+prepare p as select count(*) from e where day > $1 and kind = 2
+
+execute p ('2022-09-20')
+
+explain select * from e where day > date '2030-01-01' and kind = 2
+
+explain select * from e where day < '-infinity' and kind = 2
