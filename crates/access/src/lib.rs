@@ -1,5 +1,7 @@
 //! Segments and their space, heaps, B-link trees and sequences: how rows and keys lie in blocks and are found again.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
+
 pub mod btree;
 mod error;
 pub mod heap;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use block::sequence::{SequenceParams, SequenceRange, SequenceState, mark_payload, read};
 use block::{Dba, LogPos, ObjectId, Op};
-use parking_lot::Mutex;
+use seam::Mutex;
 use txn::TxnManager;
 
 use crate::btree::{Live, Step, Store};

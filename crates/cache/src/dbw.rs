@@ -7,11 +7,11 @@
 use crate::frame::{CLEAN, FrameIx, SHARED};
 use crate::{Cache, Error, RecordHeader, Result};
 use block::{BlockBuf, Dba, LogPos, Op, Scn, ThreadId};
-use parking_lot::{Condvar, Mutex};
+use seam::thread::JoinHandle;
+use seam::{Condvar, Mutex};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use storage::{ControlFile, DoubleWrite};
 use wait::{Event, Stat, stat};
 
@@ -238,7 +238,7 @@ struct Asked {
 
 impl Work {
     fn run(&mut self) {
-        let mut position_moved = Instant::now();
+        let mut position_moved = seam::now();
         loop {
             let interval = match self.is_behind() {
                 true => HURRIED,
@@ -266,10 +266,10 @@ impl Work {
                 result = self.write_some();
             }
             if result.is_ok()
-                && (asked.checkpoint.is_some() || position_moved.elapsed() >= interval)
+                && (asked.checkpoint.is_some() || seam::elapsed(position_moved) >= interval)
             {
                 result = self.move_position();
-                position_moved = Instant::now();
+                position_moved = seam::now();
             }
             let failure = result.err();
             if let Some(e) = &failure {

@@ -13,6 +13,8 @@
 //! - A thread that holds a frame latch never waits for disk, log space or another session (R7); the count of latches held is kept per thread
 //!   and asserted.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod change;
 mod dbw;
 mod error;
@@ -32,8 +34,8 @@ pub use guard::{Pin, ReadGuard, WriteGuard, latches_held};
 use block::Dba;
 use frame::{Frame, FrameIx};
 use memory::BlockMemory;
-use parking_lot::{Condvar, Mutex};
 use redo::Redo;
+use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 use storage::DataFiles;

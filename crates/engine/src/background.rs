@@ -1,9 +1,9 @@
 //! Background threads of an instance besides `lgwr` and `dbw0`: `smon` rolls back the dead, purges, preallocates and raises the clock's ceiling; `mmon` samples.
 
 use crate::{Engine, Error, Result};
-use parking_lot::{Condvar, Mutex};
+use seam::thread::JoinHandle;
+use seam::{Condvar, Mutex};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 use wait::{AshSampler, Event};
 

@@ -8,7 +8,7 @@ use block::value::ColType;
 use block::{Dba, InstanceId, ObjectId, Scn, ThreadId};
 use redo::{Geometry, ThreadIdentity};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 use storage::{Control, ControlFile, FileKind, OsStorage, Storage, ThreadState};
 
 const DICTIONARY: ObjectId = ObjectId(1);
@@ -116,7 +116,7 @@ fn remove_leftovers(config: &Config, places: &Places) -> Result<()> {
 
 /// Told apart by the time of creation and the process: enough to notice a redo file of another database.
 fn database_id() -> u64 {
-    let nanos = SystemTime::now()
+    let nanos = seam::wall_clock()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |d| d.as_nanos() as u64);
     nanos ^ u64::from(std::process::id()).rotate_left(48)

@@ -19,12 +19,13 @@ use crate::cluster::{Layer, Members};
 use crate::{Error, Result};
 use block::{BlockBuf, InstanceId};
 use interconnect::{Parcel, Post, Route};
-use parking_lot::{Condvar, Mutex};
-use std::collections::{HashMap, VecDeque};
+use seam::HashMap;
+use seam::thread::JoinHandle;
+use seam::{Condvar, Mutex};
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wait::{Event, WaitResult, Waiter};
 
@@ -122,7 +123,7 @@ impl Inquiries {
             post: OnceLock::new(),
             responder: OnceLock::new(),
             members: Mutex::default(),
-            open: Mutex::new((u64::from(incarnation) << 32, HashMap::new())),
+            open: Mutex::new((u64::from(incarnation) << 32, HashMap::default())),
             inbox: Mutex::default(),
             asked: Condvar::new(),
             thread: Mutex::default(),
@@ -187,7 +188,7 @@ impl Inquiries {
                 bytes: Vec::new(),
                 have: 0,
                 making: 0,
-                heard: Instant::now(),
+                heard: seam::now(),
                 outcome: None,
                 waiter: Waiter::new(),
             };
@@ -210,7 +211,7 @@ impl Inquiries {
                     return Ok((q.to, outcome.map(|()| bytes)));
                 }
                 let deadline = q.heard + patience;
-                if deadline <= Instant::now() {
+                if deadline <= seam::now() {
                     return Ok((q.to, Err(Missing::Silent(patience))));
                 }
                 (q.to, q.waiter.clone(), deadline)
@@ -283,7 +284,7 @@ impl Inquiries {
         if q.outcome.is_some() {
             return Some(());
         }
-        q.heard = Instant::now();
+        q.heard = seam::now();
         if a.pages == 0 {
             let why = String::from_utf8_lossy(a.bytes).into_owned();
             q.outcome = Some(Err(Missing::Failed(why)));
@@ -345,7 +346,7 @@ impl Inquiries {
         {
             let mut inbox = self.inbox.lock();
             if let Some(kept) = inbox.kept.get_mut(&key) {
-                kept.read = Instant::now();
+                kept.read = seam::now();
                 self.send_page(key, asked.page, kept.making, &kept.bytes);
                 return;
             }
@@ -371,7 +372,7 @@ impl Inquiries {
         let making = inbox.makings;
         self.send_page(key, 0, making, &bytes);
         if pages_of(&bytes) > 1 {
-            let read = Instant::now();
+            let read = seam::now();
             inbox.kept.insert(
                 key,
                 Kept {
@@ -541,7 +542,7 @@ impl Layer for Inquiries {
     fn tick(&self) {
         self.drive_again(|_| true);
         let mut inbox = self.inbox.lock();
-        inbox.kept.retain(|_, k| k.read.elapsed() < KEPT_FOR);
+        inbox.kept.retain(|_, k| seam::elapsed(k.read) < KEPT_FOR);
     }
 
     fn members_changed(&self, members: &Members) -> Result<()> {

@@ -13,9 +13,9 @@ use access::space::Space;
 use block::{Dba, ObjectId, Scn, ThreadId};
 use cache::{Cache, Writer};
 use interconnect::Member;
-use parking_lot::Mutex;
 use redo::{LogWriter, Redo};
-use std::collections::HashMap;
+use seam::HashMap;
+use seam::Mutex;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -45,7 +45,7 @@ pub struct Engine {
     pub(crate) txns: Arc<TxnManager>,
     pub(crate) space: Arc<Space>,
     pub(crate) temp: Arc<TempSpace>,
-    pub(crate) open: parking_lot::RwLock<Open>,
+    pub(crate) open: seam::RwLock<Open>,
     pub(crate) dictionary: OnceLock<Arc<TableDef>>,
     pub(crate) recovery: Option<Recovery>,
     pub(crate) objects: Mutex<ObjectIds>,
@@ -71,13 +71,15 @@ impl Membership {
     /// The thread is closed: this instance is a member no more.
     pub fn leave(&self) -> Result<()> {
         let me = self.me;
-        if let Some(cluster) = self.cluster.get() {
-            cluster.about_to_leave();
-        }
-        let after = self.file.leave(me.instance, me.incarnation, None)?;
-        if let Some(cluster) = self.cluster.get() {
-            cluster.left(after.epoch);
-        }
+        let Some(cluster) = self.cluster.get() else {
+            self.file.leave(me.instance, me.incarnation, None)?;
+            return Ok(());
+        };
+        let turn = cluster.turn_to_leave(&self.file)?;
+        cluster.about_to_leave();
+        let after = turn.leave(me.instance, me.incarnation)?;
+        turn.release()?;
+        cluster.left(after.epoch);
         Ok(())
     }
 

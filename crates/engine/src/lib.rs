@@ -5,6 +5,8 @@
 //! reader that follows an unmarked entry finds in the version it may see the key of the entry, or passes it by. Whoever needs another
 //! block or another transaction's verdict lets go of every latch first (R7).
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod background;
 mod bootstrap;
 mod bulk;

@@ -23,7 +23,7 @@ use crate::{Config, Engine, Error, Progress, Result};
 use block::{InstanceId, ThreadId};
 use interconnect::{Bound, Member, Secret};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use storage::lease::{
     Attempt, Claim, ClusterFile, Exclusive, MemberState, Proof, Takeover, canary,
 };
@@ -216,11 +216,25 @@ impl Opening<'_> {
             true => None,
             false => file.coming(self.me)?,
         };
-        let (turn, found) = self.settle(&decider)?;
-        let contact = host
-            .as_ref()
-            .map(|h| Contact::of(h, found.state.database_id, self.stand_in));
-        self.may_join(&found, contact)?;
+        let mut doubted = Vec::new();
+        let (turn, found, contact) = loop {
+            let (turn, found) = self.settle(&decider)?;
+            let contact = host
+                .as_ref()
+                .map(|h| Contact::of(h, found.state.database_id, self.stand_in));
+            match self.may_join(&found, contact) {
+                Ok(()) => break (turn, found, contact),
+                // A peer that died since it was looked at lets its locks be taken, too. If it did it is found dead now.
+                Err(Error::Storage(storage::Error::LocksAreLocal { peer, .. }))
+                    if !doubted.contains(&peer) =>
+                {
+                    doubted.push(peer);
+                    drop(found);
+                    turn.release()?;
+                }
+                Err(e) => return Err(e),
+            }
+        };
         let alone = found.alive.is_empty();
         let mut recovery = None;
         if alone {
@@ -321,7 +335,7 @@ impl Opening<'_> {
             "invariant: an instance joins once"
         );
         settled?;
-        if !core.txns.wait_established(Instant::now() + LOCKS_PATIENCE) {
+        if !core.txns.wait_established(seam::now() + LOCKS_PATIENCE) {
             return Err(Error::Cluster(format!(
                 "this instance cannot join: the others have not said within {} s what they have locked",
                 LOCKS_PATIENCE.as_secs()
@@ -350,8 +364,8 @@ impl Opening<'_> {
             let alive = list(&found.alive);
             drop(found);
             turn.release()?;
-            let since = *waiting_since.get_or_insert_with(Instant::now);
-            if since.elapsed() > RECOVERY_PATIENCE {
+            let since = *waiting_since.get_or_insert_with(seam::now);
+            if seam::elapsed(since) > RECOVERY_PATIENCE {
                 return Err(Error::Cluster(format!(
                     "{} died, and {alive} should have recovered it but has not for {} s: end it, or wait and start again",
                     list(&dead),
@@ -366,7 +380,7 @@ impl Opening<'_> {
 
     fn turn<'c>(&self, cluster: &'c ClusterFile) -> Result<Exclusive<'c>> {
         loop {
-            if let Some(turn) = cluster.lock(Some(Instant::now() + LOOK_INTERVAL))? {
+            if let Some(turn) = cluster.lock(Some(seam::now() + LOOK_INTERVAL))? {
                 return Ok(turn);
             }
             self.progress
@@ -391,11 +405,11 @@ impl Opening<'_> {
     fn look(&self, turn: &Exclusive<'_>) -> Result<Found> {
         let state = ControlFile::open(&*self.places.storage)?.get();
         let members = turn.read()?;
-        let give_up = Instant::now() + EXIT_PATIENCE;
+        let give_up = seam::now() + EXIT_PATIENCE;
         let attempt = loop {
             match self.attempt(&state, self.me)? {
                 // A killed process is gone before the last of its threads has let go of its files.
-                Attempt::Held(_) if Instant::now() < give_up => pause(EXIT_INTERVAL),
+                Attempt::Held(_) if seam::now() < give_up => pause(EXIT_INTERVAL),
                 attempt => break attempt,
             }
         };
@@ -597,6 +611,6 @@ fn present(claim: &Claim) -> Result<Vec<(String, storage::FileKind)>> {
 }
 
 fn pause(time: Duration) {
-    let until = Instant::now() + time;
+    let until = seam::now() + time;
     Waiter::new().wait(Event::EnqCf, [0; 3], Some(until));
 }

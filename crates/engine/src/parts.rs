@@ -312,7 +312,7 @@ impl Core {
             recovery,
             objects: Default::default(),
             quiet: Default::default(),
-            threads: parking_lot::Mutex::new(Some(Threads {
+            threads: seam::Mutex::new(Some(Threads {
                 background: None,
                 writer: self.writer,
                 lgwr,

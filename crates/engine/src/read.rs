@@ -8,7 +8,7 @@ use block::value::{ColType, Datum};
 use block::{Dba, RowId};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use txn::Snapshot;
 
 /// Blocks read ahead at a time.
@@ -152,9 +152,9 @@ fn timed<R>(
         let stat = |s: &wait::session::Session| s.counters.stat(wait::Stat::ConsistentGets);
         wait::session::with(stat).unwrap_or(0)
     };
-    let (before, started) = (gets(), Instant::now());
+    let (before, started) = (gets(), seam::now());
     let done = f()?;
-    times.time += started.elapsed();
+    times.time += seam::elapsed(started);
     times.gets += gets() - before;
     times.entries += entries(&done);
     Ok(done)

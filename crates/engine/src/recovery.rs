@@ -8,8 +8,8 @@ use block::record::Vector;
 use block::{Dba, InstanceId, LogPos, ThreadId};
 use cache::Cache;
 use redo::{Merge, Merged, RedoReader, apply_vector};
-use std::collections::{BTreeMap, HashSet};
-use std::time::Instant;
+use seam::HashSet;
+use std::collections::BTreeMap;
 use txn::TxnRecovery;
 
 /// What a start recovered.
@@ -84,14 +84,14 @@ pub(crate) fn roll_forward(
     total_bytes: u64,
     progress: &dyn Progress,
 ) -> Result<(TxnRecovery, Recovery)> {
-    let started = Instant::now();
+    let started = seam::now();
     let mut txns = TxnRecovery::default();
     let mut recovery = Recovery {
         redo_bytes: total_bytes,
         threads: 1,
         ..Recovery::default()
     };
-    let mut blocks = HashSet::new();
+    let mut blocks = HashSet::default();
     let mut merge = Merge::new(readers)?;
     // Of each thread, where it began and how far it is.
     let mut read: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
@@ -124,7 +124,7 @@ pub(crate) fn roll_forward(
         .for_each(|(batch, e)| txns.group(batch, e));
     recovery.blocks = blocks.len() as u64;
     wait::stat::add(wait::Stat::RecoveryBlocks, recovery.blocks);
-    recovery.elapsed_ms = started.elapsed().as_millis() as u64;
+    recovery.elapsed_ms = seam::elapsed(started).as_millis() as u64;
     Ok((txns, recovery))
 }
 

@@ -4,7 +4,7 @@ use crate::{Engine, Error, Result};
 use block::{LogPos, ObjectId, Scn, TxnId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use txn::{Isolation, Level, NameClass, Snapshot, Transaction};
 
 /// PostgreSQL's table lock modes.
@@ -154,7 +154,7 @@ impl Session {
     /// For a wait that begins now.
     pub(crate) fn lock_wait(&self) -> txn::LockWait {
         match self.lock_timeout {
-            Some(timeout) => txn::LockWait::Until(Instant::now() + timeout),
+            Some(timeout) => txn::LockWait::Until(seam::now() + timeout),
             None => txn::LockWait::Forever,
         }
     }

@@ -4,7 +4,7 @@
 //! instance's number is known to be nobody else's.
 
 use crate::{Error, Result};
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use storage::{File, FileKind, Storage};

@@ -7,7 +7,7 @@ use common::*;
 use engine::cluster::{ClusterHost, Eviction, Layer, Members};
 use engine::*;
 use interconnect::{Bound, Fault, Parcel, Route, Secret};
-use parking_lot::{Condvar, Mutex};
+use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::lease::Orders;

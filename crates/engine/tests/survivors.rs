@@ -7,7 +7,7 @@ use common::*;
 use engine::cluster::ClusterHost;
 use engine::*;
 use interconnect::{Bound, Secret};
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -9,7 +9,7 @@
 
 use crate::frame::CommitNote;
 use block::{FileId, InstanceId, Scn};
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const INSTANCES: usize = FileId::MAX_INSTANCES as usize;

@@ -6,9 +6,10 @@
 use crate::frame::{Lane, Member, ServiceTimes};
 use crate::service::{Block, Landing};
 use crate::{Error, Result};
-use parking_lot::Mutex;
+use seam::HashMap;
+use seam::Mutex;
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;

@@ -4,7 +4,7 @@
 //! The path of a message looks at one flag when nothing is armed.
 
 use block::InstanceId;
-use parking_lot::{Condvar, Mutex};
+use seam::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ impl Faults {
         let fault = self.get(peer);
         match fault {
             Fault { cut: true, .. } => Some(Hold::Cut),
-            Fault { delay, .. } if !delay.is_zero() => Some(Hold::Until(Instant::now() + delay)),
+            Fault { delay, .. } if !delay.is_zero() => Some(Hold::Until(seam::now() + delay)),
             _ => None,
         }
     }

@@ -1,11 +1,10 @@
 //! The thread that goes on with what senders could not send at once: `lmw0`, one per instance. It waits for sockets to take more and for the end of injected delays.
 
+use crate::Result;
+use crate::bell::Bell;
 use crate::link::Link;
 use crate::outbox::{HandOver, Left};
-use crate::{Error, Result};
-use parking_lot::Mutex;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
-use std::os::fd::{AsFd, OwnedFd};
+use seam::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -14,7 +13,7 @@ use wait::Event;
 pub(crate) struct Flusher {
     /// Handed over and not yet seen by the thread.
     arrived: Mutex<Vec<Work>>,
-    bell: OwnedFd,
+    bell: Bell,
     stopping: AtomicBool,
 }
 
@@ -25,12 +24,9 @@ struct Work {
 
 impl Flusher {
     pub fn new() -> Result<Flusher> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = rustix::event::eventfd(0, flags)
-            .map_err(|e| Error::io("create", "an event descriptor", e))?;
         Ok(Flusher {
             arrived: Mutex::default(),
-            bell,
+            bell: Bell::new()?,
             stopping: AtomicBool::new(false),
         })
     }
@@ -45,8 +41,7 @@ impl Flusher {
 
     /// Makes the thread look at everything again.
     pub fn ring(&self) {
-        // It fails only when the counter is at its maximum: then the bell is ringing already.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        self.bell.ring();
     }
 
     pub fn stop(&self) {
@@ -84,24 +79,9 @@ impl Flusher {
 
     /// Until the bell rings, one of the sockets takes more, or the moment has come.
     fn wait(&self, full: &[Arc<crate::stream::Stream>], next: Option<Instant>) {
-        let mut fds = vec![PollFd::new(&self.bell, PollFlags::IN)];
-        fds.extend(
-            full.iter()
-                .map(|s| PollFd::from_borrowed_fd(s.as_fd(), PollFlags::OUT)),
-        );
-        let left = next.map(|due| {
-            let left = due.saturating_duration_since(Instant::now());
-            Timespec {
-                tv_sec: left.as_secs() as i64,
-                tv_nsec: i64::from(left.subsec_nanos()),
-            }
-        });
         let p = [0, full.len() as u64, 0];
         wait::during(Event::RdbmsIpcMessage, p, || {
-            // An interrupted call looks at everything again, which does no harm; no other error can come of these descriptors.
-            let _ = rustix::event::poll(&mut fds, left.as_ref());
+            self.bell.wait(full.iter().map(|s| s.socket()), next);
         });
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.bell, &mut count);
     }
 }

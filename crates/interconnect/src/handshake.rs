@@ -5,12 +5,13 @@ use crate::auth::{
     Verdict,
 };
 use crate::frame::{Cluster, Lane, Member};
+use crate::socket::Socket;
 use crate::stream::{self, Greeted, Stream};
 use crate::tls::{self, Tls};
 use crate::{Error, Result};
 use block::InstanceId;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -135,7 +136,7 @@ impl Myself {
 
     fn channel<'a>(
         &self,
-        socket: &'a TcpStream,
+        socket: &'a Socket,
         deadline: Instant,
         tls: Option<rustls::Connection>,
         whom: &str,
@@ -165,13 +166,13 @@ impl Myself {
     /// Connects one lane to a peer.
     pub fn connect(&self, to: InstanceId, address: SocketAddr, lane: Lane) -> Result<Proved> {
         let whom = format!("instance {} at {address}", to.0);
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = seam::now() + DEADLINE;
         let tls = match self.tls_for(address)? {
             Some(tls) => Some(tls.connect(to).map_err(|e| tls_error(&whom, e))?),
             None => None,
         };
-        let socket = TcpStream::connect_timeout(&address, DEADLINE)
-            .map_err(|e| Error::io("connect to", &whom, e))?;
+        let socket =
+            Socket::connect(address, DEADLINE).map_err(|e| Error::io("connect to", &whom, e))?;
         stream::tune(&socket, &whom, self.socket_buffer_bytes)?;
         let mut channel = self.channel(&socket, deadline, tls, &whom)?;
         let greeting = Greeting::draw()?;
@@ -228,12 +229,12 @@ impl Myself {
     /// The other end. `judge` says whether a connector that has proved itself is welcome.
     pub fn accept(
         &self,
-        socket: &TcpStream,
+        socket: &Socket,
         from: SocketAddr,
         judge: impl FnOnce(&Identity) -> Verdict,
     ) -> Result<Proved> {
         let whom = from.to_string();
-        let deadline = Instant::now() + DEADLINE;
+        let deadline = seam::now() + DEADLINE;
         let tls = match self.tls_for(from)? {
             Some(tls) => Some(tls.accept().map_err(|e| tls_error(&whom, e))?),
             None => None,
@@ -297,7 +298,7 @@ impl Myself {
     fn finish(
         &self,
         channel: Channel<'_>,
-        socket: &TcpStream,
+        socket: &Socket,
         member: Member,
         lane: Lane,
         whom: &str,

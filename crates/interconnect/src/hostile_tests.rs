@@ -7,7 +7,7 @@ use crate::service::{Arrival, Block, Clock, LinkChange, Service};
 use crate::stream::Stream;
 use crate::{Bound, Config, Error, Interconnect, PeerAddress, frame};
 use block::{InstanceId, Scn};
-use parking_lot::{Condvar, Mutex};
+use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -11,10 +11,11 @@ use crate::liveness::{Exchange, Seen};
 use crate::mesh::{Mesh, Parts};
 use crate::outbox::{Body, Common, Message};
 use crate::service::{Clock, Landing, ReplyTo, Served, Service};
+use crate::socket::Listener;
 use crate::tls::Tls;
 use crate::{Error, Result};
 use block::{FileId, InstanceId, Scn};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -76,13 +77,13 @@ impl Config {
 
 /// A port taken, before anything else is known: so that a port in use is found out first.
 pub struct Bound {
-    listener: TcpListener,
+    listener: Listener,
     address: SocketAddr,
 }
 
 impl Bound {
     pub fn bind(address: SocketAddr) -> Result<Bound> {
-        let listener = TcpListener::bind(address).map_err(|e| match e.kind() {
+        let listener = Listener::bind(address).map_err(|e| match e.kind() {
             std::io::ErrorKind::AddrInUse => Error::InUse(address),
             _ => Error::io("listen on", address, e),
         })?;

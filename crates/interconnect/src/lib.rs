@@ -12,7 +12,10 @@
 //! - Nothing is told to, and nothing accepted from, whoever has not proved the cluster secret.
 //! - Evidence about a peer is counted in what was read from it. Nothing here decides that a peer is dead.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod auth;
+mod bell;
 mod board;
 mod calls;
 pub mod certs;
@@ -31,6 +34,7 @@ mod outbox;
 mod post;
 mod receive;
 mod service;
+mod socket;
 mod stream;
 mod tls;
 mod unread;
@@ -54,6 +58,9 @@ pub use service::{Arrival, Block, Clock, Landing, LinkChange, ReplyTo, Served, S
 
 /// This machine's monotonic clock in nanoseconds: the clock of `sent_ns`, `received_ns` and everything else here that is called so.
 pub fn now_ns() -> u64 {
+    if let Some(simulated) = seam::simulated_ns() {
+        return simulated;
+    }
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

@@ -5,9 +5,9 @@ use crate::frame::Lane;
 use crate::handshake::Proved;
 use crate::outbox::{Counters, Outbox};
 use block::InstanceId;
-use parking_lot::{Condvar, Mutex};
+use seam::{Condvar, Mutex};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wait::Event;
 
 pub(crate) struct Link {
@@ -108,7 +108,7 @@ impl Link {
 
     /// A pause between attempts; shorter when stopping.
     pub fn pause(&self, time: Duration) {
-        let until = Instant::now() + time;
+        let until = seam::now() + time;
         wait::during(Event::RdbmsIpcMessage, self.params(), || {
             let mut incoming = self.incoming.lock();
             while !incoming.stopping {

@@ -10,17 +10,18 @@ use crate::link::{Backoff, LONGEST_PAUSE, Link};
 use crate::liveness::{self, Evidence, Exchange, Heartbeat, Offset, Seen, Watch};
 use crate::outbox::{Body, Common, Message};
 use crate::service::{LinkChange, Service};
+use crate::socket::{Listener, Socket};
 use crate::stream::Receiver;
 use crate::{Error, Interconnect, PeerAddress, Result, ThreadReport, receive};
 use block::InstanceId;
-use parking_lot::{Condvar, Mutex, RwLock};
+use seam::thread::JoinHandle;
+use seam::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wait::Event;
 use wait::priority::{self, Priority};
 
@@ -39,7 +40,7 @@ pub(crate) struct Mesh {
     pub heartbeat: Duration,
     pub priority: Priority,
     pub cpus: Vec<usize>,
-    listener: TcpListener,
+    listener: Listener,
     unproved: AtomicUsize,
     stopping: AtomicBool,
     stopped: Mutex<bool>,
@@ -186,7 +187,7 @@ pub(crate) struct Parts {
     pub common: Common,
     pub myself: Myself,
     pub service: Arc<dyn Service>,
-    pub listener: TcpListener,
+    pub listener: Listener,
     pub fatal: Arc<dyn Fn(&str) + Send + Sync>,
     pub heartbeat: Duration,
     pub priority: Priority,
@@ -325,10 +326,10 @@ impl Mesh {
         while !self.is_stopping() && !peer.removed.load(Ordering::Acquire) {
             match self.next_connection(peer, link) {
                 Ok(Some(proved)) => {
-                    let began = Instant::now();
+                    let began = seam::now();
                     let why = self.serve(peer, link, proved, || backoff.reset());
                     link.set_trouble(Some(why.to_string()));
-                    if began.elapsed() > LONGEST_PAUSE {
+                    if seam::elapsed(began) > LONGEST_PAUSE {
                         backoff.reset();
                     }
                 }
@@ -416,7 +417,7 @@ impl Mesh {
     pub fn monitor(self: &Arc<Self>) {
         let interconnect = Interconnect::of(self);
         let mut number = 0;
-        let mut looked = Instant::now();
+        let mut looked = seam::now();
         loop {
             let until = looked + self.heartbeat;
             let stopped = wait::during(Event::RdbmsIpcMessage, [0; 3], || {
@@ -427,7 +428,7 @@ impl Mesh {
             if stopped {
                 return;
             }
-            let now = Instant::now();
+            let now = seam::now();
             let in_time = liveness::is_in_time(now - looked, self.heartbeat);
             looked = now;
             number += 1;
@@ -523,7 +524,7 @@ impl Mesh {
         }
     }
 
-    fn prove(self: &Arc<Self>, socket: TcpStream, from: SocketAddr) {
+    fn prove(self: &Arc<Self>, socket: Socket, from: SocketAddr) {
         if self.unproved.fetch_add(1, Ordering::AcqRel) >= MAX_UNPROVED {
             self.unproved.fetch_sub(1, Ordering::AcqRel);
             self.note_refusal(&Error::Refused {
@@ -533,7 +534,7 @@ impl Mesh {
             return;
         }
         let mesh = self.clone();
-        let started = std::thread::Builder::new()
+        let started = seam::thread::Builder::new()
             .name("lmln-proof".to_string())
             .spawn(move || {
                 let mut judged = None;
@@ -598,8 +599,8 @@ impl Mesh {
         self.stopping.store(true, Ordering::Release);
         *self.stopped.lock() = true;
         self.stop_signal.notify_all();
-        // Wakes the accepting thread; an error means that it has nothing to wake from.
-        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        // Wakes the accepting thread.
+        self.listener.shutdown();
         for peer in self.peers.read().values() {
             peer.links.iter().for_each(|l| l.stop());
         }
@@ -612,7 +613,7 @@ impl Mesh {
             }
             for h in handles {
                 assert!(
-                    h.thread().id() != std::thread::current().id(),
+                    h.thread().id() != seam::thread::current().id(),
                     "invariant: the interconnect is not stopped by a thread of its own"
                 );
                 // A panic has been reported by the thread itself.

@@ -15,7 +15,7 @@ use crate::faults::{Faults, Hold};
 use crate::frame::{self, CommitNote, Header, Lane, MAX_PAYLOAD_BYTES, Member, Role, ServiceTimes};
 use crate::stream::Stream;
 use crate::{Clock, Error, Result};
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -296,7 +296,7 @@ impl Outbox {
             drop(state);
             return self.after_send(generation, stream.send_sealed(rest), None);
         }
-        let now = Instant::now();
+        let now = seam::now();
         let mut batch: Vec<Vec<u8>> = Vec::new();
         while batch.len() < BATCH_FRAMES {
             match up.queue.front().map(|q| q.hold) {
@@ -430,7 +430,7 @@ impl Up {
             Some(Queued {
                 hold: Some(Hold::Until(due)),
                 ..
-            }) if *due > Instant::now() => Left::Held(Some(*due)),
+            }) if *due > seam::now() => Left::Held(Some(*due)),
             Some(_) => Left::More,
         }
     }

@@ -3,37 +3,24 @@
 //! **Invariants.** The receiving end is used by one thread, the sending end by whoever owns the outbox. TLS state is common to both and has a latch of its own,
 //! which nobody holds during a system call.
 
-use crate::{Error, Result, unread};
-use parking_lot::Mutex;
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
+use crate::socket::Socket;
+use crate::{Error, Result};
+use seam::Mutex;
 use std::io::{self, IoSlice, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Unacknowledged data makes the kernel give a connection up after this long. Not a judgement on the peer: it only brings a new connection about.
-const USER_TIMEOUT: Duration = Duration::from_secs(10);
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-const KEEPALIVE_PROBES: u32 = 3;
 /// Read at once from the socket under TLS; a record is at most twice as long and is put together by rustls.
 const CIPHER_BYTES: usize = 8 << 10;
 
 pub(crate) struct Stream {
-    socket: TcpStream,
+    socket: Socket,
     tls: Option<Mutex<rustls::Connection>>,
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
 }
 
 impl Stream {
     /// A connection whose TLS handshake, if any, is over.
-    pub fn new(socket: TcpStream, tls: Option<rustls::Connection>) -> Stream {
+    pub fn new(socket: Socket, tls: Option<rustls::Connection>) -> Stream {
         Stream {
             socket,
             tls: tls.map(Mutex::new),
@@ -44,7 +31,7 @@ impl Stream {
     pub fn send(&self, parts: &[&[u8]]) -> io::Result<Vec<u8>> {
         match &self.tls {
             None => {
-                let sent = self.send_raw(parts)?;
+                let sent = self.socket.send(parts)?;
                 Ok(after(parts, sent))
             }
             Some(tls) => {
@@ -56,7 +43,7 @@ impl Stream {
 
     /// The same for what an earlier call left over.
     pub fn send_sealed(&self, mut sealed: Vec<u8>) -> io::Result<Vec<u8>> {
-        let sent = self.send_raw(&[&sealed])?;
+        let sent = self.socket.send(&[&sealed])?;
         if sent == sealed.len() {
             sealed.clear();
         } else {
@@ -65,37 +52,24 @@ impl Stream {
         Ok(sealed)
     }
 
-    /// One system call; zero if the socket takes nothing now.
-    fn send_raw(&self, parts: &[&[u8]]) -> io::Result<usize> {
-        let slices: Vec<IoSlice<'_>> = parts.iter().map(|p| IoSlice::new(p)).collect();
-        loop {
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let mut none = SendAncillaryBuffer::default();
-            match rustix::net::sendmsg(&self.socket, &slices, &mut none, flags) {
-                Ok(n) => return Ok(n),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return Ok(0),
-                Err(e) => return Err(e.into()),
-            }
-        }
+    pub fn socket(&self) -> &Socket {
+        &self.socket
     }
 
     /// Ends the connection in both directions: the receiving thread wakes up with an error or the end.
     pub fn shutdown(&self) {
-        // It may be gone already.
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
+        self.socket.shutdown();
     }
 
     /// The other side finds the end after what was sent.
     #[cfg(test)]
     pub fn shutdown_sending(&self) {
-        // It may have refused what was sent and closed already.
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        self.socket.shutdown_sending();
     }
 
     /// Whether bytes have arrived that nobody has read.
     pub fn has_unread(&self) -> io::Result<bool> {
-        Ok(rustix::io::ioctl_fionread(&self.socket)? > 0)
+        self.socket.has_unread()
     }
 }
 
@@ -158,14 +132,14 @@ impl Receiver {
     pub fn receive(&mut self, to: &mut [u8]) -> io::Result<(usize, u64)> {
         let stream = self.stream.clone();
         match &stream.tls {
-            None => retry(|| unread::receive(&stream.socket, to)),
+            None => retry(|| stream.socket.receive(to)),
             Some(tls) => Ok((self.receive_tls(&stream.socket, tls, to)?, 0)),
         }
     }
 
     fn receive_tls(
         &mut self,
-        socket: &TcpStream,
+        socket: &Socket,
         tls: &Mutex<rustls::Connection>,
         to: &mut [u8],
     ) -> io::Result<usize> {
@@ -184,7 +158,7 @@ impl Receiver {
                 }
             }
             self.start = 0;
-            self.end = retry(|| (&*socket).read(&mut self.cipher))?;
+            self.end = retry(|| socket.receive(&mut self.cipher))?.0;
             if self.end == 0 {
                 return Ok(0);
             }
@@ -203,56 +177,28 @@ fn retry<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 
 /// A socket until its connection has been proved: blocking, with one deadline for everything.
 pub(crate) struct Greeted<'a> {
-    pub socket: &'a TcpStream,
+    pub socket: &'a Socket,
     pub deadline: Instant,
-}
-
-impl Greeted<'_> {
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        Ok(left)
-    }
 }
 
 impl Read for Greeted<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.left()?))?;
-        self.socket.read(to)
+        self.socket.read_by(to, self.deadline)
     }
 }
 
 impl Write for Greeted<'_> {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(self.left()?))?;
-        self.socket.write(from)
+        self.socket.write_by(from, self.deadline)
     }
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// What every connection is set to. `buffer_bytes` is for tests of full buffers; the kernel's own tuning is better otherwise.
-pub(crate) fn tune(socket: &TcpStream, whom: &str, buffer_bytes: Option<usize>) -> Result<()> {
-    let set = || -> rustix::io::Result<()> {
-        sockopt::set_tcp_nodelay(socket, true)?;
-        sockopt::set_socket_keepalive(socket, true)?;
-        sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
-        sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
-        sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
-        sockopt::set_tcp_user_timeout(socket, USER_TIMEOUT.as_millis() as u32)?;
-        if let Some(n) = buffer_bytes {
-            sockopt::set_socket_send_buffer_size(socket, n)?;
-            sockopt::set_socket_recv_buffer_size(socket, n)?;
-        }
-        Ok(())
-    };
-    set().map_err(|e| Error::io("set up the connection with", whom, e))?;
-    unread::stamp(socket).map_err(|e| Error::io("set up the connection with", whom, e))?;
+/// What every connection is set to.
+pub(crate) fn tune(socket: &Socket, whom: &str, buffer_bytes: Option<usize>) -> Result<()> {
     socket
-        .set_read_timeout(None)
-        .and_then(|()| socket.set_write_timeout(None))
+        .tune(buffer_bytes)
         .map_err(|e| Error::io("set up the connection with", whom, e))
 }

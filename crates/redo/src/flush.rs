@@ -9,10 +9,10 @@
 #[cfg(doc)]
 use crate::GroupSink;
 use crate::{BatchNo, Error, Result};
-use parking_lot::Mutex;
+use seam::Mutex;
+use seam::thread::Thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::thread::Thread;
 use wait::Event;
 
 const WAITING: u8 = 0;
@@ -61,7 +61,7 @@ impl Seat {
     fn wait(&self) -> u8 {
         loop {
             match self.told.load(Ordering::Acquire) {
-                WAITING => std::thread::park(),
+                WAITING => seam::thread::park(),
                 told => return told,
             }
         }
@@ -73,7 +73,7 @@ thread_local! {
     static SEAT: Arc<Seat> = Arc::new(Seat {
         told: AtomicU8::new(WAITING),
         flushed_ns: AtomicU64::new(0),
-        thread: std::thread::current(),
+        thread: seam::thread::current(),
     });
 }
 

@@ -3,11 +3,11 @@
 //! Commits do not need it (see `flush`): it bounds the age of what is not committed and keeps bulk loads from filling the buffer.
 
 use crate::Redo;
-use parking_lot::{Condvar, Mutex};
+use seam::thread::JoinHandle;
+use seam::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 use wait::Event;
 use wait::priority::Priority;

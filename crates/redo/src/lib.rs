@@ -7,6 +7,8 @@
 //! - [`GroupSink::group_durable`] is called exactly once per batch, in order, after the batch is durable and before anybody who
 //!   waits for it goes on.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod apply;
 mod batch;
 mod buffer;

@@ -19,11 +19,11 @@ use crate::space::Space;
 use crate::{BatchNo, Clock, CommitWaiter, Error, GroupEvidence, Result, ThreadEnd};
 use block::record::{MAX_RECORD, set_scn};
 use block::{LogPos, Scn};
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 use wait::{Event, Latch, LatchClass, Stat};
 
 /// A closed batch that waits for its write.
@@ -498,7 +498,7 @@ impl Redo {
             pos: LogPos(closed.start),
             durable: self.durable(),
             previous_group,
-            wall_clock_us: SystemTime::now()
+            wall_clock_us: seam::wall_clock()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |d| d.as_micros() as u64),
         };

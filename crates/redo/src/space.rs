@@ -4,7 +4,7 @@
 //! whoever asks before it takes a latch; the *limit* itself is never passed. The reserve holds one record, with a batch of its own, of every thread that passed the
 //! check and has not appended yet, and those of background threads, which do not ask.
 
-use parking_lot::{Condvar, Mutex};
+use seam::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Space {

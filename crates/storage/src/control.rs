@@ -15,7 +15,7 @@
 use crate::lease::ClusterFile;
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
 use block::{FileId, LogPos, ThreadId};
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::sync::{Arc, OnceLock};
 use wait::Event;
 

@@ -5,10 +5,10 @@
 use crate::lease::{EXTEND_BYTE, Locked};
 use crate::{AlignedBuf, Error, File, Result};
 use block::{BLOCK_SIZE, BlockBuf, Dba, FileId};
-use parking_lot::RwLock;
+use seam::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wait::{Event, Stat, WaitResult, Waiter};
 
 /// Locks of files are not waited for but tried: the time between two tries.
@@ -150,7 +150,7 @@ impl DataFiles {
                 Err(Error::NoLocks { .. }) => break None,
                 Err(e) => return Err(e),
                 Ok(None) => {
-                    let until = Some(Instant::now() + LOCK_PAUSE);
+                    let until = Some(seam::now() + LOCK_PAUSE);
                     if waiter.wait(Event::EnqHw, p, until) == WaitResult::Cancelled {
                         return Err(Error::Membership(format!(
                             "waiting for another instance to make {} longer was cancelled",

@@ -8,6 +8,8 @@
 //! - What was written is durable after [`File::sync`] returned; before it, any part may be lost or torn.
 //! - After a failed sync nothing is known about what was written before it. The instance ends ([`lease::Lease::storage`]).
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod aligned;
 mod control;
 mod datafiles;

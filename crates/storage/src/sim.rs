@@ -2,6 +2,13 @@
 //!
 //! The model is the harshest a disk may do: of the writes to a file since its last sync any subset survives a crash, in any mixture of their
 //! 512-byte pieces. Names, lengths and holes are durable when the call returns; a write to a log or control file is durable when it returns.
+//!
+//! In a simulation of `seam` every call takes time, and other threads go on meanwhile. The lock of the machine is a real one: nobody has it while a thread may be stopped.
+
+#![allow(
+    clippy::disallowed_types,
+    reason = "the processes of a simulation have it in common"
+)]
 
 use crate::lease::ByteLocks;
 use crate::lease::sim::{OpenId, SimLocks};
@@ -25,6 +32,8 @@ pub struct Faults {
     /// writes that are durable when they return count as well.
     pub fail_from_sync: Option<u64>,
     pub fail_syncs: u64,
+    /// Syncs of files whose names begin like this say that they succeed, and do nothing.
+    pub lying_files: Option<&'static str>,
     /// From this write on no file grows.
     pub full_from_write: Option<u64>,
     /// Bytes that all files together may have.
@@ -305,6 +314,9 @@ impl Machine {
     fn sync(&mut self, name: &str) -> Result<()> {
         self.check()?;
         self.syncs += 1;
+        if self.faults.lying_files.is_some_and(|f| name.starts_with(f)) {
+            return Ok(());
+        }
         let fails = hits(
             self.faults.fail_from_sync,
             self.faults.fail_syncs,
@@ -420,6 +432,7 @@ struct SimFile {
 impl SimFile {
     /// For one call of this client; an error if the client is no more.
     fn machine(&self, what: &'static str) -> Result<MutexGuard<'_, Machine>> {
+        seam::device();
         let m = self.machine.lock();
         m.locks.check(self.client, what, &self.name)?;
         Ok(m)
@@ -515,16 +528,30 @@ impl File for SimFile {
         {
             return Err(Error::Crashed);
         }
-        m.get(&self.name)?.write(offset as usize, buf);
+        // In a simulation others see now and then what a write looks like that is half done; it may also stay like that, if its process is killed now.
+        let pieces = (buf.len() / PIECE) as u64;
+        let done = PIECE * seam::drawn(4 * pieces).filter(|n| *n < pieces).unwrap_or(0) as usize;
+        if done > 0 {
+            m.get(&self.name)?.write(offset as usize, &buf[..done]);
+            drop(m);
+            m = self.machine("write")?;
+            m.check()?;
+        }
+        m.get(&self.name)?
+            .write(offset as usize + done, &buf[done..]);
         if faults.crash_at_write == Some(n) {
             m.crashed = true;
             return Err(Error::Crashed);
         }
+        drop(m);
+        seam::device();
         Ok(())
     }
 
     fn sync(&self) -> Result<()> {
-        self.machine("sync")?.sync(&self.name)
+        self.machine("sync")?.sync(&self.name)?;
+        seam::device();
+        Ok(())
     }
 
     fn len(&self) -> Result<u64> {

@@ -1,7 +1,7 @@
 //! Leases over simulated storage, with the faults that a real filesystem shows too seldom.
 
 use block::InstanceId;
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::sync::Arc;
 use storage::lease::{
     Attempt, Claim, Cluster, ClusterFile, FenceCommand, Lease, MemberState, OnError, Order, Orders,

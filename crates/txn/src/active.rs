@@ -5,7 +5,7 @@
 
 use crate::enqueue::LockerId;
 use block::{BlockError, TxnId, UndoPtr};
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ impl Active {
     }
     /// A transaction begins; nothing of it is logged yet.
     pub(crate) fn begin(&self, id: TxnId) {
-        let now = std::time::SystemTime::now()
+        let now = seam::wall_clock()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or_default();
         self.started_ms

@@ -11,8 +11,8 @@
 //! read after it was put among the others, hence above every horizon computed without it.
 
 use block::Scn;
-use parking_lot::Mutex;
 use redo::Clock;
+use seam::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
@@ -109,7 +109,7 @@ impl Horizon {
                     .fetch_max(horizon, Ordering::AcqRel)
                     .max(horizon));
             }
-            std::hint::spin_loop();
+            seam::hint::spin_loop();
         }
     }
 

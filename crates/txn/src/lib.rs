@@ -9,6 +9,8 @@
 //! - Undo of active transactions is never overwritten; undo of snapshots is, oldest first, at the cap only ([`undo_space`]).
 //! - Nobody waits for a lock with a frame latch held; every wait ends by grant, deadline, cancellation or as a deadlock's victim.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
+
 mod active;
 mod cluster;
 mod enqueue;

@@ -18,8 +18,8 @@ use block::ids::StampKind;
 use block::undo::{Found, UndoView};
 use block::{InstanceId, LogPos, ObjectId, Op, Scn, Stamp, ThreadId, TxnId, UndoPtr};
 use cache::{Cache, RecordHeader};
-use parking_lot::Mutex;
 use redo::{Clock, GroupSink};
+use seam::Mutex;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use storage::{ControlFile, DoubleWrite};
@@ -191,8 +191,7 @@ impl TxnManager {
             words.set(txn.number(), Status::Active);
             losers.push((txn, head));
         }
-        let numbers: std::collections::HashSet<u64> =
-            losers.iter().map(|(txn, _)| txn.number()).collect();
+        let numbers: seam::HashSet<u64> = losers.iter().map(|(txn, _)| txn.number()).collect();
         let now = self.clock.now();
         for number in low * CHUNK..end * CHUNK {
             if words.get(number) == Some(Status::Active) && !numbers.contains(&number) {

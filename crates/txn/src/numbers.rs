@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::status::{CHUNK, StatusArray};
 use block::ThreadId;
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use storage::ControlFile;

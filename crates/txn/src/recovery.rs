@@ -11,7 +11,8 @@ use crate::{Result, active};
 use block::record::Record;
 use block::{Op, Scn, TxnId, UndoPtr};
 use redo::BatchNo;
-use std::collections::{BTreeMap, HashMap};
+use seam::HashMap;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {

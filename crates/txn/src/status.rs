@@ -16,8 +16,8 @@
 
 use arc_swap::ArcSwap;
 use block::{BLOCK_SIZE, HEADER_SIZE, Scn};
-use parking_lot::Mutex;
 use redo::BatchNo;
+use seam::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 

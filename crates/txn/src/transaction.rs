@@ -459,7 +459,8 @@ impl Transaction {
             self.active.end();
         });
         // Among others the client hears of it when every instance has.
-        let known = match manager.cluster.is_active() {
+        let hasty = seam::planted("a commit is answered before others know of it");
+        let known = match manager.cluster.is_active() && !hasty {
             true => manager.cache.redo().flush_commit(appended)?,
             false => {
                 manager.cache.redo().flush_to(appended.end)?;
@@ -475,7 +476,7 @@ impl Transaction {
         wait::stat::add(Stat::UserCommits, 1);
         self.finish(e);
         // Row locks are free and others see the commit.
-        if !known {
+        if !known && !hasty {
             self.manager.cluster.wait_for_group(appended.batch, e);
         }
         Ok(e)

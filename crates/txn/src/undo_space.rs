@@ -17,7 +17,7 @@ use crate::{Error, Result};
 use block::undo::{UNDO_MAX_PAYLOAD, UNDO_RECORD_HEADER};
 use block::{Dba, FileId, InstanceId, ObjectId, Op, Scn, UndoPtr, undo};
 use cache::{Cache, Change, Pin, RecordHeader};
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -156,8 +156,8 @@ impl Visibility {
         while self.published.load(Ordering::Acquire) < batch.0 {
             spins += 1;
             match spins < 100 {
-                true => std::hint::spin_loop(),
-                false => std::thread::yield_now(),
+                true => seam::hint::spin_loop(),
+                false => seam::thread::yield_now(),
             }
         }
     }

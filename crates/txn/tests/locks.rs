@@ -10,7 +10,7 @@ mod net;
 use block::{Dba, FileId, InstanceId, ObjectId, RowId};
 use common::*;
 use db::*;
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

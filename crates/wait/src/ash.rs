@@ -45,7 +45,7 @@ pub struct AshSampler {
 impl AshSampler {
     pub fn sample(&mut self) {
         self.sample_id += 1;
-        let now = SystemTime::now();
+        let now = seam::wall_clock();
         let rows: Vec<AshRow> = session::list()
             .into_iter()
             .filter_map(|s| self.row(&s, now))

@@ -177,12 +177,12 @@ pub(crate) fn misses() -> Vec<LatchMissRow> {
 fn sleep(child: &Child, place: &'static Location<'static>, wait: impl FnOnce()) {
     child.counts.misses.fetch_add(1, Relaxed);
     child.counts.sleeps.fetch_add(1, Relaxed);
-    let before = std::time::Instant::now();
+    let before = seam::now();
     session::during_latch(child.class.event, [0, u64::from(child.number), 0], wait);
     child
         .counts
         .wait_ns
-        .fetch_add(before.elapsed().as_nanos() as u64, Relaxed);
+        .fetch_add(seam::elapsed(before).as_nanos() as u64, Relaxed);
     registry(|r| {
         *r.misses
             .entry((child.class.name, place.file(), place.line()))
@@ -192,7 +192,7 @@ fn sleep(child: &Child, place: &'static Location<'static>, wait: impl FnOnce()) 
 
 /// A mutual exclusion latch around the data it protects.
 pub struct Latch<T> {
-    raw: parking_lot::RawMutex,
+    raw: seam::RawMutex,
     child: Arc<Child>,
     data: UnsafeCell<T>,
 }
@@ -203,7 +203,7 @@ unsafe impl<T: Send> Sync for Latch<T> {}
 impl<T> Latch<T> {
     pub fn new(class: &'static LatchClass, data: T) -> Latch<T> {
         Latch {
-            raw: parking_lot::RawMutex::INIT,
+            raw: seam::RawMutex::INIT,
             child: Child::new(class),
             data: UnsafeCell::new(data),
         }
@@ -265,20 +265,20 @@ impl<T> Drop for LatchGuard<'_, T> {
 /// A shared/exclusive latch around the data it protects. Shared gets are counted by a locked instruction: use it where readers are few, and
 /// an atomic pointer swap where they are many.
 pub struct RwLatch<T> {
-    inner: parking_lot::RwLock<T>,
+    inner: seam::RwLock<T>,
     child: Arc<Child>,
 }
 
 impl<T> RwLatch<T> {
     pub fn new(class: &'static LatchClass, data: T) -> RwLatch<T> {
         RwLatch {
-            inner: parking_lot::RwLock::new(data),
+            inner: seam::RwLock::new(data),
             child: Child::new(class),
         }
     }
 
     #[track_caller]
-    pub fn read(&self) -> parking_lot::RwLockReadGuard<'_, T> {
+    pub fn read(&self) -> seam::RwLockReadGuard<'_, T> {
         self.child.counts.gets.fetch_add(1, Relaxed);
         let place = Location::caller();
         self.inner.try_read().unwrap_or_else(|| {
@@ -289,7 +289,7 @@ impl<T> RwLatch<T> {
     }
 
     #[track_caller]
-    pub fn write(&self) -> parking_lot::RwLockWriteGuard<'_, T> {
+    pub fn write(&self) -> seam::RwLockWriteGuard<'_, T> {
         self.child.counts.gets.fetch_add(1, Relaxed);
         let place = Location::caller();
         self.inner.try_write().unwrap_or_else(|| {
@@ -302,7 +302,7 @@ impl<T> RwLatch<T> {
 
 /// A latch without data and without counts of its own, for buffer frames: eight bytes. Misses and sleeps go to the [`LatchGroup`] given.
 pub struct RawRwLatch {
-    raw: parking_lot::RawRwLock,
+    raw: seam::RawRwLock,
 }
 
 /// What all frames' latches count into.
@@ -327,7 +327,7 @@ impl Default for RawRwLatch {
 impl RawRwLatch {
     pub const fn new() -> RawRwLatch {
         RawRwLatch {
-            raw: parking_lot::RawRwLock::INIT,
+            raw: seam::RawRwLock::INIT,
         }
     }
 

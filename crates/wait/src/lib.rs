@@ -9,6 +9,9 @@
 //! - A session's counters are added to the instance's when it ends, under the registry's latch, so instance totals never fall.
 //! - Whoever can block does so inside [`during`] or a [`Waiter`], or in the slow path of a latch of this crate.
 
+// Not its types: sessions, sums and the ring are common to the processes of a simulation, so their locks are real ones, held during no call of the seam.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
 mod ash;
 mod event;
 mod latch;

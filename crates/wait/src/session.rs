@@ -267,11 +267,11 @@ fn about_to_wait() {
 
 fn epoch() -> Instant {
     static EPOCH: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    *EPOCH.get_or_init(Instant::now)
+    *EPOCH.get_or_init(seam::now)
 }
 
 fn now_ns() -> u64 {
-    epoch().elapsed().as_nanos() as u64
+    seam::simulated_ns().unwrap_or_else(|| seam::elapsed(epoch()).as_nanos() as u64)
 }
 
 fn registry<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
@@ -445,7 +445,7 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
         kind,
         name: name.to_string(),
         tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
-        logon: SystemTime::now(),
+        logon: seam::wall_clock(),
         counters: Counters::new(),
         identity: Mutex::new(Identity::default()),
         sql: Mutex::new(None),

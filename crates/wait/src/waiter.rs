@@ -1,7 +1,7 @@
 //! Parking a thread until another wakes it, with a deadline and cancellation: the primitive under enqueues and queues.
 
 use crate::{Event, session};
-use parking_lot::{Condvar, Mutex};
+use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -93,7 +93,7 @@ impl Waiter {
             }
             match deadline {
                 None => self.changed.wait(&mut state),
-                Some(d) if Instant::now() >= d => return WaitResult::TimedOut,
+                Some(d) if seam::now() >= d => return WaitResult::TimedOut,
                 Some(d) => {
                     self.changed.wait_until(&mut state, d);
                 }

@@ -4,14 +4,14 @@
 //! It can be seen from several instances. Each block is exclusive in one of them or shared in some; an instance that needs another mode takes it away from the others
 //! as soon as none of them has the block latched, and a try without the mode fails. Whoever may wait must hold no latch.
 
+use seam::HashMap;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use block::ids::StampKind;
 use block::{BlockBuf, Dba, FileId, InstanceId, LogPos, ObjectId, Op, Scn, Stamp, TxnId, apply};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use seam::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{Fate, Progress, Step, Store, Tree, UndoKind};
 use crate::Result;

@@ -1,6 +1,6 @@
 //! Checking a whole tree: every block by itself, every level's chain of fences and links, and that parents lead where they should.
 
-use std::collections::{HashMap, HashSet};
+use seam::{HashMap, HashSet};
 
 use block::Dba;
 use block::index::{IndexBlock, MetaBlock};
@@ -42,7 +42,7 @@ impl<S: Store> Tree<S> {
     ) -> Result<TreeReport> {
         let mut report = TreeReport::default();
         let mut leftmost = self.root();
-        let mut expected = Expected::from([(self.root(), Vec::new())]);
+        let mut expected = Expected::from_iter([(self.root(), Vec::new())]);
         let mut level = {
             let root = self.store.read(self.root())?;
             match IndexBlock::new(&root) {
@@ -82,7 +82,7 @@ impl<S: Store> Tree<S> {
             (0..list.count()).map(|i| list.get(i).dba).collect()
         };
         report.free_blocks = free.len();
-        let mut listed = HashSet::new();
+        let mut listed = HashSet::default();
         for dba in free {
             if !listed.insert(dba) {
                 report
@@ -115,7 +115,7 @@ impl<S: Store> Tree<S> {
         report: &mut TreeReport,
         each_entry: &mut impl FnMut(&[u8], block::RowId, Option<block::Stamp>),
     ) -> Result<(Option<Dba>, Expected)> {
-        let (mut children, mut first_child) = (Expected::new(), None);
+        let (mut children, mut first_child) = (Expected::default(), None);
         let (mut dba, mut fence, mut seen) = (leftmost, Some(Vec::new()), 0);
         let mut after_dead = false;
         while !dba.is_none() && seen < MAX_LEVEL_BLOCKS {

@@ -11,7 +11,8 @@
 //!   looked at, and a heap at a steady load comes to at most about twice what lives in it.
 
 use block::{BLOCK_SIZE, Dba, Stamp};
-use std::collections::{HashMap, VecDeque};
+use seam::HashMap;
+use std::collections::VecDeque;
 
 /// Blocks remembered as having room, at most.
 const MAX_BLOCKS: usize = 65_536;

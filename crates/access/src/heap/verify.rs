@@ -6,7 +6,7 @@ use crate::Result;
 use block::heap::{self, RowHead};
 use block::ids::StampKind;
 use block::{BlockType, RowId};
-use std::collections::HashSet;
+use seam::HashSet;
 
 /// What a heap was found to hold.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +21,7 @@ impl Heap {
     /// undo is another's. Nobody may change the heap meanwhile, and no transaction be active.
     pub fn verify(&self, problem: &mut dyn FnMut(String)) -> Result<HeapReport> {
         let mut report = HeapReport::default();
-        let (mut pieces, mut owned) = (HashSet::new(), HashSet::new());
+        let (mut pieces, mut owned) = (HashSet::default(), HashSet::default());
         for (first, n) in self.block_runs()? {
             for i in 0..n {
                 let dba = first.plus(i);

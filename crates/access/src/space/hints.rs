@@ -2,7 +2,7 @@
 
 use block::InstanceId;
 use block::space::MAP_UNITS;
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use wait::{Event, Latch, LatchClass};
 

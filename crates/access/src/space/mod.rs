@@ -21,7 +21,7 @@ use block::space::{self, Extent, MAP_UNITS, REGION_BLOCKS, SegmentKind, UNIT_BLO
 use block::{BLOCK_SIZE, Dba, FileId, InstanceId, ObjectId, Op};
 use cache::{Cache, Change, ReadGuard, RecordHeader};
 use hints::{Hints, Members};
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use txn::{Transaction, Undo};

@@ -13,7 +13,7 @@ use crate::Result;
 use crate::space::Space;
 use block::space::Extent;
 use block::{Dba, InstanceId, ObjectId};
-use parking_lot::Mutex;
+use seam::Mutex;
 use wait::{Event, Latch, LatchClass};
 
 static SEGMENT: LatchClass = LatchClass {

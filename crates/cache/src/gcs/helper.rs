@@ -6,11 +6,11 @@ use crate::{Cache, Error, Result};
 use block::{Dba, InstanceId, LogPos};
 use fusion::gcs::{Message, Mode};
 use fusion::ids::{Generation, RequestId};
-use parking_lot::{Condvar, Mutex};
+use seam::thread::JoinHandle;
+use seam::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use wait::Event;
 
 pub(super) enum Job {

@@ -30,9 +30,9 @@ use block::{BlockBuf, Dba, InstanceId, Scn};
 use fusion::gcs::{Admission as Epochs, Effect, Lane, Message, Mode};
 use fusion::ids::{Epoch, Generation};
 use interconnect::Post;
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use seam::HashMap;
+use seam::{Condvar, Mutex, MutexGuard};
 use session::Waiting;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock, Weak};
 use timing::{Spent, Timing};
@@ -147,11 +147,11 @@ impl State {
             members: Vec::new(),
             masters: Vec::new(),
             dead: recovery::Dead::default(),
-            waiting: HashMap::new(),
+            waiting: HashMap::default(),
             last_waiter: 0,
-            to_read: HashMap::new(),
-            arrived: HashMap::new(),
-            images: HashMap::new(),
+            to_read: HashMap::default(),
+            arrived: HashMap::default(),
+            images: HashMap::default(),
             later: Vec::new(),
             evicting: None,
             undo: undo::Wanted::default(),
@@ -215,7 +215,7 @@ impl Cache {
         self.gcs.clustered.store(true, SeqCst);
         // Whoever loads without the lane has looked at the flag before; it needs no more than the disk to go on.
         while self.gcs.lone_loads.load(SeqCst) > 0 {
-            std::thread::yield_now();
+            seam::thread::yield_now();
         }
         for frame in &self.frames {
             frame.latch.lock_shared(&self.latch_group);

@@ -10,7 +10,7 @@ use crate::{Cache, Result};
 use block::{BlockBuf, Dba, InstanceId, ObjectId, Scn};
 use fusion::gcs::Want;
 use fusion::ids::Waiter;
-use parking_lot::{Condvar, Mutex};
+use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use wait::remote::{Served, Transfer};

@@ -15,7 +15,7 @@ use crate::guard::assert_none_held;
 use crate::{Cache, Error, ReadGuard, Result};
 use block::{BlockBuf, Dba, FileId, InstanceId};
 use interconnect::{Parcel, Route};
-use std::collections::HashMap;
+use seam::HashMap;
 use std::sync::Arc;
 use wait::{Event, Stat, stat};
 

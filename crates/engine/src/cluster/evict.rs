@@ -121,7 +121,7 @@ impl Cluster {
             false => 2 * self.eviction.misscount,
         };
         let suspicion = state.suspicion.get(&silent.instance.0);
-        suspicion.is_some_and(|s| s.is_overdue(patience, Instant::now()))
+        suspicion.is_some_and(|s| s.is_overdue(patience, seam::now()))
     }
 
     /// Orders the end of a member that hangs. If that was done before and has not helped, the fence command is asked.
@@ -129,7 +129,7 @@ impl Cluster {
         let again = {
             let mut state = self.state.lock();
             let suspicion = state.suspicion.entry(silent.instance.0).or_default();
-            suspicion.ordered.replace(Instant::now()).is_some()
+            suspicion.ordered.replace(seam::now()).is_some()
         };
         let orders = Orders::open(&*self.places.storage)?;
         let mine = orders.read(self.me.instance)?;

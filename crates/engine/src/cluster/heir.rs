@@ -10,11 +10,11 @@ use crate::{Config, Host, Progress, Result, open};
 use block::InstanceId;
 use interconnect::certs::TlsFiles;
 use interconnect::{Bound, Secret};
-use parking_lot::Mutex;
+use seam::Mutex;
+use seam::thread::JoinHandle;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time for an instance's own process to say that it is coming: a guard starts it at once.
@@ -81,7 +81,7 @@ impl Heirs {
 
     /// Of those that are lost, the ones whose time has come.
     fn due(&self, lost: &[InstanceId]) -> Vec<InstanceId> {
-        let now = Instant::now();
+        let now = seam::now();
         let mut state = self.state.lock();
         state.at_work.retain(|(_, heir)| !heir.is_finished());
         state.lost.retain(|k, _| lost.contains(&InstanceId(*k)));
@@ -130,7 +130,7 @@ impl Cluster {
                     "braid: what instance {} left cannot be rolled back yet: {e}",
                     k.0
                 );
-                let again = Instant::now() + RETRY - PATIENCE;
+                let again = seam::now() + RETRY - PATIENCE;
                 cluster.heirs.state.lock().lost.insert(k.0, again);
             }
         };

@@ -7,7 +7,7 @@ use block::{BlockBuf, InstanceId, Scn};
 use cache::{Cache, Reconfiguration};
 use interconnect::{Member, Post, kinds};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use txn::TxnManager;
 use wait::{Event, Waiter};
 
@@ -134,7 +134,7 @@ impl Layer for Blocks {
             Waiter::new().wait(
                 Event::RdbmsIpcMessage,
                 [0; 3],
-                Some(Instant::now() + LEAVE_LOOK),
+                Some(seam::now() + LEAVE_LOOK),
             );
         }
     }

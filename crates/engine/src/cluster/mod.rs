@@ -41,14 +41,14 @@ use block::{InstanceId, Scn};
 use cache::Cache;
 use interconnect::{Interconnect, Member, Post};
 use members::Layers;
-use parking_lot::{Condvar, Mutex, RwLock};
 use redo::Clock;
+use seam::thread::JoinHandle;
+use seam::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use storage::lease::ClusterFile;
+use storage::lease::{ClusterFile, Exclusive};
 use storage::{ControlFile, Fatal};
 use wait::Event;
 
@@ -235,7 +235,7 @@ impl Cluster {
 
     /// Waits until every member is in this instance's epoch, or a later one.
     pub(crate) fn wait_settled(&self, epoch: u64, progress: &dyn Progress) -> Result<()> {
-        let give_up = Instant::now() + JOIN_PATIENCE;
+        let give_up = seam::now() + JOIN_PATIENCE;
         let mut state = self.state.lock();
         while state.settled < epoch {
             if state.ended || state.stopping {
@@ -243,20 +243,20 @@ impl Cluster {
                     "this instance was ended while it was joining".into(),
                 ));
             }
-            let until = Instant::now() + LOOK_INTERVAL;
+            let until = seam::now() + LOOK_INTERVAL;
             let timed_out = wait::during(Event::RdbmsIpcMessage, [0; 3], || {
                 self.changed.wait_until(&mut state, until).timed_out()
             });
             if timed_out {
                 let missing = self.missing(&state);
-                if Instant::now() > give_up {
+                if seam::now() > give_up {
                     return Err(Error::Cluster(format!(
                         "this instance cannot join: it has waited for {missing} for {} s{}",
                         JOIN_PATIENCE.as_secs(),
                         self.trouble()
                     )));
                 }
-                parking_lot::MutexGuard::unlocked(&mut state, || {
+                seam::MutexGuard::unlocked(&mut state, || {
                     progress.step(&format!("joining: waiting for {missing}"), 0, 0);
                 });
             }
@@ -357,6 +357,26 @@ impl Cluster {
         }
     }
 
+    /// The control file's lock, at a moment when this instance has met everybody that is in it: who had joined just before would not be parted from, and would meet this instance's next life as if it were this one.
+    pub(crate) fn turn_to_leave<'f>(&self, file: &'f ClusterFile) -> Result<Exclusive<'f>> {
+        let give_up = seam::now() + LEAVE_PATIENCE;
+        loop {
+            let until = seam::now() + GOODBYE_INTERVAL;
+            if let Some(turn) = file.lock(Some(until))? {
+                if turn.read()?.epoch == self.members().epoch || seam::now() > give_up {
+                    return Ok(turn);
+                }
+                turn.release()?;
+            }
+            let mut state = self.state.lock();
+            state.rung = true;
+            self.changed.notify_all();
+            wait::during(Event::RdbmsIpcMessage, [0; 3], || {
+                self.changed.wait_until(&mut state, until)
+            });
+        }
+    }
+
     /// From now on it is no surprise if the control file does not have this instance as a member.
     pub(crate) fn about_to_leave(&self) {
         self.state.lock().leaving = true;
@@ -371,7 +391,7 @@ impl Cluster {
     /// Until all others have entered an epoch without this instance: only then may it come back in another life. They would otherwise meet that one without having parted from this.
     fn wait_for_goodbyes(&self, epoch: u64) {
         let members = self.members();
-        let give_up = Instant::now() + LEAVE_PATIENCE;
+        let give_up = seam::now() + LEAVE_PATIENCE;
         loop {
             let mut state = self.state.lock();
             let late: Vec<Member> = members
@@ -381,14 +401,14 @@ impl Cluster {
             if late.is_empty() || state.ended {
                 return;
             }
-            if Instant::now() > give_up {
+            if seam::now() > give_up {
                 eprintln!("braid: {} left without an answer", self.me);
                 return;
             }
-            parking_lot::MutexGuard::unlocked(&mut state, || {
+            seam::MutexGuard::unlocked(&mut state, || {
                 late.iter().for_each(|peer| self.say_epoch(*peer, epoch));
             });
-            let until = Instant::now() + GOODBYE_INTERVAL;
+            let until = seam::now() + GOODBYE_INTERVAL;
             wait::during(Event::RdbmsIpcMessage, [0; 3], || {
                 self.changed.wait_until(&mut state, until)
             });

@@ -4,7 +4,7 @@ use super::{Cluster, Contact, EAGER_INTERVAL, EAGER_TIME, LOOK_INTERVAL, Members
 use crate::{Result, files};
 use interconnect::{Member, PeerAddress};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use storage::lease::{self, Attempt, MemberState, Proof, Takeover};
 use storage::{ReadOnly, Storage};
 use wait::Event;
@@ -30,12 +30,14 @@ impl Cluster {
     /// False when it is time to end.
     fn wait_for_work(&self) -> bool {
         let mut state = self.state.lock();
-        state.broken.retain(|_, since| since.elapsed() < EAGER_TIME);
+        state
+            .broken
+            .retain(|_, since| seam::elapsed(*since) < EAGER_TIME);
         let interval = match state.broken.is_empty() {
             true => LOOK_INTERVAL,
             false => EAGER_INTERVAL,
         };
-        let until = Instant::now() + interval;
+        let until = seam::now() + interval;
         wait::during(
             Event::RdbmsIpcMessage,
             [interval.as_millis() as u64, 0, 0],
@@ -208,7 +210,7 @@ impl Cluster {
     /// Under the control file's lock, so that nobody who is starting finds locks taken for a moment only.
     fn examine(self: &Arc<Self>, suspect: Member, silent: bool) -> Result<()> {
         let overdue = silent && self.is_overdue(suspect);
-        let Some(turn) = self.file.lock(Some(Instant::now() + LOCK_PATIENCE))? else {
+        let Some(turn) = self.file.lock(Some(seam::now() + LOCK_PATIENCE))? else {
             // Perhaps it is the silent one that has it.
             return match overdue {
                 true => self.evict(suspect),
@@ -233,7 +235,7 @@ impl Cluster {
     }
 
     fn tell(&self, silent: Member, path: &str) {
-        let now = Instant::now();
+        let now = seam::now();
         let mut state = self.state.lock();
         let told = state.told.get(&silent.instance.0);
         if told.is_some_and(|t| now - *t < TELL_INTERVAL) {

@@ -15,7 +15,7 @@ use cache::DeadThreads;
 use interconnect::Member;
 use redo::{BatchNo, DeadRedo, LogFiles, RedoReader, RestartPoint};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use storage::lease::RecoveredLife;
 use storage::{DoubleWrite, ReadOnly, Storage, TornHomes};
 use wait::{Event, Waiter};
@@ -43,7 +43,7 @@ impl Cluster {
 
     /// Everybody who needs a block of the dead waits for this: it is tried again until it succeeds or another epoch comes.
     fn read_the_dead(&self, members: &Members) {
-        let began = Instant::now();
+        let began = seam::now();
         let waiter = Waiter::new();
         while self.is_current(members.epoch) {
             let read = self.dead_threads(members).and_then(|threads| {
@@ -57,12 +57,12 @@ impl Cluster {
                     return eprintln!(
                         "braid: {} died; {blocks} blocks in the redo, read in {} ms",
                         super::members::list(&numbers(&members.dead)),
-                        began.elapsed().as_millis()
+                        seam::elapsed(began).as_millis()
                     );
                 }
                 Err(e) => eprintln!("braid: the redo of the dead cannot be read: {e}"),
             }
-            waiter.wait(Event::RdbmsIpcMessage, [0; 3], Some(Instant::now() + RETRY));
+            waiter.wait(Event::RdbmsIpcMessage, [0; 3], Some(seam::now() + RETRY));
         }
     }
 
@@ -124,7 +124,7 @@ impl Cluster {
         }
         let Some(turn) = self
             .file
-            .lock(Some(Instant::now() + super::rcfg::LOCK_PATIENCE))?
+            .lock(Some(seam::now() + super::rcfg::LOCK_PATIENCE))?
         else {
             return Ok(());
         };

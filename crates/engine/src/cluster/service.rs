@@ -5,7 +5,7 @@ use block::{BLOCK_SIZE, BlockBuf, InstanceId, Scn};
 use interconnect::{
     Arrival, Block, Evidence, Header, Interconnect, Landing, LinkChange, Member, Service,
 };
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ impl Receiver {
     pub fn new(cluster: &Arc<Cluster>) -> Receiver {
         Receiver {
             cluster: Arc::downgrade(cluster),
-            ticked: Mutex::new(Instant::now()),
+            ticked: Mutex::new(seam::now()),
         }
     }
 }
@@ -87,9 +87,9 @@ impl Service for Receiver {
         cluster.take_evidence(evidence);
         let due = {
             let mut ticked = self.ticked.lock();
-            let due = ticked.elapsed() >= TICK_INTERVAL;
+            let due = seam::elapsed(*ticked) >= TICK_INTERVAL;
             if due {
-                *ticked = Instant::now();
+                *ticked = seam::now();
             }
             due
         };
@@ -167,7 +167,7 @@ impl Cluster {
     /// A connection broke: a process that was killed breaks all of its.
     fn suspect(&self, peer: InstanceId) {
         let mut state = self.state.lock();
-        state.broken.insert(peer.0, Instant::now());
+        state.broken.insert(peer.0, seam::now());
         state.rung = true;
         drop(state);
         self.changed.notify_all();
@@ -176,7 +176,7 @@ impl Cluster {
     /// Counts how often each peer was found silent or not connected; `rcfg` looks into it when that has gone on for a while.
     fn take_evidence(&self, evidence: &[Evidence]) {
         let mut state = self.state.lock();
-        let now = Instant::now();
+        let now = seam::now();
         let is_peer = |k: &u16| evidence.iter().any(|e| e.instance == InstanceId(*k));
         state.suspicion.retain(|k, _| is_peer(k));
         for e in evidence {

@@ -83,7 +83,7 @@ fn world(n: u16, faulty: u64, seed: u64, deaf: &[u16]) -> World {
             .unwrap();
         nodes.push(node.clone());
         let (stop, deaf) = (stop.clone(), deaf.contains(&k));
-        threads.push(std::thread::spawn(move || {
+        threads.push(seam::thread::spawn(move || {
             while !stop.load(Relaxed) {
                 match end.recv_timeout(Duration::from_millis(5)) {
                     Ok((from, kind, body)) if !deaf => {
@@ -204,7 +204,7 @@ fn a_cancelled_question_is_forgotten() {
     let w = world(2, 0, 1, &[2]);
     let node = w.node(1).clone();
     let (tell, told) = channel();
-    let session = std::thread::spawn(move || {
+    let session = seam::thread::spawn(move || {
         let guard = wait::session::register(wait::session::Kind::User, "asks");
         tell.send(guard.session().sid).unwrap();
         node.ask_others(b"?", LONG, || ()).map(drop)

@@ -6,7 +6,7 @@ use interconnect::{
     Arrival, Ask, Block, Body, Bound, Clock, Cluster, Config, Evidence, Interconnect, Landing,
     Lane, LinkChange, Member, Message, PeerAddress, Reply, ReplyTo, Role, Secret, Served, Service,
 };
-use parking_lot::{Condvar, Mutex};
+use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -17,7 +17,7 @@
 use super::{COMING_BYTES, EXCLUSIVE_BYTE, Lease, Locked, Proof, Takeover, locks_of};
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
 use block::{FileId, InstanceId, Scn};
-use parking_lot::{Mutex, MutexGuard};
+use seam::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait::{Event, WaitResult, Waiter};
@@ -265,7 +265,7 @@ impl ClusterFile {
         let mut pause = FIRST_PAUSE;
         let waiter = Waiter::new();
         while !locks.try_lock(EXCLUSIVE_BYTE)? {
-            let now = Instant::now();
+            let now = seam::now();
             if deadline.is_some_and(|d| now >= d) {
                 return Ok(None);
             }

@@ -9,7 +9,7 @@
 use super::{Locked, lease_byte, locks_of};
 use crate::{Error, File, FileKind, Result, Storage};
 use block::InstanceId;
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

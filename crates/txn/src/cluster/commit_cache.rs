@@ -75,7 +75,7 @@ impl CommitCache {
         for _ in 0..TRIES {
             let version = bucket.version.load(Ordering::Acquire);
             if version & 1 == 1 {
-                std::hint::spin_loop();
+                seam::hint::spin_loop();
                 continue;
             }
             let found = (0..WAYS).find_map(|way| {
@@ -104,7 +104,7 @@ impl CommitCache {
             {
                 break version;
             }
-            std::thread::yield_now(); // the other writer stores a few words; it may have lost its CPU
+            seam::thread::yield_now(); // the other writer stores a few words; it may have lost its CPU
         };
         fence(Ordering::Release);
         let key = |way: usize| bucket.words[2 * way].load(Ordering::Relaxed);

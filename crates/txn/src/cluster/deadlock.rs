@@ -17,8 +17,8 @@ use crate::ges::{Global, GlobalEnqueues, put_resource};
 use crate::manager::TxnManager;
 use block::InstanceId;
 use fusion::ges::Mode;
-use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use seam::Mutex;
+use seam::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Waits on a path; an instance has no more sessions.
@@ -192,7 +192,7 @@ impl TxnManager {
             let mut visited = self.cluster.walks.visited.lock();
             let visits = visited.entry((of, origin)).or_default();
             if visits.0 != walk.number {
-                *visits = (walk.number, HashSet::new());
+                *visits = (walk.number, HashSet::default());
             }
             let target = (of == me && !walk.path.is_empty()).then_some(origin);
             self.enqueues.reach(from, target, me, &mut visits.1)

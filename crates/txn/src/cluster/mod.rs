@@ -28,14 +28,15 @@ use deadlock::Walks;
 use fusion::GroupNo;
 use fusion::visibility::{Effect, Message, ReplyId, Shown, Status, Visibility};
 use interconnect::{Parcel, Post, Route};
-use parking_lot::{Mutex, MutexGuard};
 use redo::{BatchNo, Clock, CommitWaiter, GroupEvidence};
+use seam::HashMap;
+use seam::thread::Thread;
+use seam::{Mutex, MutexGuard};
 pub(crate) use status::{Down, Questions};
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
 use wait::Event;
 pub(crate) use waits::{ToTell, is_over};
 use wire::Reader;
@@ -145,7 +146,7 @@ impl Cluster {
             epoch: AtomicU64::new(0),
             machine: Mutex::new(Machine {
                 visibility: Visibility::new(me, clock.now(), [me]),
-                parked: HashMap::new(),
+                parked: HashMap::default(),
                 next_reply: 0,
                 out: Vec::new(),
             }),
@@ -154,7 +155,7 @@ impl Cluster {
             members: arc_swap::ArcSwap::from_pointee([me].into()),
             in_limbo: arc_swap::ArcSwap::default(),
             others: Mutex::new(Others {
-                horizons: HashMap::new(),
+                horizons: HashMap::default(),
             }),
             others_horizon,
             learnt: OnceLock::new(),
@@ -320,13 +321,13 @@ impl Cluster {
     fn park(&self, shown: Shown, p: [u64; 3]) {
         let seat = Arc::new(Seat {
             told: AtomicBool::new(false),
-            thread: std::thread::current(),
+            thread: seam::thread::current(),
         });
         self.park_as(Parked::Here(seat.clone()), shown);
         if !seat.told.load(Ordering::Acquire) {
             wait::during(Event::LogFileSyncScn, p, || {
                 while !seat.told.load(Ordering::Acquire) {
-                    std::thread::park();
+                    seam::thread::park();
                 }
             });
         }

@@ -6,8 +6,9 @@ use crate::Result;
 use crate::status::{Status, StatusArray};
 use crate::visibility::TxnState;
 use block::{InstanceId, Scn, TxnId};
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use seam::HashMap;
+use seam::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use wait::{Event, WaitResult, Waiter};
 

@@ -8,8 +8,9 @@ use super::{Cluster, Letter};
 use crate::Result;
 use crate::visibility::TxnState;
 use block::{InstanceId, TxnId};
-use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use seam::HashMap;
+use seam::Mutex;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// Transactions of this instance whose end others wait for.

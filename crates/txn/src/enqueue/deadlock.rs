@@ -6,7 +6,7 @@
 //! As giving up takes the victim's wait out of the graph under the same latch, a circle has one victim.
 
 use super::locks::{Blocker, LockTable, LockerId, Resource};
-use std::collections::HashSet;
+use seam::HashSet;
 use std::time::Duration;
 
 /// A wait shorter than this is not looked at: nearly all are.
@@ -30,7 +30,7 @@ pub(super) struct Edge {
 /// Whoever only stands behind `start` in a queue, and whom a holder keeps waiting as well, would not get on if `start` gave up: that is no
 /// reason to. Should the holder let go and the circle still be there, a later look finds it.
 pub(super) fn circle(table: &LockTable, start: LockerId) -> Option<Vec<Edge>> {
-    let mut seen = HashSet::from([start]);
+    let mut seen = HashSet::from_iter([start]);
     let mut path: Vec<(Edge, Vec<Blocker>, bool)> = Vec::new();
     let enter = |path: &mut Vec<(Edge, Vec<Blocker>, bool)>, waiter: LockerId| {
         let mut blockers = Vec::new();

@@ -4,7 +4,7 @@ use super::locks::{LockerId, Resource};
 use super::{Enqueues, Tables};
 use crate::ges::Global;
 use block::{InstanceId, TxnId};
-use std::collections::HashSet;
+use seam::HashSet;
 use wait::Stat;
 
 /// Called with a session that has waited for a while and is in no circle of this instance alone. With no latch held.

@@ -7,7 +7,8 @@
 use super::mode::{LockMode, MODES};
 use crate::ges::{Global, local};
 use block::{ObjectId, RowId, TxnId};
-use std::collections::{HashMap, VecDeque};
+use seam::HashMap;
+use std::collections::VecDeque;
 use std::time::Instant;
 
 /// What can be locked.
@@ -256,7 +257,7 @@ impl LockTable {
             level,
             serial: self.serial,
             owner,
-            since: Instant::now(),
+            since: seam::now(),
         }
     }
 
@@ -432,7 +433,7 @@ fn grant(lock: &mut Lock, locker: LockerId, mode: LockMode, level: Level) {
             lock.holders.push(Holder {
                 locker,
                 counts: [[0; MODES]; 2],
-                since: Instant::now(),
+                since: seam::now(),
             });
             lock.holders.len() - 1
         });
@@ -489,7 +490,7 @@ mod tests {
         fn holders_never_conflict_and_nobody_waits_for_nothing(steps in proptest::collection::vec((0u32..6, 0usize..6, 0u8..3), 1..200)) {
             let mut t = LockTable::default();
             let mut held: Vec<(LockerId, LockMode)> = Vec::new();
-            let mut asked: HashMap<LockerId, LockMode> = HashMap::new();
+            let mut asked: HashMap<LockerId, LockMode> = HashMap::default();
             for (n, m, what) in steps {
                 let (who, mode) = (l(n), LockMode::ALL[m]);
                 let mut wake = Vec::new();

@@ -391,7 +391,7 @@ impl Enqueues {
         if event == Event::EnqTx {
             wait::stat::add(Stat::RowLockWaits, 1);
         }
-        let mut check_at = Instant::now() + deadlock::FIRST_CHECK;
+        let mut check_at = seam::now() + deadlock::FIRST_CHECK;
         let mut suspected: Option<Vec<Edge>> = None;
         loop {
             let deadline = user_deadline.map_or(check_at, |d| d.min(check_at));
@@ -402,7 +402,7 @@ impl Enqueues {
                 locker.waiter.clear();
                 return Ok(());
             }
-            let now = Instant::now();
+            let now = seam::now();
             let mut look_elsewhere = false;
             let failed = match woken {
                 WaitResult::Cancelled => Some(Error::Cancelled(wait::Cancelled)),
@@ -451,7 +451,7 @@ impl Enqueues {
                     r,
                     h.mode(),
                     LockMode::Null,
-                    h.since.elapsed(),
+                    seam::elapsed(h.since),
                     blocking,
                 ));
             }
@@ -461,7 +461,7 @@ impl Enqueues {
                     r,
                     LockMode::Null,
                     q.mode,
-                    q.since.elapsed(),
+                    seam::elapsed(q.since),
                     false,
                 ));
             }

@@ -10,8 +10,8 @@ use super::{GlobalEnqueues, State, global};
 use crate::enqueue::{Enqueues, Locker};
 use crate::{Level, LockMode, LockWait, NameClass, Resource, Result};
 use fusion::ges::Value;
-use parking_lot::Mutex;
 use redo::Clock;
+use seam::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

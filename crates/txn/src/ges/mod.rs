@@ -22,8 +22,9 @@ use block::{InstanceId, ObjectId, TxnId};
 use dictionary::Picture;
 use fusion::ges::{Effect, Message, Mode, Owner};
 use fusion::{Epoch, Incarnation, Member};
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::collections::{BTreeSet, HashMap};
+use seam::HashMap;
+use seam::{Condvar, Mutex, MutexGuard};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 use wait::Event;
@@ -74,7 +75,7 @@ impl GlobalEnqueues {
             state: Mutex::new(State {
                 machine: fusion::ges::Enqueues::new(me),
                 closed: BTreeSet::new(),
-                waiting: HashMap::new(),
+                waiting: HashMap::default(),
                 out: Vec::new(),
             }),
             established: Condvar::new(),

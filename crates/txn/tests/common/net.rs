@@ -3,7 +3,7 @@
 use super::Rng;
 use block::InstanceId;
 use interconnect::{Parcel, Post};
-use parking_lot::{Condvar, Mutex};
+use seam::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use txn::TxnManager;

@@ -1,0 +1,178 @@
+//! The whole engine, several instances in one process over a simulated disk and network, every step drawn from a seed: transfers between accounts and appends to lists while instances are killed,
+//! frozen, cut off, started and stopped, and the machine room loses its power. What must hold then: sums, nothing acknowledged lost or doubled, isolation, real-time order, every check of `braid verify`.
+//!
+//! A seed is a process of its own: threads of killed instances stay where they were for ever. `BRAID_SIM_SEED=7` runs one seed here and shows what it says; `BRAID_SIM_SEEDS=2000` is a campaign of so many,
+//! from `BRAID_SIM_FROM` on, `BRAID_SIM_JOBS` at a time; `BRAID_SIM_TRACE=file` writes every step.
+#![cfg(debug_assertions)]
+
+#[allow(dead_code, reason = "this program uses its part")]
+#[path = "../../../braid/tests/histories/checker.rs"]
+mod checker;
+#[path = "../common/mod.rs"]
+mod common;
+mod node;
+mod scenario;
+mod shared;
+mod work;
+
+use scenario::Canary;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// In the default tests.
+const SEEDS: u64 = 24;
+/// Real time of one seed, beyond which it hangs in something that is not of the seam.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Which seed a child is to run, and what is broken on purpose.
+const CHILD: &str = "BRAID_SIM_CHILD";
+const CANARY: &str = "BRAID_SIM_CANARY";
+
+struct Run {
+    seed: u64,
+    passed: bool,
+    said: String,
+}
+
+/// Starts a seed as a process.
+fn start(seed: u64, canary: Option<Canary>) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command
+        .args(["--exact", "schedules", "--nocapture"])
+        .env(CHILD, seed.to_string())
+        .env_remove(CANARY)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    if let Some(canary) = canary {
+        command.env(CANARY, format!("{canary:?}"));
+    }
+    command.spawn().expect("a child starts")
+}
+
+fn finish(seed: u64, mut child: Child) -> Run {
+    let mut stderr = child.stderr.take().expect("it is piped");
+    let reader = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = stderr.read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            break Some(status);
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            break None;
+        }
+        std::thread::park_timeout(Duration::from_millis(5));
+    };
+    let mut said = reader.join().expect("it only reads");
+    if status.is_none() {
+        said.push_str("\nit hangs");
+    }
+    Run {
+        seed,
+        passed: status.is_some_and(|s| s.success()),
+        said,
+    }
+}
+
+/// Runs seeds, some at a time, and hands over what became of each.
+fn run(seeds: std::ops::Range<u64>, canary: Option<Canary>, mut each: impl FnMut(Run)) {
+    let jobs = common::scale("BRAID_SIM_JOBS", 2) as usize;
+    let mut running = std::collections::VecDeque::new();
+    for seed in seeds {
+        running.push_back((seed, start(seed, canary)));
+        if running.len() >= jobs
+            && let Some((seed, child)) = running.pop_front()
+        {
+            each(finish(seed, child));
+        }
+    }
+    for (seed, child) in running {
+        each(finish(seed, child));
+    }
+}
+
+/// The line that a child ends with.
+fn summary(run: &Run) -> &str {
+    let line = run.said.lines().rev().find(|l| l.starts_with("seed "));
+    line.unwrap_or("it said nothing of its end")
+}
+
+#[test]
+fn schedules() {
+    let number = |name: &str| Some(std::env::var(name).ok()?.parse::<u64>().expect("a number"));
+    if let Some(seed) = number(CHILD).or(number("BRAID_SIM_SEED")) {
+        let canary = std::env::var(CANARY).ok().map(|name| match name.as_str() {
+            "Disk" => Canary::Disk,
+            "Haste" => Canary::Haste,
+            other => panic!("no canary {other}"),
+        });
+        scenario::run(seed, canary);
+        // The threads of the killed are still there.
+        std::process::exit(0);
+    }
+    let from = common::scale("BRAID_SIM_FROM", 1);
+    let count = common::scale("BRAID_SIM_SEEDS", SEEDS);
+    let began = Instant::now();
+    let mut failed = Vec::new();
+    run(from..from + count, None, |run| {
+        if !run.passed {
+            eprintln!("--- BRAID_SIM_SEED={} failed:\n{}", run.seed, run.said);
+            failed.push(run.seed);
+        } else if count <= 100 {
+            eprintln!("{}", summary(&run));
+        }
+    });
+    eprintln!(
+        "{count} schedules in {} s, {} failed: {failed:?}",
+        began.elapsed().as_secs(),
+        failed.len()
+    );
+    assert!(failed.is_empty(), "failed: {failed:?}");
+}
+
+/// Without this no seed means anything.
+#[test]
+fn a_seed_is_one_schedule() {
+    let mut first = Vec::new();
+    let from = common::scale("BRAID_SIM_FROM", 1);
+    run(from..from + 3, None, |run| {
+        first.push(summary(&run).to_string())
+    });
+    let mut second = Vec::new();
+    run(from..from + 3, None, |run| {
+        second.push(summary(&run).to_string())
+    });
+    assert_eq!(first, second);
+    assert!(first.windows(2).all(|w| w[0] != w[1]));
+}
+
+/// How many of some seeds notice a mistake, in these words.
+fn noticed(seeds: std::ops::Range<u64>, canary: Canary, words: &[&str]) -> usize {
+    let mut found = 0;
+    run(seeds, Some(canary), |run| {
+        let said = words.iter().any(|w| run.said.contains(w));
+        found += usize::from(!run.passed && said);
+    });
+    found
+}
+
+/// Canaries: without them passing says nothing.
+#[test]
+fn a_disk_that_lies_is_found() {
+    let found = noticed(1..7, Canary::Disk, &["lost: token", "is damaged"]);
+    assert!(found > 0, "what a disk forgot was noticed by no seed");
+}
+
+#[test]
+fn a_hasty_commit_is_found() {
+    let found = noticed(1..7, Canary::Haste, &["real time:"]);
+    assert!(
+        found > 0,
+        "a commit that others did not know of was noticed by no seed"
+    );
+}

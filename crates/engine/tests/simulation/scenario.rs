@@ -1,0 +1,299 @@
+//! What happens to the instances of one seed, and what must be true in the end.
+
+use crate::checker::{self, List, Token};
+use crate::common::{self, Quiet, Rng};
+use crate::node::{self, Start};
+use crate::shared::{Shared, Stage, pause, say};
+use crate::work;
+use engine::{Config, Engine, TableDef};
+use seam::sim::{self, Options, Process, net};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use storage::Faults;
+
+/// Virtual time in which everything is over; starts wait for survivors for seconds.
+const TIME_LIMIT: Duration = Duration::from_secs(900);
+const CLIENTS: u64 = 2;
+
+/// A mistake made on purpose, which must be found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Canary {
+    /// The disk forgets the end of the logs, which it said was durable.
+    Disk,
+    /// A commit is answered before others know of it.
+    Haste,
+}
+
+/// Runs a seed and says what became of it. Panics, or ends the process, if something is wrong.
+pub fn run(seed: u64, canary: Option<Canary>) {
+    let options = Options {
+        time_limit: TIME_LIMIT,
+        planted: match canary {
+            Some(Canary::Haste) => Some("a commit is answered before others know of it"),
+            _ => None,
+        },
+        ..Options::new(seed)
+    };
+    let outcome = sim::run(options, || {
+        let mut room = Room::new(seed);
+        room.happen(canary == Some(Canary::Disk));
+        room.check();
+        let book = room.shared.book();
+        assert!(
+            book.failures.is_empty(),
+            "seed {seed}: {:#?}",
+            book.failures
+        );
+        (room.events, book.committed, book.refused)
+    });
+    let (events, committed, refused) = outcome.result;
+    eprintln!(
+        "seed {seed}: {events} events, {committed} transactions, {refused} refused, {} steps, {} ms, trace {:016x}",
+        outcome.steps,
+        outcome.time.as_millis(),
+        outcome.trace
+    );
+}
+
+/// The machine room.
+struct Room {
+    shared: Arc<Shared>,
+    table: Arc<TableDef>,
+    rng: Rng,
+    seed: u64,
+    /// Of each instance the process of its present life, if it has one.
+    present: BTreeMap<u16, Process>,
+    processes: Process,
+    cuts: Vec<(Process, Process)>,
+    events: u64,
+}
+
+impl Room {
+    fn new(seed: u64) -> Room {
+        let (storage, table) = common::create();
+        let engine = common::open(&storage).expect("a new database opens");
+        work::load(&engine, &table).expect("it is loaded");
+        engine.stop(&Quiet).expect("it stops");
+        Room {
+            shared: Shared::new(storage),
+            table,
+            rng: Rng(seed),
+            seed,
+            present: BTreeMap::new(),
+            processes: 0,
+            cuts: Vec::new(),
+            events: 0,
+        }
+    }
+
+    fn start(&mut self, instance: u16) {
+        self.processes += 1;
+        let process = self.processes;
+        self.present.insert(instance, process);
+        node::start(Start {
+            shared: self.shared.clone(),
+            table: self.table.clone(),
+            instance,
+            process,
+            seed: self.rng.next(),
+            clients: CLIENTS,
+        });
+    }
+
+    /// Waits until a process has come so far; false if it ended otherwise.
+    fn wait_for(&self, process: Process, wanted: &Stage) -> bool {
+        loop {
+            match self.shared.stage(process) {
+                stage if stage == *wanted => return true,
+                Stage::Killed | Stage::Refused(_) | Stage::Stopped => return false,
+                _ if self.is_over() => return false,
+                _ => pause(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        !self.shared.book().failures.is_empty()
+    }
+
+    fn happen(&mut self, lies: bool) {
+        let instances = 2 + self.rng.below(2) as u16;
+        for k in 1..=instances {
+            self.start(k);
+            if self.rng.one_in(2) {
+                self.wait_for(self.processes, &Stage::Open);
+            }
+        }
+        for _ in 0..3 + self.rng.below(6) {
+            let quiet = self.rng.below(250);
+            pause(Duration::from_millis(quiet));
+            if self.is_over() {
+                return;
+            }
+            self.events += 1;
+            self.event(instances);
+        }
+        self.heal();
+        if lies {
+            // What is written to the logs from here on is lost with the power.
+            self.shared.storage().set_faults(Faults {
+                lying_files: Some("redo"),
+                ..Faults::default()
+            });
+            pause(Duration::from_millis(40));
+        }
+        if lies || self.rng.one_in(3) {
+            self.lose_power();
+        } else {
+            self.stop_all();
+        }
+    }
+
+    fn heal(&mut self) {
+        while let Some((a, b)) = self.cuts.pop() {
+            say(&format!("the cut between {a} and {b} is over"));
+            net::heal(a, b);
+        }
+    }
+
+    fn event(&mut self, instances: u16) {
+        let k = 1 + self.rng.below(u64::from(instances)) as u16;
+        let Some(&process) = self.present.get(&k) else {
+            return self.start(k);
+        };
+        let other = *self
+            .present
+            .values()
+            .nth(self.rng.below(self.present.len() as u64) as usize)
+            .expect("it is below their number");
+        match self.rng.below(8) {
+            0..3 => {
+                node::kill(&self.shared, process);
+                self.present.remove(&k);
+                if self.rng.one_in(2) {
+                    self.start(k);
+                }
+            }
+            3 => {
+                // During a cut nobody comes or goes.
+                self.heal();
+                if self.wait_for(process, &Stage::Open) {
+                    self.shared.set_stage(process, Stage::Stopping);
+                    self.present.remove(&k);
+                    if self.rng.one_in(2) {
+                        self.wait_for(process, &Stage::Stopped);
+                        self.start(k);
+                    }
+                }
+            }
+            4 => {
+                let time = 1 + self.rng.below(400);
+                say(&format!("process {process} is frozen for {time} ms"));
+                sim::freeze(process, Duration::from_millis(time));
+            }
+            5 if other != process => {
+                say(&format!("process {process} is cut off from {other}"));
+                net::cut(process, other);
+                self.cuts.push((process, other));
+            }
+            6 => {
+                self.heal();
+            }
+            _ if other != process => {
+                say(&format!("connections of {process} and {other} break"));
+                net::break_connections(process, other);
+            }
+            _ => {}
+        }
+    }
+
+    /// Kills everything at once, and lets unsynced writes be lost.
+    fn lose_power(&mut self) {
+        say("the power is lost");
+        self.present.clear();
+        for process in 1..=self.processes {
+            if !matches!(
+                self.shared.stage(process),
+                Stage::Stopped | Stage::Refused(_)
+            ) {
+                self.shared.set_stage(process, Stage::Killed);
+            }
+            sim::kill(process);
+        }
+        let storage = self.shared.storage();
+        let after = storage.after_crash(self.rng.next());
+        *self.shared.storage.lock().expect("nobody panics with it") = after;
+    }
+
+    fn stop_all(&mut self) {
+        let present = std::mem::take(&mut self.present);
+        // Whoever is not open yet may wait for others: nobody is told to stop before all are.
+        let open: Vec<_> = present
+            .values()
+            .map(|&p| (p, self.wait_for(p, &Stage::Open)))
+            .collect();
+        for &(process, _) in open.iter().filter(|(_, is_open)| *is_open) {
+            self.shared.set_stage(process, Stage::Stopping);
+        }
+        for (process, is_open) in open {
+            let stopped = is_open && self.wait_for(process, &Stage::Stopped);
+            if !stopped && !self.is_over() {
+                let stage = self.shared.stage(process);
+                self.shared
+                    .fail(format!("process {process} has not stopped: {stage:?}"));
+            }
+        }
+    }
+
+    /// Opens the database alone and looks at everything.
+    fn check(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        // Those that were told to stop earlier have their time.
+        for process in 1..=self.processes {
+            if self.shared.stage(process) == Stage::Stopping {
+                self.wait_for(process, &Stage::Stopped);
+            }
+        }
+        self.processes += 1;
+        let process = self.processes;
+        let (shared, table, seed) = (self.shared.clone(), self.table.clone(), self.seed);
+        shared.set_stage(process, Stage::Opening);
+        sim::start_in(process, "check", move || {
+            if let Err(e) = look(&shared, &table, process) {
+                shared.fail(format!("seed {seed}, at the end: {e}"));
+            }
+            shared.set_stage(process, Stage::Stopped);
+        });
+        self.wait_for(process, &Stage::Stopped);
+        say("checked");
+    }
+}
+
+fn look(shared: &Arc<Shared>, table: &Arc<TableDef>, process: Process) -> engine::Result<()> {
+    let config = Config {
+        instance: 1,
+        ..common::config()
+    };
+    let engine = Engine::open_on(config, node::host(shared, process), &Quiet)?;
+    let rows = common::contents(&engine, table)?;
+    common::verify_all(&engine, table, "at the end")?;
+    engine.stop(&Quiet)?;
+    let sum: i32 = rows.range(..work::FIRST_LIST).map(|(_, (b, _))| b).sum();
+    if sum != work::BALANCE * work::ACCOUNTS as i32 {
+        shared.fail(format!("accounts sum to {sum} in the end"));
+    }
+    let lists: BTreeMap<List, Vec<Token>> = rows
+        .range(work::FIRST_LIST..)
+        .map(|(&list, (_, text))| (list, work::tokens(text)))
+        .collect();
+    let found = checker::check(&shared.book().txns, &lists);
+    if !found.is_empty() {
+        shared.tell_history();
+        eprintln!("in the end: {lists:?}");
+    }
+    found.into_iter().for_each(|f| shared.fail(f));
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! What the processes of a simulation and who watches them have in common: the history, and who is to do what. Its lock is a real one, taken for a moment and never during a call of the seam: a process that is killed
+//! does not have it.
+
+use crate::checker::{Op, Outcome, Token, Txn};
+use seam::sim::Process;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use storage::SimStorage;
+
+/// How far a process has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stage {
+    Opening,
+    Open,
+    /// Told to stop.
+    Stopping,
+    Stopped,
+    /// It could not be opened.
+    Refused(String),
+    Killed,
+}
+
+#[derive(Default)]
+pub struct Book {
+    pub txns: Vec<Txn>,
+    /// In which process each of them ran.
+    pub places: Vec<Process>,
+    pub tokens: Token,
+    /// Processes by number, each one life of an instance.
+    pub lives: BTreeMap<Process, Stage>,
+    /// What must not have happened.
+    pub failures: Vec<String>,
+    pub committed: u64,
+    pub transfers: u64,
+    pub refused: u64,
+}
+
+pub struct Shared {
+    book: Mutex<Book>,
+    pub storage: Mutex<SimStorage>,
+}
+
+impl Shared {
+    pub fn new(storage: SimStorage) -> Arc<Shared> {
+        Arc::new(Shared {
+            book: Mutex::default(),
+            storage: Mutex::new(storage),
+        })
+    }
+
+    pub fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().expect("nobody panics with it")
+    }
+
+    pub fn storage(&self) -> SimStorage {
+        self.storage.lock().expect("nobody panics with it").clone()
+    }
+
+    pub fn fail(&self, what: String) {
+        say(&what);
+        self.book().failures.push(what);
+    }
+
+    pub fn stage(&self, process: Process) -> Stage {
+        self.book().lives[&process].clone()
+    }
+
+    pub fn set_stage(&self, process: Process, stage: Stage) {
+        say(&format!("process {process}: {stage:?}"));
+        self.book().lives.insert(process, stage);
+    }
+
+    pub fn begin(&self, repeatable: bool) -> usize {
+        let place = seam::sim::process();
+        let mut book = self.book();
+        book.places.push(place);
+        book.txns.push(Txn {
+            repeatable,
+            ops: Vec::new(),
+            outcome: Outcome::Unknown,
+        });
+        book.txns.len() - 1
+    }
+
+    pub fn op(&self, txn: usize, op: Op) {
+        self.book().txns[txn].ops.push(op);
+    }
+
+    /// The history of lists, for somebody who has to find out what went wrong.
+    pub fn tell_history(&self) {
+        let book = self.book();
+        for (n, (txn, place)) in book.txns.iter().zip(&book.places).enumerate() {
+            if !txn.ops.is_empty() {
+                eprintln!("transaction {n} in process {place}: {txn:?}");
+            }
+        }
+    }
+
+    pub fn end(&self, txn: usize, outcome: Outcome) {
+        self.book().txns[txn].outcome = outcome;
+    }
+
+    pub fn token(&self) -> Token {
+        let mut book = self.book();
+        book.tokens += 1;
+        book.tokens
+    }
+}
+
+/// Tells the story of a seed.
+pub fn say(what: &str) {
+    eprintln!("at {} us: {what}", now_us());
+}
+
+pub fn now_us() -> u64 {
+    seam::sim::time().as_micros() as u64
+}
+
+pub fn pause(time: Duration) {
+    seam::thread::sleep(time);
+}

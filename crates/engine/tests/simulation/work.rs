@@ -1,0 +1,181 @@
+//! Clients: transfers between accounts, and lists that are appended to and read. Accounts and lists are rows of one table; of an account the balance is the indexed number, of a list the tokens are its text.
+
+use crate::checker::{List, Op, Outcome, Token};
+use crate::common::{Rng, decode, find, row, scan};
+use crate::node::Start;
+use crate::shared::{Shared, Stage, now_us, pause};
+use engine::{
+    Engine, Error, Isolation, LockOutcome, LockWait, Result, Session, TableDef, WriteOutcome,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub const ACCOUNTS: i64 = 6;
+pub const BALANCE: i32 = 100;
+pub const LISTS: i64 = 3;
+/// The id of the first list.
+pub const FIRST_LIST: i64 = 100;
+
+pub fn load(engine: &Arc<Engine>, t: &TableDef) -> Result<()> {
+    let mut s = engine.session()?;
+    s.begin(Isolation::ReadCommitted)?;
+    for id in 0..ACCOUNTS {
+        s.insert(t, &row(id, BALANCE, "account"))?;
+    }
+    for id in FIRST_LIST..FIRST_LIST + LISTS {
+        s.insert(t, &row(id, 0, ""))?;
+    }
+    s.commit()
+}
+
+/// Works until the instance is told to stop.
+pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
+    let mut rng = Rng(seed);
+    let mut session = match engine.session() {
+        Ok(session) => session,
+        Err(e) => return start.shared.fail(format!("no session: {e}")),
+    };
+    while start.shared.stage(start.process) == Stage::Open {
+        let mut c = Client {
+            s: &mut session,
+            t: &start.table,
+            shared: &start.shared,
+            rng: &mut rng,
+        };
+        if let Err(e) = c.transaction() {
+            let process = start.process;
+            return start.shared.fail(format!(
+                "a statement of process {process} failed: {} {e}",
+                e.sqlstate()
+            ));
+        }
+        let think = rng.below(2_000);
+        pause(Duration::from_micros(think));
+    }
+}
+
+/// The tokens of a list.
+pub fn tokens(text: &str) -> Vec<Token> {
+    let parse = |t: &str| t.parse().expect("a token is a number");
+    text.split_terminator(',').map(parse).collect()
+}
+
+struct Client<'a> {
+    s: &'a mut Session,
+    t: &'a Arc<TableDef>,
+    shared: &'a Shared,
+    rng: &'a mut Rng,
+}
+
+impl Client<'_> {
+    /// One transaction, to its end. An error is one that no client may see.
+    fn transaction(&mut self) -> Result<()> {
+        let repeatable = self.rng.one_in(2);
+        self.s.begin(match repeatable {
+            true => Isolation::RepeatableRead,
+            false => Isolation::ReadCommitted,
+        })?;
+        let txn = self.shared.begin(repeatable);
+        let done = match self.rng.below(8) {
+            0..3 => self.transfer(),
+            3 => self.sum(),
+            _ => self.lists(txn, repeatable),
+        };
+        match done {
+            Ok(()) if self.rng.one_in(10) => self.roll_back(txn),
+            Ok(()) => {
+                self.s.commit()?;
+                self.shared.end(txn, Outcome::Committed(now_us()));
+                self.shared.book().committed += 1;
+                Ok(())
+            }
+            Err(e) if is_conflict(&e) => {
+                self.shared.book().refused += 1;
+                self.roll_back(txn)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn roll_back(&mut self, txn: usize) -> Result<()> {
+        self.s.rollback()?;
+        self.shared.end(txn, Outcome::RolledBack);
+        Ok(())
+    }
+
+    /// Changes a row as an UPDATE does: locked, and looked at again if it had changed.
+    fn change(&mut self, id: i64, to: impl Fn(i32, &str) -> (i32, String)) -> Result<()> {
+        let snap = self.s.snapshot()?;
+        let Some((rid, mut grp, mut text)) = find(self.s, self.t, &snap, id)? else {
+            return Err(Error::Corrupt(format!("row {id} is not there")));
+        };
+        let mut body = Vec::new();
+        match self
+            .s
+            .lock_row(self.t, rid, &snap, LockWait::Wait, &mut body)?
+        {
+            LockOutcome::Locked => {}
+            LockOutcome::Changed => (_, grp, text) = decode(self.t, &body),
+            other => return Err(Error::Corrupt(format!("row {id} is {other:?}"))),
+        }
+        let (grp, text) = to(grp, &text);
+        let done = self.s.update(self.t, rid, &row(id, grp, &text), None)?;
+        if done != WriteOutcome::Done {
+            return Err(Error::Corrupt(format!("row {id} is locked, and {done:?}")));
+        }
+        self.s.end_statement();
+        Ok(())
+    }
+
+    fn transfer(&mut self) -> Result<()> {
+        let from = self.rng.below(ACCOUNTS as u64) as i64;
+        let to = self.rng.below(ACCOUNTS as u64) as i64;
+        let amount = self.rng.below(20) as i32;
+        self.change(from, |b, text| (b - amount, text.to_string()))?;
+        self.change(to, |b, text| (b + amount, text.to_string()))?;
+        self.shared.book().transfers += 1;
+        Ok(())
+    }
+
+    fn sum(&mut self) -> Result<()> {
+        let snap = self.s.snapshot()?;
+        let rows = scan(self.s, self.t, &snap)?;
+        self.s.end_statement();
+        let sum: i32 = rows.range(..FIRST_LIST).map(|(_, (b, _))| b).sum();
+        if sum != BALANCE * ACCOUNTS as i32 || rows.len() as i64 != ACCOUNTS + LISTS {
+            self.shared.fail(format!(
+                "{} rows, accounts sum to {sum}: {rows:?}",
+                rows.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn lists(&mut self, txn: usize, repeatable: bool) -> Result<()> {
+        let mut began = now_us();
+        for n in 0..1 + self.rng.below(4) {
+            let list: List = FIRST_LIST + self.rng.below(LISTS as u64) as i64;
+            if n > 0 && !repeatable {
+                began = now_us();
+            }
+            if self.rng.one_in(2) {
+                let token = self.shared.token();
+                self.shared.op(txn, Op::Append(list, token));
+                self.change(list, |grp, text| (grp, format!("{text}{token},")))?;
+            } else {
+                let snap = self.s.snapshot()?;
+                let found = find(self.s, self.t, &snap, list)?;
+                self.s.end_statement();
+                let (_, _, text) =
+                    found.ok_or_else(|| Error::Corrupt(format!("no list {list}")))?;
+                self.shared.op(txn, Op::Read(list, tokens(&text), began));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a transaction may be refused for: a deadlock, or a row changed since its snapshot.
+fn is_conflict(e: &Error) -> bool {
+    matches!(e.sqlstate(), "40P01" | "40001")
+}

@@ -1,0 +1,334 @@
+//! Whose turn it is.
+
+use super::{Options, Process, report};
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a thread waits for. Addresses are compared and nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Key {
+    Lock(usize),
+    Condition(usize),
+    Park(usize),
+    Join(usize),
+    /// Something of the network changed.
+    Network(u64),
+    Sleep,
+    Never,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Woken {
+    InTime,
+    TooLate,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Ready,
+    Waiting {
+        key: Key,
+        until_ns: Option<u64>,
+        since_ns: u64,
+    },
+    Ended,
+}
+
+/// The right to run, handed to a thread.
+#[derive(Default)]
+pub(super) struct Baton {
+    here: Mutex<bool>,
+    given: Condvar,
+}
+
+impl Baton {
+    pub fn give(&self) {
+        *self.here.lock() = true;
+        self.given.notify_one();
+    }
+    pub fn take(&self) {
+        let mut here = self.here.lock();
+        while !*here {
+            self.given.wait(&mut here);
+        }
+        *here = false;
+    }
+}
+
+pub(super) struct Thread {
+    pub name: String,
+    pub process: Process,
+    pub state: State,
+    pub woken: Woken,
+    /// Unparked, and not parked since.
+    pub token: bool,
+    pub baton: Arc<Baton>,
+}
+
+/// A generator whose numbers are part of what a seed means.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// How threads and devices behave in this run. Each seed has its own: what one hides another shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Temper {
+    /// After one in so many steps another thread may go on.
+    switch: u64,
+    /// After one in so many steps the thread has no CPU for a while.
+    stall: u64,
+    longest_stall_us: u64,
+    device_us: u64,
+}
+
+impl Temper {
+    fn draw(random: &mut Random) -> Temper {
+        let mut of = |choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
+        Temper {
+            switch: of(&[2, 4, 16, 64, 256]),
+            stall: of(&[500, 4_000, 50_000]),
+            longest_stall_us: of(&[100, 2_000, 30_000]),
+            device_us: of(&[10, 100, 1_000]),
+        }
+    }
+}
+
+pub(super) struct Core {
+    pub random: Random,
+    pub now_ns: u64,
+    pub steps: u64,
+    /// A hash of every turn.
+    pub trace: u64,
+    pub tasks: Vec<Thread>,
+    /// Its first thread has ended: the others stay where they are.
+    pub over: bool,
+    temper: Temper,
+    options: Options,
+    /// Those that are stopped, and until when; killed ones for ever.
+    stopped: BTreeMap<Process, u64>,
+    book: Option<BufWriter<File>>,
+}
+
+impl Core {
+    pub fn new(options: Options) -> Core {
+        let mut random = Random(options.seed ^ 0x5eed_0000_0000_0000);
+        let temper = Temper::draw(&mut random);
+        Core {
+            random,
+            now_ns: 0,
+            steps: 0,
+            trace: 0,
+            tasks: Vec::new(),
+            over: false,
+            temper,
+            options,
+            stopped: BTreeMap::new(),
+            book: std::env::var_os("BRAID_SIM_TRACE").map(|path| {
+                BufWriter::new(File::create(path).expect("BRAID_SIM_TRACE can be written"))
+            }),
+        }
+    }
+
+    pub fn add(&mut self, name: &str, process: Process) -> usize {
+        self.tasks.push(Thread {
+            name: name.to_string(),
+            process,
+            state: State::Ready,
+            woken: Woken::InTime,
+            token: false,
+            baton: Arc::default(),
+        });
+        self.tasks.len() - 1
+    }
+
+    fn note(&mut self, what: u64, task: usize) {
+        let mut h = self.trace ^ what ^ (task as u64) << 8 ^ self.now_ns.rotate_left(24);
+        h = (h ^ (h >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.trace = h ^ (h >> 32);
+        if let Some(book) = &mut self.book {
+            let t = &self.tasks[task];
+            let line = match t.state {
+                State::Waiting { key, .. } if what == 1 => match key {
+                    Key::Lock(_) => "lock".to_string(),
+                    Key::Condition(_) => "condition".to_string(),
+                    key => format!("{key:?}"),
+                },
+                _ => what.to_string(),
+            };
+            let written = writeln!(
+                book,
+                "{} {} {}/{} {line}",
+                self.steps, self.now_ns, t.process, t.name
+            );
+            written
+                .and_then(|()| book.flush())
+                .expect("BRAID_SIM_TRACE can be written");
+        }
+    }
+
+    pub fn pass_time(&mut self, most_ns: u64) {
+        self.now_ns += 1 + self.random.below(most_ns);
+    }
+
+    /// Looking at the clock takes time too: a loop that waits for a moment ends.
+    pub fn look_at_clock(&mut self) {
+        self.pass_time(50);
+    }
+
+    /// The running thread has made a step. True: the turn is to be given anew.
+    pub fn step(&mut self, task: usize) -> bool {
+        self.steps += 1;
+        self.pass_time(400);
+        self.note(0, task);
+        if self.steps > self.options.step_limit {
+            self.fail("too many steps");
+        }
+        if self.random.one_in(self.temper.stall) {
+            let time = 1_000 * (1 + self.random.below(self.temper.longest_stall_us));
+            self.tasks[task].state = State::Waiting {
+                key: Key::Sleep,
+                until_ns: Some(self.now_ns + time),
+                since_ns: self.now_ns,
+            };
+            return true;
+        }
+        self.random.one_in(self.temper.switch)
+    }
+
+    pub fn device_time(&mut self) -> Duration {
+        let most = match self.random.one_in(200) {
+            true => 50_000,
+            false => self.temper.device_us,
+        };
+        Duration::from_micros(1 + self.random.below(most))
+    }
+
+    /// Draws who is next. If nobody can run, time goes on to the next moment that somebody waits for.
+    pub fn next(&mut self) -> usize {
+        let next = loop {
+            self.ring_alarms();
+            let ready: Vec<usize> = self.in_state(|s| s == State::Ready);
+            if !ready.is_empty() {
+                break ready[self.random.below(ready.len() as u64) as usize];
+            }
+            match self.next_alarm() {
+                Some(at) => self.now_ns = self.now_ns.max(at),
+                None => self.fail("nobody can go on: a deadlock"),
+            }
+            if self.now_ns > self.options.time_limit.as_nanos() as u64 {
+                self.fail("the time is over");
+            }
+        };
+        self.note(1, next);
+        next
+    }
+
+    fn in_state(&self, is: impl Fn(State) -> bool) -> Vec<usize> {
+        (0..self.tasks.len())
+            .filter(|&n| is(self.tasks[n].state) && !self.is_stopped(n))
+            .collect()
+    }
+
+    fn is_stopped(&self, task: usize) -> bool {
+        !self.stopped.is_empty() && self.stopped.contains_key(&self.tasks[task].process)
+    }
+
+    fn ring_alarms(&mut self) {
+        let now = self.now_ns;
+        self.stopped.retain(|_, until| *until > now);
+        for n in 0..self.tasks.len() {
+            if let State::Waiting {
+                until_ns: Some(until),
+                ..
+            } = self.tasks[n].state
+                && until <= now
+                && !self.is_stopped(n)
+            {
+                self.tasks[n].state = State::Ready;
+                self.tasks[n].woken = Woken::TooLate;
+            }
+        }
+    }
+
+    fn next_alarm(&self) -> Option<u64> {
+        let tasks = (0..self.tasks.len()).filter(|&n| !self.is_stopped(n));
+        let alarms = tasks.filter_map(|n| match self.tasks[n].state {
+            State::Waiting { until_ns, .. } => until_ns,
+            _ => None,
+        });
+        let thaws = self.stopped.values().copied().filter(|&t| t < u64::MAX);
+        alarms.chain(thaws).min()
+    }
+
+    /// Makes those who wait under this key ready: all, or one that is drawn. Also those of a stopped process; they go on when it does.
+    pub fn wake(&mut self, key: Key, all: bool) -> usize {
+        let waits = |t: &Thread| matches!(t.state, State::Waiting { key: k, .. } if k == key);
+        let mut waiting: Vec<usize> = (0..self.tasks.len())
+            .filter(|&n| waits(&self.tasks[n]))
+            .collect();
+        if !all && waiting.len() > 1 {
+            let at = self.random.below(waiting.len() as u64) as usize;
+            waiting = vec![waiting[at]];
+        }
+        for &n in &waiting {
+            self.tasks[n].state = State::Ready;
+            self.tasks[n].woken = Woken::InTime;
+        }
+        waiting.len()
+    }
+
+    pub fn unpark(&mut self, task: usize) {
+        self.tasks[task].token = true;
+        self.wake(Key::Park(task), true);
+    }
+
+    pub fn kill(&mut self, process: Process) {
+        self.stopped.insert(process, u64::MAX);
+    }
+
+    pub fn freeze(&mut self, process: Process, time: Duration) {
+        let until = self.now_ns + time.as_nanos() as u64;
+        let known = self.stopped.entry(process).or_insert(until);
+        *known = until.max(*known);
+    }
+
+    pub fn is_killed(&self, process: Process) -> bool {
+        self.stopped.get(&process) == Some(&u64::MAX)
+    }
+
+    /// A bug was found that leaves nobody to report it.
+    fn fail(&self, why: &str) -> ! {
+        eprintln!("simulation: {why}\n{}", report::of(self));
+        std::process::abort();
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
+    pub fn planted(&self) -> Option<&'static str> {
+        self.options.planted
+    }
+
+    pub fn temper(&self) -> Temper {
+        self.temper
+    }
+}

@@ -1,0 +1,347 @@
+//! A simulation: several processes, as groups of threads, in this one. Exactly one of its threads runs at a time; who is next is drawn from a seed at every call of the seam, and time passes
+//! only as the simulation says. The same seed gives the same run.
+//!
+//! **Owns** the threads' turns ([`core`]), virtual time, and the network between the processes ([`net`]).
+//!
+//! **Invariants.**
+//! - Nothing that differs between two runs of one seed is looked at: no address but for equality, no real clock, no thread id.
+//! - A process that is killed stops between two steps of its threads. They are not unwound: what they hold in memory they keep, as a killed process does until its memory is gone. Their threads stay parked for ever,
+//!   which is why a program runs few simulations, or one, and ends.
+//! - If nobody can run and no time is waited for, everything is deadlocked; if virtual time or steps run out, something waits in vain. Both are found bugs: the report says who waits for what since when.
+
+mod core;
+pub mod net;
+mod report;
+
+use self::core::{Core, State};
+pub(crate) use self::core::{Key, Woken};
+use parking_lot::Mutex;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A process of a simulation, by the caller's number. That of the thread that began is zero.
+pub type Process = u32;
+
+/// What a simulation is begun with.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub seed: u64,
+    /// Virtual time after which everything should have been over.
+    pub time_limit: Duration,
+    /// Steps after which everything should have been over.
+    pub step_limit: u64,
+    /// A mistake that is made on purpose, for a test that must find it ([`crate::planted`]).
+    pub planted: Option<&'static str>,
+}
+
+impl Options {
+    pub fn new(seed: u64) -> Options {
+        Options {
+            seed,
+            time_limit: Duration::from_secs(600),
+            step_limit: 50_000_000,
+            planted: None,
+        }
+    }
+}
+
+/// What became of a simulation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome<R> {
+    pub result: R,
+    /// Of every turn, who had it and when: two runs of a seed have the same.
+    pub trace: u64,
+    pub steps: u64,
+    pub time: Duration,
+}
+
+pub(crate) struct World {
+    /// What virtual time is counted from. Only differences of moments mean anything.
+    base: Instant,
+    core: Mutex<Core>,
+    net: Mutex<net::Net>,
+}
+
+/// A thread of a simulation.
+#[derive(Clone, Copy)]
+pub(crate) struct Task {
+    world: &'static World,
+    number: usize,
+}
+
+/// Any simulation at all, ever: what is asked first.
+static ANY: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    static CURRENT: Cell<Option<Task>> = const { Cell::new(None) };
+}
+
+/// This thread, if it is one of a simulation.
+#[inline]
+pub(crate) fn current() -> Option<Task> {
+    if !ANY.load(Relaxed) {
+        return None;
+    }
+    // A thread that ends has left its simulation already.
+    CURRENT.try_with(Cell::get).ok().flatten()
+}
+
+fn of_simulation() -> Task {
+    current().expect("invariant: called by a thread of a simulation")
+}
+
+/// Whether this thread is one of a simulation.
+pub fn is_simulated() -> bool {
+    current().is_some()
+}
+
+/// Runs `f` as the first thread of a simulation; the simulation ends with it, whatever its other threads do.
+pub fn run<R>(options: Options, f: impl FnOnce() -> R) -> Outcome<R> {
+    assert!(!is_simulated(), "invariant: simulations do not nest");
+    // Threads of killed processes refer to it for ever.
+    let world: &'static World = Box::leak(Box::new(World {
+        base: Instant::now(),
+        core: Mutex::new(Core::new(options)),
+        net: Mutex::new(net::Net::default()),
+    }));
+    ANY.store(true, Relaxed);
+    let number = world.core.lock().add("main", 0);
+    CURRENT.set(Some(Task { world, number }));
+    let result = catch_unwind(AssertUnwindSafe(f));
+    CURRENT.set(None);
+    let mut core = world.core.lock();
+    core.over = true;
+    match result {
+        Ok(result) => Outcome {
+            result,
+            trace: core.trace,
+            steps: core.steps,
+            time: Duration::from_nanos(core.now_ns),
+        },
+        Err(panic) => {
+            eprintln!("{}", report::of(&core));
+            drop(core);
+            resume_unwind(panic)
+        }
+    }
+}
+
+/// Starts a thread in a process, which thereby exists.
+pub fn start_in<F>(process: Process, name: &str, f: F)
+where
+    F: FnOnce() + Send + 'static,
+{
+    let me = of_simulation();
+    let task = me.start(name, process);
+    std::thread::Builder::new()
+        .name(name.to_string())
+        .spawn(move || task.run(f))
+        .expect("the system starts a thread for the simulation");
+    me.point();
+}
+
+/// Kills a process between two steps of its threads: none of them runs again. Its connections break. Does not return if it is the caller's own.
+pub fn kill(process: Process) {
+    let me = of_simulation();
+    me.world.core.lock().kill(process);
+    net::process_killed(me, process);
+    if me.process() == process {
+        me.block(Key::Never, None);
+    }
+    me.point();
+}
+
+/// Stops all threads of a process for some time, as SIGSTOP or a host without CPU does.
+pub fn freeze(process: Process, time: Duration) {
+    let me = of_simulation();
+    me.world.core.lock().freeze(process, time);
+    me.point();
+}
+
+/// The process of this thread.
+pub fn process() -> Process {
+    of_simulation().process()
+}
+
+/// Virtual time since the beginning.
+pub fn time() -> Duration {
+    Duration::from_nanos(of_simulation().world.core.lock().now_ns)
+}
+
+/// A number drawn by the simulation's seed; none outside one.
+pub fn random() -> Option<u64> {
+    Some(current()?.world.core.lock().random.next())
+}
+
+/// Whether this mistake is to be made.
+pub fn is_planted(mistake: &str) -> bool {
+    current().is_some_and(|task| task.world.core.lock().planted() == Some(mistake))
+}
+
+/// One call of a simulated device: takes a while, now and then a long one. Nothing outside a simulation.
+pub fn device() {
+    if let Some(task) = current() {
+        let time = task.world.core.lock().device_time();
+        task.sleep(time);
+    }
+}
+
+/// Says who waits for what, for a test that has found that something does not come about.
+pub fn report() -> String {
+    report::of(&of_simulation().world.core.lock())
+}
+
+impl Task {
+    pub fn number(self) -> usize {
+        self.number
+    }
+
+    pub fn process(self) -> Process {
+        self.world.core.lock().tasks[self.number].process
+    }
+
+    pub fn now(self) -> Instant {
+        self.world.base + Duration::from_nanos(self.now_ns())
+    }
+
+    pub fn now_ns(self) -> u64 {
+        let mut core = self.world.core.lock();
+        core.look_at_clock();
+        core.now_ns
+    }
+
+    pub fn wall_clock(self) -> SystemTime {
+        // Some day of 2026.
+        let began = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
+        began + Duration::from_nanos(self.world.core.lock().now_ns)
+    }
+
+    fn moment(self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.world.base).as_nanos() as u64
+    }
+
+    /// A step is over: somebody else may go on.
+    pub fn point(self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let mut core = self.world.core.lock();
+        if core.step(self.number) {
+            self.pass(core);
+        }
+    }
+
+    /// Lets the others go on.
+    pub fn yield_now(self) {
+        let mut core = self.world.core.lock();
+        core.step(self.number);
+        core.pass_time(1_000);
+        self.pass(core);
+    }
+
+    /// Waits until woken under this key, or until the moment has come.
+    pub fn block(self, key: Key, until: Option<Instant>) -> Woken {
+        self.block_until(key, until.map(|u| self.moment(u)))
+    }
+
+    fn block_until(self, key: Key, until_ns: Option<u64>) -> Woken {
+        let mut core = self.world.core.lock();
+        core.step(self.number);
+        let since_ns = core.now_ns;
+        core.tasks[self.number].state = State::Waiting {
+            key,
+            until_ns,
+            since_ns,
+        };
+        self.pass(core);
+        self.world.core.lock().tasks[self.number].woken
+    }
+
+    pub fn sleep(self, time: Duration) {
+        let until = self.world.core.lock().now_ns + time.as_nanos() as u64;
+        self.block_until(Key::Sleep, Some(until));
+    }
+
+    /// Gives the turn to whoever is drawn, and returns when it is this thread's again.
+    fn pass(self, mut core: parking_lot::MutexGuard<'_, Core>) {
+        let next = core.next();
+        let mine = core.tasks[self.number].baton.clone();
+        if next == self.number {
+            return;
+        }
+        let theirs = core.tasks[next].baton.clone();
+        drop(core);
+        theirs.give();
+        mine.take();
+    }
+
+    /// Makes all who wait under this key ready.
+    pub fn wake(self, key: Key) -> usize {
+        self.world.core.lock().wake(key, true)
+    }
+
+    /// A lock was let go: if somebody waits for it, that is a moment to go on.
+    pub fn released(self, key: Key) {
+        if self.wake(key) > 0 {
+            self.point();
+        }
+    }
+
+    pub fn notify(self, key: Key, all: bool) -> usize {
+        let woken = self.world.core.lock().wake(key, all);
+        self.point();
+        woken
+    }
+
+    pub fn unpark(self) {
+        self.world.core.lock().unpark(self.number);
+        if let Some(me) = current() {
+            me.point();
+        }
+    }
+
+    pub fn park(self, until: Option<Instant>) {
+        let token = std::mem::take(&mut self.world.core.lock().tasks[self.number].token);
+        if token {
+            return self.point();
+        }
+        self.block(Key::Park(self.number), until);
+        self.world.core.lock().tasks[self.number].token = false;
+    }
+
+    pub fn has_ended(self) -> bool {
+        self.world.core.lock().tasks[self.number].state == State::Ended
+    }
+
+    /// A new thread, which runs once it calls [`Task::run`] and has the baton.
+    pub fn start(self, name: &str, process: Process) -> Task {
+        let number = self.world.core.lock().add(name, process);
+        Task {
+            world: self.world,
+            number,
+        }
+    }
+
+    pub fn never_ran(self) {
+        self.world.core.lock().tasks[self.number].state = State::Ended;
+    }
+
+    /// The life of a thread.
+    pub fn run<T>(self, f: impl FnOnce() -> T) -> T {
+        let baton = self.world.core.lock().tasks[self.number].baton.clone();
+        baton.take();
+        CURRENT.set(Some(self));
+        let result = catch_unwind(AssertUnwindSafe(f));
+        CURRENT.set(None);
+        let mut core = self.world.core.lock();
+        core.tasks[self.number].state = State::Ended;
+        core.wake(Key::Join(self.number), true);
+        let next = core.next();
+        let theirs = core.tasks[next].baton.clone();
+        drop(core);
+        theirs.give();
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}

@@ -1,0 +1,531 @@
+//! The network between simulated processes: connections that keep order, delay, fill up, break, and may be cut.
+//!
+//! As with TCP: what was sent arrives in order or not at all; a connection can be made before anybody accepts it; who is killed closes what he had, and of what was on the way some may be lost; during a cut nothing
+//! arrives and nobody is told. A connection lives on through a cut of any length, as the kernel's own limits are longer than those of the engine.
+
+use super::core::{Core, Key, Woken};
+use super::{Process, Task, of_simulation};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+#[derive(Default)]
+pub(super) struct Net {
+    last: u64,
+    last_port: u16,
+    listeners: BTreeMap<u16, Listening>,
+    connections: BTreeMap<u64, Connection>,
+    /// Pairs of processes, the lower one first.
+    cuts: BTreeSet<(Process, Process)>,
+    habits: Option<Habits>,
+}
+
+/// Of the network in this run.
+#[derive(Clone, Copy)]
+struct Habits {
+    delay_us: u64,
+    capacity: usize,
+}
+
+struct Listening {
+    process: Process,
+    /// Connections to be accepted, and from when on.
+    waiting: VecDeque<(u64, u64)>,
+}
+
+struct Connection {
+    processes: [Process; 2],
+    ends: [End; 2],
+}
+
+/// What one end receives.
+#[derive(Default)]
+struct End {
+    on_the_way: VecDeque<Chunk>,
+    bytes: usize,
+    /// When the other end's closing is noticed.
+    end_at: Option<u64>,
+    /// It is noticed as an error, before what is on the way.
+    broken: bool,
+    /// Closed by its own process.
+    closed: bool,
+}
+
+struct Chunk {
+    at: u64,
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+/// What is cut off arrives then.
+const NOT_YET: u64 = u64::MAX;
+const FIRST_PORT: u16 = 20_000;
+
+impl Net {
+    fn habits(&mut self, core: &mut Core) -> Habits {
+        *self.habits.get_or_insert_with(|| Habits {
+            delay_us: [30, 200, 2_000][core.random.below(3) as usize],
+            capacity: [16 << 10, 256 << 10, 4 << 20][core.random.below(3) as usize],
+        })
+    }
+
+    fn delay_ns(&mut self, core: &mut Core) -> u64 {
+        let most = match core.random.one_in(200) {
+            true => 30_000,
+            false => self.habits(core).delay_us,
+        };
+        1_000 * (5 + core.random.below(most))
+    }
+
+    fn is_cut(&self, a: Process, b: Process) -> bool {
+        self.cuts.contains(&(a.min(b), a.max(b)))
+    }
+
+    /// The end of what `by` sends on a connection. `losing`: what is on the way is lost.
+    fn close(&mut self, core: &mut Core, number: u64, by: usize, losing: bool) {
+        let delay = self.delay_ns(core);
+        let Some(c) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let cut = self.cuts.contains(&(
+            c.processes[0].min(c.processes[1]),
+            c.processes[0].max(c.processes[1]),
+        ));
+        let [mine, other] = if by == 0 { [0, 1] } else { [1, 0] };
+        if c.ends[mine].closed {
+            return;
+        }
+        c.ends[mine].closed = true;
+        let other = &mut c.ends[other];
+        let last = other.on_the_way.back().map_or(0, |chunk| chunk.at);
+        other.end_at = Some(match cut {
+            true => NOT_YET,
+            false => last.max(core.now_ns + delay),
+        });
+        if losing {
+            other.on_the_way.retain(|chunk| chunk.at <= core.now_ns);
+            other.bytes = other.on_the_way.iter().map(Chunk::left).sum();
+            other.broken = true;
+        }
+        let is_over = c.ends.iter().all(|e| e.closed);
+        wake(core, number);
+        if is_over {
+            self.connections.remove(&number);
+        }
+    }
+}
+
+impl Chunk {
+    fn left(&self) -> usize {
+        self.bytes.len() - self.used
+    }
+}
+
+impl End {
+    fn next_event(&self) -> Option<u64> {
+        let chunk = self.on_the_way.front().map(|c| c.at);
+        [chunk, self.end_at]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at != NOT_YET)
+            .min()
+    }
+}
+
+fn wake(core: &mut Core, connection: u64) {
+    core.wake(Key::Network(2 * connection), true);
+    core.wake(Key::Network(2 * connection + 1), true);
+}
+
+/// Ports have numbers of their own among what is waited for.
+fn port_key(port: u16) -> Key {
+    Key::Network(u64::MAX - u64::from(port))
+}
+
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+/// Ends what a killed process had.
+pub(super) fn process_killed(me: Task, process: Process) {
+    let mut core = me.world.core.lock();
+    let mut net = me.world.net.lock();
+    net.listeners.retain(|_, l| l.process != process);
+    let of_process: Vec<(u64, usize)> = net
+        .connections
+        .iter()
+        .flat_map(|(&number, c)| {
+            [(number, 0), (number, 1)].map(|(n, end)| (n, end, c.processes[end]))
+        })
+        .filter(|(_, _, p)| *p == process)
+        .map(|(number, end, _)| (number, end))
+        .collect();
+    for (number, end) in of_process {
+        let losing = core.random.one_in(2);
+        net.close(&mut core, number, end, losing);
+    }
+}
+
+/// From now on nothing arrives between the two, what is on the way included.
+pub fn cut(a: Process, b: Process) {
+    let me = of_simulation();
+    {
+        let core = me.world.core.lock();
+        let mut net = me.world.net.lock();
+        net.cuts.insert((a.min(b), a.max(b)));
+        let now = core.now_ns;
+        for c in between(&mut net, a, b) {
+            for end in &mut c.ends {
+                let late = end.on_the_way.iter_mut().filter(|chunk| chunk.at > now);
+                late.for_each(|chunk| chunk.at = NOT_YET);
+                end.end_at = end.end_at.map(|at| if at > now { NOT_YET } else { at });
+            }
+        }
+    }
+    me.point();
+}
+
+/// The cut is over: what was held back arrives.
+pub fn heal(a: Process, b: Process) {
+    let me = of_simulation();
+    {
+        let mut core = me.world.core.lock();
+        let mut net = me.world.net.lock();
+        net.cuts.remove(&(a.min(b), a.max(b)));
+        let at = core.now_ns + net.delay_ns(&mut core);
+        let mut numbers = Vec::new();
+        for (&number, c) in &mut net.connections {
+            if !is_between(c, a, b) {
+                continue;
+            }
+            numbers.push(number);
+            for end in &mut c.ends {
+                let held = end
+                    .on_the_way
+                    .iter_mut()
+                    .filter(|chunk| chunk.at == NOT_YET);
+                held.for_each(|chunk| chunk.at = at);
+                end.end_at = end.end_at.map(|e| if e == NOT_YET { at } else { e });
+            }
+        }
+        numbers.into_iter().for_each(|n| wake(&mut core, n));
+        core.wake(Key::Network(0), true);
+    }
+    me.point();
+}
+
+/// Breaks all connections between the two; they may be made anew.
+pub fn break_connections(a: Process, b: Process) {
+    let me = of_simulation();
+    {
+        let mut core = me.world.core.lock();
+        let mut net = me.world.net.lock();
+        let numbers: Vec<u64> = net
+            .connections
+            .iter()
+            .filter(|(_, c)| is_between(c, a, b))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in numbers {
+            if let Some(c) = net.connections.get_mut(&number) {
+                for end in &mut c.ends {
+                    end.on_the_way.clear();
+                    end.bytes = 0;
+                    end.broken = true;
+                    end.end_at = Some(core.now_ns);
+                }
+            }
+            wake(&mut core, number);
+        }
+    }
+    me.point();
+}
+
+fn is_between(c: &Connection, a: Process, b: Process) -> bool {
+    c.processes == [a, b] || c.processes == [b, a]
+}
+
+fn between(net: &mut Net, a: Process, b: Process) -> impl Iterator<Item = &mut Connection> {
+    net.connections
+        .values_mut()
+        .filter(move |c| is_between(c, a, b))
+}
+
+/// A port that is listened to.
+pub struct Listener {
+    task: Task,
+    port: u16,
+}
+
+impl Listener {
+    pub fn bind(address: SocketAddr) -> io::Result<Listener> {
+        let task = of_simulation();
+        let process = task.process();
+        let port = {
+            let mut net = task.world.net.lock();
+            let port = match address.port() {
+                0 => {
+                    net.last_port += 1;
+                    FIRST_PORT + net.last_port
+                }
+                port => port,
+            };
+            if net.listeners.contains_key(&port) {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            let listening = Listening {
+                process,
+                waiting: VecDeque::new(),
+            };
+            net.listeners.insert(port, listening);
+            port
+        };
+        task.point();
+        Ok(Listener { task, port })
+    }
+
+    pub fn local_addr(&self) -> SocketAddr {
+        local(self.port)
+    }
+
+    /// Waits for a connection; an error once the port is listened to no more.
+    pub fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
+        let me = of_simulation();
+        me.point();
+        loop {
+            let until = {
+                let core = me.world.core.lock();
+                let mut net = me.world.net.lock();
+                let Some(l) = net.listeners.get_mut(&self.port) else {
+                    return Err(io::ErrorKind::InvalidInput.into());
+                };
+                match l.waiting.front().copied() {
+                    Some((at, number)) if at <= core.now_ns => {
+                        l.waiting.pop_front();
+                        let socket = Socket::of(me, number, 1);
+                        return Ok((socket, local(40_000 + (number % 20_000) as u16)));
+                    }
+                    next => next.map(|(at, _)| at),
+                }
+            };
+            me.block_until(port_key(self.port), until);
+        }
+    }
+
+    pub fn close(&self) {
+        let mut core = self.task.world.core.lock();
+        self.task.world.net.lock().listeners.remove(&self.port);
+        core.wake(port_key(self.port), true);
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// One end of a connection. Clones are the same; when the last one goes it is closed.
+#[derive(Clone)]
+pub struct Socket(Arc<Held>);
+
+struct Held {
+    task: Task,
+    connection: u64,
+    end: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut core = self.task.world.core.lock();
+        let mut net = self.task.world.net.lock();
+        net.close(&mut core, self.connection, self.end, false);
+    }
+}
+
+impl Socket {
+    fn of(task: Task, connection: u64, end: usize) -> Socket {
+        Socket(Arc::new(Held {
+            task,
+            connection,
+            end,
+        }))
+    }
+
+    pub fn connect(address: SocketAddr, timeout: Duration) -> io::Result<Socket> {
+        let me = of_simulation();
+        let process = me.process();
+        let deadline = me.world.core.lock().now_ns + timeout.as_nanos() as u64;
+        loop {
+            let (delay, number) = {
+                let mut core = me.world.core.lock();
+                let mut net = me.world.net.lock();
+                let delay = net.delay_ns(&mut core);
+                match net.listeners.get(&address.port()).map(|l| l.process) {
+                    None => (delay, None),
+                    Some(other) if net.is_cut(process, other) => {
+                        drop((net, core));
+                        if me.block_until(Key::Network(0), Some(deadline)) == Woken::TooLate {
+                            return Err(io::ErrorKind::TimedOut.into());
+                        }
+                        continue;
+                    }
+                    Some(other) => {
+                        net.last += 1;
+                        let number = net.last;
+                        let connection = Connection {
+                            processes: [process, other],
+                            ends: Default::default(),
+                        };
+                        net.connections.insert(number, connection);
+                        let at = core.now_ns + delay;
+                        let l = net.listeners.get_mut(&address.port());
+                        let l = l.expect("invariant: just seen, under the same latch");
+                        l.waiting.push_back((at, number));
+                        core.wake(port_key(address.port()), true);
+                        (delay, Some(number))
+                    }
+                }
+            };
+            me.sleep(Duration::from_nanos(delay));
+            return match number {
+                Some(number) => Ok(Socket::of(me, number, 0)),
+                None => Err(io::ErrorKind::ConnectionRefused.into()),
+            };
+        }
+    }
+
+    fn receive_key(&self) -> Key {
+        Key::Network(2 * self.0.connection + self.0.end as u64)
+    }
+    fn send_key(&self) -> Key {
+        Key::Network(2 * self.0.connection + 1 - self.0.end as u64)
+    }
+
+    /// Sends what there is room for, without waiting: zero if there is none.
+    pub fn send(&self, parts: &[&[u8]]) -> io::Result<usize> {
+        let me = of_simulation();
+        let sent = self.send_now(me, parts);
+        me.point();
+        sent
+    }
+
+    fn send_now(&self, me: Task, parts: &[&[u8]]) -> io::Result<usize> {
+        let mut core = me.world.core.lock();
+        let mut net = me.world.net.lock();
+        let delay = net.delay_ns(&mut core);
+        let capacity = net.habits(&mut core).capacity;
+        let Net {
+            connections, cuts, ..
+        } = &mut *net;
+        let Some(c) = connections.get_mut(&self.0.connection) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let [a, b] = c.processes;
+        let is_cut = cuts.contains(&(a.min(b), a.max(b)));
+        let mine = &c.ends[self.0.end];
+        let told = mine.end_at.is_some_and(|at| at <= core.now_ns);
+        if mine.closed || told {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let other = &mut c.ends[1 - self.0.end];
+        let mut room = capacity.saturating_sub(other.bytes);
+        let mut bytes = Vec::new();
+        for part in parts {
+            let taken = room.min(part.len());
+            bytes.extend_from_slice(&part[..taken]);
+            room -= taken;
+        }
+        let sent = bytes.len();
+        if sent == 0 {
+            return Ok(0);
+        }
+        other.bytes += sent;
+        let last = other.on_the_way.back().map_or(0, |chunk| chunk.at);
+        let at = match is_cut {
+            true => NOT_YET,
+            false => last.max(core.now_ns + delay),
+        };
+        other.on_the_way.push_back(Chunk { at, bytes, used: 0 });
+        core.wake(self.send_key(), true);
+        Ok(sent)
+    }
+
+    /// Waits for bytes and takes what is there; zero at the end. Also for how long, in nanoseconds, they had been there.
+    pub fn receive(&self, to: &mut [u8], until: Option<Instant>) -> io::Result<(usize, u64)> {
+        let me = of_simulation();
+        let until = until.map(|u| me.moment(u));
+        me.point();
+        loop {
+            let next = {
+                let mut core = me.world.core.lock();
+                let mut net = me.world.net.lock();
+                let now = core.now_ns;
+                let Some(c) = net.connections.get_mut(&self.0.connection) else {
+                    return Ok((0, 0));
+                };
+                let mine = &mut c.ends[self.0.end];
+                if mine.closed {
+                    return Ok((0, 0));
+                }
+                if let Some(chunk) = mine.on_the_way.front_mut().filter(|c| c.at <= now) {
+                    let n = chunk.left().min(to.len());
+                    to[..n].copy_from_slice(&chunk.bytes[chunk.used..chunk.used + n]);
+                    chunk.used += n;
+                    let age = now - chunk.at;
+                    if chunk.left() == 0 {
+                        mine.on_the_way.pop_front();
+                    }
+                    mine.bytes -= n;
+                    core.wake(self.send_key(), true);
+                    return Ok((n, age));
+                }
+                if mine.end_at.is_some_and(|at| at <= now) {
+                    return match mine.broken {
+                        true => Err(io::ErrorKind::ConnectionReset.into()),
+                        false => Ok((0, 0)),
+                    };
+                }
+                if until.is_some_and(|u| u <= now) {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                [mine.next_event(), until].into_iter().flatten().min()
+            };
+            me.block_until(self.receive_key(), next);
+        }
+    }
+
+    /// Sends everything, waiting for room.
+    pub fn send_all(&self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
+        let me = of_simulation();
+        while !bytes.is_empty() {
+            let sent = self.send(&[bytes])?;
+            bytes = &bytes[sent..];
+            if sent == 0 && me.block(self.send_key(), Some(until)) == Woken::TooLate {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the connection in both directions.
+    pub fn close(&self) {
+        let task = self.0.task;
+        let mut core = task.world.core.lock();
+        let mut net = task.world.net.lock();
+        net.close(&mut core, self.0.connection, self.0.end, false);
+    }
+
+    /// Whether bytes have arrived that nobody has read.
+    pub fn has_unread(&self) -> bool {
+        let task = self.0.task;
+        let core = task.world.core.lock();
+        let net = task.world.net.lock();
+        net.connections.get(&self.0.connection).is_some_and(|c| {
+            let first = c.ends[self.0.end].on_the_way.front();
+            first.is_some_and(|chunk| chunk.at <= core.now_ns)
+        })
+    }
+}
