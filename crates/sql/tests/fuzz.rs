@@ -592,6 +592,11 @@ fn ten_megabytes_are_answered() {
                 "insert into nosuch values {}",
                 vec!["(1, 'a')"; n / 10].join(",")
             ),
+            format!("select 1 in ({})", vec!["1234567"; n / 8].join(",")),
+            format!(
+                "select count(*) over () from pg_class where relname in ({})",
+                vec!["'abcde'"; n / 8].join(",")
+            ),
         ] {
             eprintln!("{}..", &text[..text.len().min(40)]);
             check(session, &text, true);

@@ -1,13 +1,15 @@
 //! `x IN (list)` of many literals as one function that holds them. Each rule of the optimizer looks at each expression of a plan: of ten thousand literals
 //! that takes seconds, of one function nothing.
 
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use datafusion::arrow::array::ArrayRef;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema};
-use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::expr::InList;
@@ -16,8 +18,6 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{Column, InListExpr};
 
 /// Tells one such function from another.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -27,28 +27,93 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 pub struct Members {
     name: String,
     values: ArrayRef,
-    test: InListExpr,
+    test: Test,
     signature: Signature,
 }
 
-/// The list as such a function; `None` if it has other things than literals.
+/// Tells members from others.
+#[derive(Debug)]
+enum Test {
+    Integers(HashSet<i64>),
+    /// By their form as a key.
+    Keys(RowConverter, HashSet<Box<[u8]>>),
+}
+
+impl Test {
+    fn new(values: &ArrayRef) -> DfResult<Test> {
+        if values.data_type().is_integer() {
+            let values = cast(values, &DataType::Int64)?;
+            let integers = values.as_primitive::<Int64Type>();
+            return Ok(Test::Integers(integers.iter().flatten().collect()));
+        }
+        let converter = RowConverter::new(vec![SortField::new(values.data_type().clone())])?;
+        let rows = converter.convert_columns(std::slice::from_ref(values))?;
+        let known = (0..values.len()).filter(|at| !values.is_null(*at));
+        let keys = known.map(|at| rows.row(at).as_ref().into()).collect();
+        Ok(Test::Keys(converter, keys))
+    }
+
+    /// For each value whether it is in the list.
+    fn of(&self, values: &ArrayRef, has_null: bool) -> DfResult<BooleanArray> {
+        let answer = |found: bool| (found || !has_null).then_some(found);
+        Ok(match self {
+            Test::Integers(known) => {
+                let values = cast(values, &DataType::Int64)?;
+                let integers = values.as_primitive::<Int64Type>().iter();
+                integers
+                    .map(|v| v.and_then(|v| answer(known.contains(&v))))
+                    .collect()
+            }
+            Test::Keys(converter, known) => {
+                let rows = converter.convert_columns(std::slice::from_ref(values))?;
+                let all = rows
+                    .iter()
+                    .enumerate()
+                    .map(|(at, row)| match values.is_null(at) {
+                        true => None,
+                        false => answer(known.contains(row.as_ref())),
+                    });
+                all.collect()
+            }
+        })
+    }
+}
+
+/// What looks for an expression's value in a list of literals, as such a function; `None` if the list has other things, or of its type some values are
+/// equal that are not the same.
 pub fn of_list(list: &InList, schema: &DFSchema) -> DfResult<Option<Expr>> {
     let mut values = Vec::with_capacity(list.list.len());
-    let mut types: Vec<DataType> = Vec::new();
     for item in &list.list {
         let Expr::Literal(value, _) = item else {
             return Ok(None);
         };
+        values.push(value.clone());
+    }
+    let found = of_values(&list.expr, values, schema)?;
+    Ok(match list.negated {
+        true => found.map(|e| Expr::Not(Box::new(e))),
+        false => found,
+    })
+}
+
+pub fn of_values(
+    own: &Expr,
+    mut values: Vec<ScalarValue>,
+    schema: &DFSchema,
+) -> DfResult<Option<Expr>> {
+    let mut types: Vec<DataType> = Vec::new();
+    for value in &values {
         let ty = value.data_type();
         if !types.contains(&ty) {
             types.push(ty);
         }
-        values.push(value.clone());
     }
-    let own = list.expr.get_type(schema)?;
-    let Some(ty) = get_coerce_type_for_list(&own, &types) else {
+    let Some(ty) = get_coerce_type_for_list(&own.get_type(schema)?, &types) else {
         return Ok(None);
     };
+    if ty.is_floating() {
+        return Ok(None);
+    }
     if types.iter().any(|t| *t != ty) {
         for value in &mut values {
             match value.cast_to(&ty) {
@@ -58,23 +123,14 @@ pub fn of_list(list: &InList, schema: &DFSchema) -> DfResult<Option<Expr>> {
         }
     }
     let values = ScalarValue::iter_to_array(values)?;
-    let test = {
-        let schema = Schema::new(vec![Field::new("value", ty.clone(), true)]);
-        let column = Arc::new(Column::new("value", 0));
-        InListExpr::try_new_from_array(column, values.clone(), false, &schema)?
-    };
     let members = Members {
         name: format!("pg_member_{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+        test: Test::new(&values)?,
         values,
-        test,
         signature: Signature::any(1, Volatility::Immutable),
     };
-    let value = list.expr.as_ref().clone().cast_to(&ty, schema)?;
-    let found = ScalarUDF::from(members).call(vec![value]);
-    Ok(Some(match list.negated {
-        true => Expr::Not(Box::new(found)),
-        false => found,
-    }))
+    let value = own.clone().cast_to(&ty, schema)?;
+    Ok(Some(ScalarUDF::from(members).call(vec![value])))
 }
 
 /// The value that is looked for, and the list, if an expression is such a function.
@@ -112,11 +168,10 @@ impl ScalarUDFImpl for Members {
         Ok(Arc::new(Field::new(&self.name, DataType::Boolean, true)))
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
-        let value = ColumnarValue::values_to_arrays(&args.args)?.remove(0);
-        let field = Field::new("value", value.data_type().clone(), true);
         // A constant comes as one row, whatever the number.
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), vec![value])?;
-        let found = self.test.evaluate(&batch)?.into_array(batch.num_rows())?;
+        let value = ColumnarValue::values_to_arrays(&args.args)?.remove(0);
+        let has_null = self.values.null_count() > 0;
+        let found: ArrayRef = Arc::new(self.test.of(&value, has_null)?);
         Ok(match &args.args[0] {
             ColumnarValue::Scalar(_) => {
                 ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)

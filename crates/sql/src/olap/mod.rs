@@ -20,6 +20,7 @@ mod functions;
 mod gate;
 mod interrupt;
 mod keyed;
+mod lists;
 mod locked;
 mod lookup;
 mod members;
@@ -121,6 +122,7 @@ pub fn plan(
     refused: Error,
 ) -> Result<(Query, Vec<ColumnDesc>)> {
     let mut q = q.clone();
+    lists::compact(&mut q);
     forms::rewrite(&mut q);
     let context = Arc::new(Context::new(core));
     crate::plan::merged::write_out(&mut q, &context.dict)?;

@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::arrow::{self, Builder};
 use super::bound::{self, Op};
-use super::members;
+use super::{lists, members};
 use crate::bind::{arithmetic, common_type, comparison};
 use crate::error::{Error, Result};
 use crate::pgtype::{self, IoSettings};
@@ -128,12 +128,29 @@ pub fn comparable_members(plan: LogicalPlan, io: &IoSettings) -> DfResult<Logica
             let done = e.transform_up(|e| match e {
                 Expr::InSubquery(member) => operators.member(member, &schema),
                 Expr::InList(list) => operators.listed(list, &schema),
+                Expr::ScalarFunction(f) if f.name() == lists::NAME => {
+                    operators.long_list(&f.args, &schema).map(Transformed::yes)
+                }
                 other => Ok(Transformed::no(other)),
             })?;
             Ok(done.update_data(|e| name.restore(e)))
         })
     })?;
     Ok(done.data)
+}
+
+/// A number as a statement has it: of the type that its size gives it.
+fn integer(digits: &str) -> Result<Expr> {
+    let value = match digits.parse::<i32>() {
+        Ok(v) => ScalarValue::Int32(Some(v)),
+        Err(_) => {
+            let v = digits.parse::<i64>();
+            ScalarValue::Int64(Some(v.map_err(|_| {
+                Error::internal("a long list of integers has something else in it")
+            })?))
+        }
+    };
+    Ok(Expr::Literal(value, None))
 }
 
 /// A date that meets an interval is the timestamp at which it begins.
@@ -224,6 +241,32 @@ impl Operators {
             .collect::<Result<_>>()?;
         let members = members::of_list(&list, schema)?;
         Ok(Transformed::yes(members.unwrap_or(Expr::InList(list))))
+    }
+
+    /// A list that was packed into one string.
+    fn long_list(&self, args: &[Expr], schema: &DFSchema) -> DfResult<Expr> {
+        let unknown = || Error::new("42883", format!("function {} does not exist", lists::NAME));
+        let (own, kind, values) = lists::unpacked(args).ok_or_else(unknown)?;
+        let left = Operand::new(own, schema).and_then(|o| o.ty);
+        let item = match kind {
+            lists::Kind::Integers => SqlType::Int4,
+            lists::Kind::Strings => SqlType::Unknown,
+            lists::Kind::Cast(ty) => ty,
+        };
+        let other = left.unwrap_or(item);
+        comparable(&BinaryOperator::Eq, other, item)?;
+        let mut all = Vec::new();
+        for value in values {
+            let literal = match kind {
+                lists::Kind::Integers => integer(value)?,
+                lists::Kind::Strings => Expr::Literal(ScalarValue::Utf8(Some(value.into())), None),
+                lists::Kind::Cast(ty) => self.parsed(value, ty)?,
+            };
+            all.push(self.side(literal, item, other)?);
+        }
+        let own = self.side(own.clone(), other, item)?;
+        let list = InList::new(Box::new(own), all, false);
+        Ok(members::of_list(&list, schema)?.unwrap_or(Expr::InList(list)))
     }
 
     /// An integer or a string that is written as a cast of a literal as the literal that it is: of thousands, each would be computed by itself.

@@ -25,6 +25,7 @@ use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
 use super::functions;
+use super::lists;
 use super::operators::{self, Operators};
 use super::tables::{HeapTable, Opened, ViewTable};
 use super::target::Target;
@@ -242,6 +243,9 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        if name == lists::NAME {
+            return Some(lists::FUNCTION.clone());
+        }
         functions::scalar(name, &self.context)
             .or_else(|| super::bound::find(name, &self.context.io))
             .or_else(|| self.state.scalar_functions().get(name).cloned())

@@ -146,3 +146,8 @@ select true::int, 2.5::float8::int, '1'::text::int as own, case when true then 1
 select date '2024-01-31' + interval '1 day' as next, interval '2 hours' + date '2024-01-31' as later, date '2024-03-31' - interval '1 month' as before
 
 select encode(decode('00ff5c41', 'hex'), 'escape') as e, encode('abc', 'base64') as b, decode('YWJj', 'base64') as d, encode(null, 'hex') is null as n
+
+-- A prepared statement outlives its table, if another takes its place that has the same columns.
+create table again (a int, b text); prepare over as select * from again; drop table again; create table again (a int, b text); insert into again values (1, 'x'); execute over
+
+drop table again; create table again (a int, b varchar); execute over
