@@ -2,7 +2,7 @@
 //! frozen, cut off, started and stopped, and the machine room loses its power. What must hold then: sums, nothing acknowledged lost or doubled, isolation, real-time order, every check of `braid verify`.
 //!
 //! A seed is a process of its own: threads of killed instances stay where they were for ever. `BRAID_SIM_SEED=7` runs one seed here and shows what it says; `BRAID_SIM_SEEDS=2000` is a campaign of so many,
-//! from `BRAID_SIM_FROM` on, `BRAID_SIM_JOBS` at a time; `BRAID_SIM_TRACE=file` writes every step.
+//! with `BRAID_SIM_ROUGH=1` also while instances start or join; from `BRAID_SIM_FROM` on, `BRAID_SIM_JOBS` at a time; `BRAID_SIM_TRACE=file` writes every step.
 #![cfg(debug_assertions)]
 
 #[allow(dead_code, reason = "this program uses its part")]
@@ -118,8 +118,12 @@ fn schedules() {
     let from = common::scale("BRAID_SIM_FROM", 1);
     let count = common::scale("BRAID_SIM_SEEDS", SEEDS);
     let began = Instant::now();
-    let mut failed = Vec::new();
+    let (mut failed, mut done) = (Vec::new(), 0);
     run(from..from + count, None, |run| {
+        done += 1;
+        if done % 100 == 0 {
+            eprintln!("{done} schedules in {} s", began.elapsed().as_secs());
+        }
         if !run.passed {
             eprintln!("--- BRAID_SIM_SEED={} failed:\n{}", run.seed, run.said);
             failed.push(run.seed);

@@ -8,6 +8,7 @@ use crate::work;
 use engine::{Config, Engine, TableDef};
 use seam::sim::{self, Options, Process, net};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::Faults;
@@ -64,8 +65,12 @@ struct Room {
     seed: u64,
     /// Of each instance the process of its present life, if it has one.
     present: BTreeMap<u16, Process>,
+    /// The process of its last life.
+    last: BTreeMap<u16, Process>,
     processes: Process,
     cuts: Vec<(Process, Process)>,
+    /// Whether anything may happen at any time, also to instances that are starting.
+    rough: bool,
     events: u64,
 }
 
@@ -81,14 +86,24 @@ impl Room {
             rng: Rng(seed),
             seed,
             present: BTreeMap::new(),
+            last: BTreeMap::new(),
             processes: 0,
             cuts: Vec::new(),
+            rough: std::env::var_os("BRAID_SIM_ROUGH").is_some(),
             events: 0,
         }
     }
 
     fn start(&mut self, instance: u16) {
+        // Its former life may still be stopping, for which it needs the others.
+        if let Some(&former) = self.last.get(&instance)
+            && self.shared.stage(former) == Stage::Stopping
+        {
+            self.heal();
+            self.wait_for(former, &Stage::Stopped);
+        }
         self.processes += 1;
+        self.last.insert(instance, self.processes);
         let process = self.processes;
         self.present.insert(instance, process);
         node::start(Start {
@@ -132,8 +147,10 @@ impl Room {
                 return;
             }
             self.events += 1;
+            self.settle();
             self.event(instances);
         }
+        self.settle();
         self.heal();
         if lies {
             // What is written to the logs from here on is lost with the power.
@@ -147,6 +164,18 @@ impl Room {
             self.lose_power();
         } else {
             self.stop_all();
+        }
+    }
+
+    /// Unless anything may happen at any time: waits until nobody is starting.
+    fn settle(&mut self) {
+        let is_open = |p: &Process| self.shared.stage(*p) == Stage::Open;
+        if self.rough || self.present.values().all(is_open) {
+            return;
+        }
+        self.heal();
+        for &process in self.present.values() {
+            self.wait_for(process, &Stage::Open);
         }
     }
 
@@ -262,8 +291,11 @@ impl Room {
         let (shared, table, seed) = (self.shared.clone(), self.table.clone(), self.seed);
         shared.set_stage(process, Stage::Opening);
         sim::start_in(process, "check", move || {
-            if let Err(e) = look(&shared, &table, process) {
-                shared.fail(format!("seed {seed}, at the end: {e}"));
+            let looked = catch_unwind(AssertUnwindSafe(|| look(&shared, &table, process)));
+            match looked {
+                Ok(Ok(())) => {}
+                Ok(Err(e)) => shared.fail(format!("seed {seed}, at the end: {e}")),
+                Err(_) => shared.fail(format!("seed {seed}: the check has panicked")),
             }
             shared.set_stage(process, Stage::Stopped);
         });
@@ -279,7 +311,17 @@ fn look(shared: &Arc<Shared>, table: &Arc<TableDef>, process: Process) -> engine
     };
     let engine = Engine::open_on(config, node::host(shared, process), &Quiet)?;
     let rows = common::contents(&engine, table)?;
-    common::verify_all(&engine, table, "at the end")?;
+    let verified = catch_unwind(AssertUnwindSafe(|| {
+        common::verify_all(&engine, table, "at the end")
+    }));
+    match verified {
+        Ok(verified) => verified?,
+        Err(panic) => {
+            shared.tell_history();
+            eprintln!("in the end: {rows:?}");
+            resume_unwind(panic);
+        }
+    }
     engine.stop(&Quiet)?;
     let sum: i32 = rows.range(..work::FIRST_LIST).map(|(_, (b, _))| b).sum();
     if sum != work::BALANCE * work::ACCOUNTS as i32 {
