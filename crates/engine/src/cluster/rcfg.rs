@@ -110,7 +110,9 @@ impl Cluster {
         }
         let new = Arc::new(new);
         *self.members.write() = new.clone();
-        let always_alone = old.is_alone() && old.in_limbo.is_empty() && new.is_alone();
+        // Somebody may have come and died since the last look: that is to be recovered, though no other was ever met.
+        let nobody = |m: &Members| m.is_alone() && m.in_limbo.is_empty();
+        let always_alone = nobody(&old) && nobody(&new);
         if !always_alone && let Err(e) = self.layers.members_changed(&new) {
             self.end(&format!("epoch {} cannot be entered: {e}", new.epoch));
             return Ok(());
