@@ -9,7 +9,6 @@ use crate::frame::{CLEAN, CLOSED, Frame, FrameIx, SHARED};
 use block::{BlockBuf, Dba, InstanceId, Scn};
 use fusion::gcs::{Closed, Effect, Lane, Message, Mode};
 use fusion::ids::{Generation, Member, RequestId};
-use interconnect::{Parcel, Route};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use wait::{Event, Stat, stat};
@@ -38,10 +37,11 @@ impl Cache {
 
     fn perform(&self, s: &mut State, cause: &Cause<'_>, effect: Effect, out: &mut Vec<Effect>) {
         match effect {
-            Effect::Send { to, message } if to == s.me => self.gcs.helper.push(Job::Own {
-                epoch: s.lane.epoch().0,
-                message: Box::new(message),
-            }),
+            Effect::Send { to, message } if to == s.me => {
+                let epoch = s.lane.epoch().0;
+                let message = Box::new(message);
+                s.outgoing.job(Job::Own { epoch, message });
+            }
             Effect::Send { to, message } => self.send_message(s, to, &message, None),
             Effect::ShipCurrent { to, message } => self.ship_current(s, to, &message),
             // The clock was lifted to the snapshot when the message arrived.
@@ -87,7 +87,7 @@ impl Cache {
                     s.lane.flushed(durable, out);
                 } else {
                     stat::add(Stat::GcBlockFlushes, 1);
-                    self.gcs.helper.push(Job::Flush(upto));
+                    s.outgoing.job(Job::Flush(upto));
                 }
             }
             Effect::Write { block } => self.write_or_say_so(s, block, out),
@@ -101,7 +101,7 @@ impl Cache {
             Effect::Run { block, waiter } => match s.waiting.remove(&waiter.0) {
                 Some(w) => {
                     let how = how_it_came(&w, cause);
-                    w.slot.tell(Told::Run, how);
+                    s.outgoing.tell(w.slot, waiter.0, Told::Run, how);
                 }
                 // It gave up when its read failed.
                 None => s.lane.latched(block, waiter, out),
@@ -112,7 +112,8 @@ impl Cache {
                     .expect("invariant: a copy came with the message");
                 if let Some(w) = s.waiting.remove(&waiter.0) {
                     let how = copy_came(cause, w.joined);
-                    w.slot.tell(Told::Copy(Arc::new(bytes.clone())), how);
+                    let copy = Told::Copy(Arc::new(bytes.clone()));
+                    s.outgoing.tell(w.slot, waiter.0, copy, how);
                 }
             }
             Effect::DropCopies { supplier } => {
@@ -138,9 +139,6 @@ impl Cache {
         message: &Message,
         block: Option<&BlockBuf>,
     ) {
-        let mut body = std::mem::take(&mut s.bytes);
-        body.clear();
-        wire::encode(message, &mut body);
         let waiting = &s.waiting;
         let since = || {
             let of_block = waiting
@@ -148,19 +146,15 @@ impl Cache {
                 .filter(|w| Some(w.dba) == block_of(message));
             of_block.map(|w| w.asked_ns).min()
         };
-        if let Some(spent) = s.timing.leaving(to, message, since) {
-            spent.put(&mut body);
-        }
+        let spent = s.timing.leaving(to, message, since);
         s.last_sent_to = Some(to);
-        let parcel = Parcel {
-            route: Route::Hash(0),
-            kind: LANE,
-            epoch: s.lane.epoch().0,
-            body: &body,
-            block,
-        };
-        self.post().send(to, parcel);
-        s.bytes = body;
+        let head = (to, LANE, s.lane.epoch().0);
+        s.outgoing.letter(head, block, |body| {
+            wire::encode(message, body);
+            if let Some(spent) = spent {
+                spent.put(body);
+            }
+        });
     }
 
     /// The block's frame, also while chains change.
@@ -221,7 +215,7 @@ impl Cache {
                 // SAFETY: latched above.
                 unsafe { self.frame(ix).latch.unlock_shared() }
             }
-            None => self.gcs.helper.push(Job::Copy { to, block, id }),
+            None => s.outgoing.job(Job::Copy { to, block, id }),
         }
     }
 
@@ -314,7 +308,7 @@ impl Cache {
             .expect("invariant: a block that is held is in a frame");
         let frame = self.frame(ix);
         if !frame.latch.try_lock_exclusive() {
-            self.gcs.helper.push(Job::Close {
+            s.outgoing.job(Job::Close {
                 dba,
                 keep,
                 generation,
@@ -358,7 +352,7 @@ impl Cache {
             return;
         };
         if s.arrived.contains_key(&dba) {
-            self.gcs.helper.push(Job::Write { dba, generation });
+            s.outgoing.job(Job::Write { dba, generation });
             return;
         }
         let Some(ix) = self.frame_of(dba) else { return };
@@ -376,7 +370,7 @@ impl Cache {
                 false => self.writer.want_block(dba),
             }
         } else {
-            self.gcs.helper.push(Job::Write { dba, generation });
+            s.outgoing.job(Job::Write { dba, generation });
         }
     }
 

@@ -15,6 +15,7 @@
 mod effects;
 mod helper;
 pub(crate) mod kept;
+mod outgoing;
 mod recovery;
 mod session;
 mod timing;
@@ -30,8 +31,9 @@ use block::{BlockBuf, Dba, InstanceId, Scn};
 use fusion::gcs::{Admission as Epochs, Effect, Lane, Message, Mode};
 use fusion::ids::{Epoch, Generation};
 use interconnect::Post;
+use outgoing::{Latched, Outgoing};
 use seam::HashMap;
-use seam::{Condvar, Mutex, MutexGuard};
+use seam::{Condvar, Mutex};
 use session::Waiting;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock, Weak};
@@ -93,7 +95,7 @@ struct State {
     last_sent_to: Option<InstanceId>,
     /// Kept so that a step allocates nothing.
     scratch: Vec<Effect>,
-    bytes: Vec<u8>,
+    outgoing: Outgoing,
 }
 
 struct ToRead {
@@ -158,7 +160,7 @@ impl State {
             timing: Timing::default(),
             last_sent_to: None,
             scratch: Vec::new(),
-            bytes: Vec::new(),
+            outgoing: Outgoing::default(),
         }
     }
 
@@ -221,7 +223,7 @@ impl Cache {
             frame.latch.lock_shared(&self.latch_group);
             let dba = frame.dba();
             if frame.state.load(Acquire) >= SHARED && !is_private(dba) {
-                let mut guard = self.gcs.state.lock();
+                let mut guard = self.state();
                 let s = guard
                     .as_mut()
                     .expect("invariant: a cache joins a cluster before it registers");
@@ -252,7 +254,7 @@ impl Cache {
                 if carries != block.is_some() {
                     return Err(Error::BadMessage { from, kind });
                 }
-                let mut guard = self.gcs.state.lock();
+                let mut guard = self.state();
                 let s = guard.as_mut().ok_or(Error::NotInCluster)?;
                 self.admit(s, (from, epoch), (message, spent), block);
                 Ok(())
@@ -396,7 +398,7 @@ impl Cache {
         if is_private(dba) || !self.is_clustered() {
             return true;
         }
-        let mut guard = self.gcs.state.lock();
+        let mut guard = self.state();
         let Some(s) = guard.as_mut() else { return true };
         if s.lane.mode(dba).is_some() {
             s.evicting = Some((dba, ix));
@@ -406,18 +408,12 @@ impl Cache {
         s.lane.mode(dba).is_none()
     }
 
-    fn with_state(&self, f: impl FnOnce(&mut State)) {
-        if let Some(s) = self.gcs.state.lock().as_mut() {
-            f(s);
-        }
-    }
-
-    fn planned(&self) -> MutexGuard<'_, Option<State>> {
-        let mut guard = self.gcs.state.lock();
+    fn planned(&self) -> Latched<'_> {
+        let mut guard = self.state();
         let planned = |s: &Option<State>| s.as_ref().is_some_and(|s| !s.members.is_empty());
         if !planned(&guard) {
             wait::during(wait::Event::GcDirectoryFrozen, [0; 3], || {
-                self.gcs.entered.wait_while(&mut guard, |s| !planned(s));
+                self.gcs.entered.wait_while(guard.guard(), |s| !planned(s));
             });
         }
         guard

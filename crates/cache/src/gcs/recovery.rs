@@ -89,7 +89,7 @@ impl Cache {
         if !self.is_clustered() {
             self.register_everything();
         }
-        let mut guard = self.gcs.state.lock();
+        let mut guard = self.state();
         let s = guard
             .as_mut()
             .expect("invariant: a cache joins a cluster before it is given an epoch");
@@ -187,7 +187,7 @@ impl Cache {
     fn start_recovery(&self, s: &mut State, dba: Dba) {
         if let Some(to_read) = s.to_read.get_mut(&dba) {
             to_read.claimed = true;
-            self.gcs.helper.push(Job::Recover(dba));
+            s.outgoing.job(Job::Recover(dba));
         }
     }
 

@@ -84,8 +84,15 @@ pub(super) struct Waiting {
 /// A session's place to wait.
 #[derive(Default)]
 pub(super) struct Slot {
-    told: Mutex<Option<(Told, How)>>,
+    place: Mutex<Place>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct Place {
+    /// The number under which it waits now.
+    waiter: u64,
+    told: Option<(Told, How)>,
 }
 
 /// Whom a session has asked, and when, by the clock of waits.
@@ -96,23 +103,40 @@ pub(super) struct Asked {
 }
 
 impl Slot {
-    pub fn tell(&self, told: Told, how: How) {
-        *self.told.lock() = Some((told, how));
+    /// A wait begins: to be called before anybody can be told of its number.
+    pub fn begin(&self, waiter: u64) {
+        *self.place.lock() = Place { waiter, told: None };
+    }
+
+    /// Without effect if the wait of that number is over, or its session has been told to go on: this was said late.
+    pub fn tell(&self, waiter: u64, told: Told, how: How) {
+        let mut place = self.place.lock();
+        let goes_on = matches!(place.told, Some((Told::Run | Told::Copy(_), _)));
+        if place.waiter != waiter || goes_on {
+            return;
+        }
+        place.told = Some((told, how));
+        drop(place);
         self.changed.notify_one();
     }
 
     /// Waits, shown under `event`; charged to what it turned out to be, with its parts. A request to other instances is not given up: somebody else may be served by it.
     pub(super) fn wait(&self, event: Event, p: [u64; 3], asked: Asked) -> Told {
-        let at_once = self.told.lock().take_if(|(_, how)| how.served.is_none());
+        let mut place = self.place.lock();
+        let at_once = place.told.take_if(|(_, how)| how.served.is_none());
+        drop(place);
         if let Some((told, _)) = at_once {
             return told; // nobody else was asked
         }
         wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
-            let mut told = self.told.lock();
-            while told.is_none() {
-                self.changed.wait(&mut told);
-            }
-            let (told, how) = told.take().expect("invariant: it was waited for");
+            let mut place = self.place.lock();
+            let (told, how) = loop {
+                match place.told.take() {
+                    Some(told) => break told,
+                    None => self.changed.wait(&mut place),
+                }
+            };
+            drop(place);
             let served = how.served.map(|(mut served, received_ns)| {
                 served.wake_ns = interconnect::now_ns().saturating_sub(received_ns);
                 served
@@ -243,6 +267,7 @@ impl Cache {
         let s = guard.as_mut().expect("invariant: there is a plan");
         s.last_waiter += 1;
         let waiter = s.last_waiter;
+        slot.begin(waiter);
         let waiting = Waiting {
             dba,
             slot: slot.clone(),
@@ -270,11 +295,12 @@ impl Cache {
         if to_read.claimed || to_read.recovery.is_some() {
             return;
         }
-        let of_block = s.waiting.values().filter(|w| w.dba == dba);
+        let of_block = s.waiting.iter().filter(|(_, w)| w.dba == dba);
         // Who has waited longest is the one who asked.
-        if let Some(w) = of_block.min_by_key(|w| w.asked_ns) {
+        if let Some((&waiter, w)) = of_block.min_by_key(|(_, w)| w.asked_ns) {
             to_read.claimed = true;
-            w.slot.tell(Told::Read, how_it_came(w, cause));
+            let (slot, how) = (w.slot.clone(), how_it_came(w, cause));
+            s.outgoing.tell(slot, waiter, Told::Read, how);
         }
     }
 
@@ -292,7 +318,7 @@ impl Cache {
     /// Reads a block that was granted, and tells the lane.
     pub(super) fn read_granted(&self, dba: Dba, fill: Fill) -> Result<()> {
         let (mode, generation) = {
-            let guard = self.gcs.state.lock();
+            let guard = self.state();
             let to_read = guard.as_ref().and_then(|s| s.to_read.get(&dba));
             match to_read {
                 Some(&ToRead {
@@ -368,7 +394,7 @@ impl Cache {
             }
             match self.claim(dba)? {
                 Claim::Ours(ix) => {
-                    let mut guard = self.gcs.state.lock();
+                    let mut guard = self.state();
                     let arrived = guard.as_mut().and_then(|s| s.arrived.remove(&dba));
                     let state = arrived.map(|a| self.put(ix, a));
                     self.loaded(ix, dba, state);
@@ -378,7 +404,7 @@ impl Cache {
                     let frame = self.frame(ix);
                     frame.latch.lock_exclusive(&self.latch_group);
                     if frame.dba() == dba && frame.state.load(Acquire) == CLOSED {
-                        let mut guard = self.gcs.state.lock();
+                        let mut guard = self.state();
                         if let Some(a) = guard.as_mut().and_then(|s| s.arrived.remove(&dba)) {
                             let state = self.put(ix, a);
                             frame.state.store(state, Release);

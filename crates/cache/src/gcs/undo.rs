@@ -7,6 +7,7 @@
 //! A copy dies with its owner ([`Cache::copies_lost`]), also one that is still on its way: what a former life has sent is not taken for the next one's.
 
 use super::effects::copy_came;
+use super::outgoing::Outgoing;
 use super::session::{Asked, How, Slot, Told};
 use super::timing::{Spent, of_undo};
 use super::{Cause, State, UNDO_COPY, UNDO_WANTED, helper::Job, is_private};
@@ -86,9 +87,11 @@ impl Cache {
         self.with_state(|s| {
             s.undo.last += 1;
             let id = s.undo.last;
+            slot.begin(id);
             s.undo.waiting.insert(id, (dba, slot.clone()));
             if !s.dead.in_limbo(owner) {
-                self.send_undo_wanted((owner, s.lane.epoch().0), dba, id);
+                let epoch = s.lane.epoch().0;
+                want_undo(&mut s.outgoing, (owner, epoch), dba, id);
             }
         });
         let p = [u64::from(dba.file().0), u64::from(dba.block()), 0];
@@ -101,44 +104,22 @@ impl Cache {
         }
     }
 
-    fn send_undo_wanted(&self, (owner, epoch): (InstanceId, u64), dba: Dba, id: u64) {
-        let mut body = [0; 16];
-        body[..8].copy_from_slice(&dba.0.to_le_bytes());
-        body[8..].copy_from_slice(&id.to_le_bytes());
-        self.send_about_undo((owner, epoch), UNDO_WANTED, &body, None);
-    }
-
-    fn send_about_undo(
-        &self,
-        (to, epoch): (InstanceId, u64),
-        kind: u16,
-        body: &[u8],
-        block: Option<&BlockBuf>,
-    ) {
-        let parcel = Parcel {
-            route: Route::Hash(0),
-            kind,
-            epoch,
-            body,
-            block,
-        };
-        self.post().send(to, parcel);
-    }
-
     /// Asks again what may have been lost. If the owner has left, what is on disk is its last word; if it is dead, its undo is waited for.
     pub(super) fn ask_undo_again(&self, s: &mut State, only: Option<InstanceId>) {
         let (members, dead, epoch) = (&s.members, &s.dead, s.lane.epoch().0);
+        let outgoing = &mut s.outgoing;
         s.undo.waiting.retain(|&id, (dba, slot)| {
             let owner = owner(*dba);
             if dead.in_limbo(owner) {
                 return true;
             }
             if !members.contains(&owner) {
-                slot.tell(Told::Read, How::local(Event::GcCrGrant2Way));
+                let how = How::local(Event::GcCrGrant2Way);
+                outgoing.tell(slot.clone(), id, Told::Read, how);
                 return false;
             }
             if only.is_none_or(|only| only == owner) {
-                self.send_undo_wanted((owner, epoch), *dba, id);
+                want_undo(outgoing, (owner, epoch), *dba, id);
             }
             true
         });
@@ -185,7 +166,14 @@ impl Cache {
             body.extend(block.0.to_le_bytes());
             body.extend(id.to_le_bytes());
             self.with_state(|s| s.timing.copy_leaves(of).put(&mut body));
-            self.send_about_undo((to, epoch), UNDO_COPY, &body, bytes);
+            let parcel = Parcel {
+                route: Route::Hash(0),
+                kind: UNDO_COPY,
+                epoch,
+                body: &body,
+                block: bytes,
+            };
+            self.post().send(to, parcel);
         };
         let Some(ix) = self.frame_of(block) else {
             answer(None);
@@ -237,15 +225,21 @@ impl Cache {
                 return;
             };
             let how = copy_came(&cause, false);
-            match block {
-                Some(block) if of.0 == dba => {
-                    slot.tell(Told::Copy(Arc::new(block.clone())), how);
-                }
-                _ => slot.tell(Told::Read, how.named(Event::GcCrGrant2Way)),
-            }
+            let (told, how) = match block {
+                Some(block) if of.0 == dba => (Told::Copy(Arc::new(block.clone())), how),
+                _ => (Told::Read, how.named(Event::GcCrGrant2Way)),
+            };
+            s.outgoing.tell(slot, id, told, how);
         });
         Ok(())
     }
+}
+
+fn want_undo(outgoing: &mut Outgoing, (owner, epoch): (InstanceId, u64), dba: Dba, id: u64) {
+    outgoing.letter((owner, UNDO_WANTED, epoch), None, |body| {
+        body.extend(dba.0.to_le_bytes());
+        body.extend(id.to_le_bytes());
+    });
 }
 
 fn two_numbers(body: &[u8]) -> Option<(u64, u64)> {
