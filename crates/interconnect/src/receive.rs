@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wait::Event;
 
-/// Read at once when a frame is to begin: a small message in one call, and little of a block to copy.
-const READ_AHEAD_BYTES: usize = 1024;
-const BUFFER_BYTES: usize = 4096;
+/// Read at once when a frame is to begin, if so much is there: a message with its block, or several messages, in one call. Copying a block from here to where it belongs costs less than a second call.
+const READ_AHEAD_BYTES: usize = 32 << 10;
+const BUFFER_BYTES: usize = READ_AHEAD_BYTES;
 const _: () = assert!(MAX_HEAD_BYTES <= BUFFER_BYTES && READ_AHEAD_BYTES <= BUFFER_BYTES);
 
 /// Bytes that have been read and not used yet.

@@ -17,6 +17,7 @@ mod dead;
 mod error;
 mod files;
 mod flush;
+mod gather;
 mod interface;
 mod lgwr;
 mod log;

@@ -14,6 +14,7 @@ use crate::batch::{
 use crate::buffer::Buffer;
 use crate::files::LogFiles;
 use crate::flush::{FlushQueue, Wish};
+use crate::gather::Gathering;
 use crate::interface::{Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint};
 use crate::space::Space;
 use crate::{BatchNo, Clock, CommitWaiter, Error, GroupEvidence, Result, ThreadEnd};
@@ -86,6 +87,7 @@ struct Writer {
     last_group: Scn,
     /// Batch boundaries, thinned out: the first is the checkpoint, the last the newest durable one.
     starts: VecDeque<RestartPoint>,
+    gathering: Gathering,
 }
 
 /// Of the batch boundaries older than the newest, one per so many bytes is remembered as a place to restart.
@@ -188,6 +190,7 @@ impl Redo {
                 } else {
                     [end.start, end.next].into()
                 },
+                gathering: Gathering::default(),
             }),
             space: Space::new(end.start.pos.0, capacity, reserve),
             sink: OnceLock::new(),
@@ -380,19 +383,25 @@ impl Redo {
         self.flush_under(pos.0, Event::LogFileSync)
     }
 
-    /// The same for a commit that others are to know of: a caller that has to wait for another's write waits for both at once ([`GroupSink::wake_when_known`]). False if it did
-    /// not, and the sink has still to be asked.
-    pub fn flush_commit(&self, commit: Appended) -> Result<bool> {
+    /// The same for a commit, which may take others along. If other instances are to know of it, a caller that has to wait for another's write waits for both at once
+    /// ([`GroupSink::wake_when_known`]). False if it did not, and the sink has still to be asked.
+    pub fn flush_commit(&self, commit: Appended, to_be_known: bool) -> Result<bool> {
         self.flush_wish(&Wish {
             pos: commit.end.0,
             event: Event::LogFileSync,
-            group: Some(commit.batch),
+            is_commit: true,
+            group: to_be_known.then_some(commit.batch),
         })
     }
 
     fn flush_under(&self, pos: u64, event: Event) -> Result<()> {
-        let group = None;
-        self.flush_wish(&Wish { pos, event, group }).map(|_| ())
+        let wish = Wish {
+            pos,
+            event,
+            is_commit: false,
+            group: None,
+        };
+        self.flush_wish(&wish).map(|_| ())
     }
 
     fn flush_wish(&self, wish: &Wish) -> Result<bool> {
@@ -408,7 +417,7 @@ impl Redo {
         self.queue.flush(
             wish,
             || self.durable.load(Ordering::Acquire),
-            || self.write_next(),
+            || self.write_next(wish.is_commit),
             |batch, waiters| match self.sink.get() {
                 Some(sink) => sink.wake_when_known(batch, waiters),
                 None => waiters.into_iter().for_each(CommitWaiter::wake),
@@ -416,9 +425,12 @@ impl Redo {
         )
     }
 
-    /// Makes one more batch durable; the caller leads.
-    fn write_next(&self) -> Result<()> {
+    /// Makes one more batch durable; the caller leads. If it is for a commit, others may bring theirs.
+    fn write_next(&self, is_commit: bool) -> Result<()> {
         let mut writer = self.writer.lock();
+        if is_commit {
+            writer.gathering.gather(|| self.open.lock().group.0.len());
+        }
         let mut next = {
             let mut open = self.open.lock();
             match open.closed.pop_front() {
@@ -445,6 +457,7 @@ impl Redo {
         let [first, rest] = unsafe { self.buffer.pieces(closed.start, padded) };
         self.seal(closed, writer.last_group, first, rest);
         let p = [self.files.members() as u64, padded - closed.start, 0];
+        let since_ns = wait::timestamp_ns();
         let written = wait::during(Event::LogFileParallelWrite, p, || {
             self.files.write(closed.start, &[first, rest])
         });
@@ -454,6 +467,8 @@ impl Redo {
         if self.files.healthy_members() < healthy {
             self.events.member_lost(self.files.healthy_members());
         }
+        let took_ns = wait::timestamp_ns().saturating_sub(since_ns);
+        writer.gathering.wrote(took_ns);
         wait::stat::add(Stat::RedoWrites, 1);
         wait::stat::add(Stat::RedoBytesWritten, padded - closed.start);
         writer.last_group = match self.sink.get() {

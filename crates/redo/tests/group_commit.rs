@@ -87,7 +87,7 @@ fn a_commit_that_must_be_known_is_woken_once_it_is() {
                     match (thread + i) % 3 {
                         0 => redo.flush_to(at.end).unwrap(),
                         _ => {
-                            let known = redo.flush_commit(at).unwrap();
+                            let known = redo.flush_commit(at, true).unwrap();
                             commits.fetch_add(u64::from(known), Ordering::SeqCst);
                         }
                     }

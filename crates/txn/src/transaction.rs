@@ -460,13 +460,8 @@ impl Transaction {
         });
         // Among others the client hears of it when every instance has.
         let hasty = seam::planted("a commit is answered before others know of it");
-        let known = match manager.cluster.is_active() && !hasty {
-            true => manager.cache.redo().flush_commit(appended)?,
-            false => {
-                manager.cache.redo().flush_to(appended.end)?;
-                false
-            }
-        };
+        let to_be_known = manager.cluster.is_active() && !hasty;
+        let known = manager.cache.redo().flush_commit(appended, to_be_known)?;
         let TxnState::Committed(e) = manager.state(id) else {
             panic!("invariant: {id:?} is committed once its commit record is durable");
         };

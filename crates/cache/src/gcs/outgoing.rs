@@ -8,9 +8,9 @@
 //! - Two threads may say what they have to say in another order than that of their steps. The lane admits messages in any order (`fusion::gcs` is checked with a network that keeps none);
 //!   a session takes no notice of what was meant for an earlier wait of its, nor of less than it has been told already ([`Slot::tell`]).
 
+use super::State;
 use super::helper::Job;
 use super::session::{How, Slot, Told};
-use super::State;
 use crate::Cache;
 use block::{BlockBuf, InstanceId};
 use interconnect::{Parcel, Route};
