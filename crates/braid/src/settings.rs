@@ -70,11 +70,20 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
         true => of_instance(params.int("port"), instance)?,
         false => BASE_PORT + instance,
     };
+    if params.int("gcs_server_processes") == 0 {
+        params.state("gcs_server_processes", default_lms().to_string());
+    }
     params.state("interconnect_port", interconnect_port.to_string());
     params.state("port", port.to_string());
     params.state("instance_number", instance.to_string());
     params.state("max_connections", params.int("max_sessions").to_string());
     Ok(params)
+}
+
+/// Connections for blocks to each other instance, if nobody says how many: a receiving thread for each four processors.
+fn default_lms() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+    (processors / 4).clamp(1, 8)
 }
 
 /// The port of an instance from that of the first; 0 stays "any free one".

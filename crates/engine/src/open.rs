@@ -316,8 +316,8 @@ impl Opening<'_> {
         let inquiries = Inquiries::new(membership.me.incarnation);
         let parts = cluster::Parts {
             me: membership.me,
+            layers: cluster::of_core(&core.txns, &inquiries, host.lms),
             host,
-            layers: cluster::of_core(&core.txns, &inquiries),
             inquiries,
             evidence: Arc::new(cluster::Commits(core.txns.clone())),
             file: membership.file.clone(),

@@ -42,6 +42,7 @@ fn start_with(s: &SimStorage, k: u16, client: u32, stands_in: bool) -> Node {
         }),
         cluster: Some(ClusterHost {
             heartbeat: Duration::from_millis(20),
+            lms: 3,
             stands_in,
             ..ClusterHost::new(bound, Secret::new(b"the secret of this test").unwrap())
         }),

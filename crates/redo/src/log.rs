@@ -429,7 +429,7 @@ impl Redo {
     fn write_next(&self, is_commit: bool) -> Result<()> {
         let mut writer = self.writer.lock();
         if is_commit {
-            writer.gathering.gather(|| self.open.lock().group.0.len());
+            writer.gathering.gather();
         }
         let mut next = {
             let mut open = self.open.lock();
@@ -457,7 +457,6 @@ impl Redo {
         let [first, rest] = unsafe { self.buffer.pieces(closed.start, padded) };
         self.seal(closed, writer.last_group, first, rest);
         let p = [self.files.members() as u64, padded - closed.start, 0];
-        let since_ns = wait::timestamp_ns();
         let written = wait::during(Event::LogFileParallelWrite, p, || {
             self.files.write(closed.start, &[first, rest])
         });
@@ -467,8 +466,6 @@ impl Redo {
         if self.files.healthy_members() < healthy {
             self.events.member_lost(self.files.healthy_members());
         }
-        let took_ns = wait::timestamp_ns().saturating_sub(since_ns);
-        writer.gathering.wrote(took_ns);
         wait::stat::add(Stat::RedoWrites, 1);
         wait::stat::add(Stat::RedoBytesWritten, padded - closed.start);
         writer.last_group = match self.sink.get() {

@@ -40,7 +40,12 @@ impl Cache {
             Effect::Send { to, message } if to == s.me => {
                 let epoch = s.lane.epoch().0;
                 let message = Box::new(message);
-                s.outgoing.job(Job::Own { epoch, message });
+                let lane = s.number;
+                s.outgoing.job(Job::Own {
+                    lane,
+                    epoch,
+                    message,
+                });
             }
             Effect::Send { to, message } => self.send_message(s, to, &message, None),
             Effect::ShipCurrent { to, message } => self.ship_current(s, to, &message),
@@ -124,10 +129,15 @@ impl Cache {
             Effect::CloseThreads { dead } => {
                 let life = |m: &Member| (m.instance, m.incarnation.0 as u32);
                 let dead: Vec<ClusterMember> = dead.iter().map(life).collect();
+                let (epoch, lanes) = (s.lane.epoch().0, self.lanes().len());
+                let dead = self.gcs.closing.lock().one_more(epoch, dead, lanes);
                 let told = self.gcs.closed.get();
-                told.expect(
+                let told = told.expect(
                     "invariant: before somebody is dead it is said who hears of closed threads",
-                )(s.lane.epoch().0, &dead);
+                );
+                if !dead.is_empty() {
+                    told(epoch, &dead);
+                }
             }
         }
     }
@@ -148,7 +158,7 @@ impl Cache {
         };
         let spent = s.timing.leaving(to, message, since);
         s.last_sent_to = Some(to);
-        let head = (to, LANE, s.lane.epoch().0);
+        let head = (to, LANE + u16::from(s.number), s.lane.epoch().0);
         s.outgoing.letter(head, block, |body| {
             wire::encode(message, body);
             if let Some(spent) = spent {

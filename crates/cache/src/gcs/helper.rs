@@ -36,6 +36,7 @@ pub(super) enum Job {
     },
     /// A message of this instance's lane to itself, about many blocks.
     Own {
+        lane: u8,
         epoch: u64,
         message: Box<Message>,
     },
@@ -61,7 +62,7 @@ struct Queues {
     /// Up to where the log is to be flushed.
     flush: Option<LogPos>,
     recover: VecDeque<Dba>,
-    own: VecDeque<(u64, Box<Message>)>,
+    own: VecDeque<(u8, u64, Box<Message>)>,
     stop: bool,
 }
 
@@ -73,8 +74,12 @@ impl Jobs {
                 queues.flush = queues.flush.max(Some(upto));
                 self.log.notify_one();
             }
-            Job::Own { epoch, message } => {
-                queues.own.push_back((epoch, message));
+            Job::Own {
+                lane,
+                epoch,
+                message,
+            } => {
+                queues.own.push_back((lane, epoch, message));
                 self.recovery.notify_one();
             }
             Job::Recover(dba) => {
@@ -139,8 +144,12 @@ impl Jobs {
             if queues.stop {
                 return None;
             }
-            if let Some((epoch, message)) = queues.own.pop_front() {
-                return Some(Job::Own { epoch, message });
+            if let Some((lane, epoch, message)) = queues.own.pop_front() {
+                return Some(Job::Own {
+                    lane,
+                    epoch,
+                    message,
+                });
             }
             if let Some(dba) = queues.recover.pop_front() {
                 return Some(Job::Recover(dba));
@@ -209,7 +218,9 @@ pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
 impl Cache {
     fn log_flushed(&self) {
         let durable = self.redo.durable();
-        self.with_state(|s| self.step(s, Cause::default(), |lane, out| lane.flushed(durable, out)));
+        self.each_lane(|s| {
+            self.step(s, Cause::default(), |lane, out| lane.flushed(durable, out));
+        });
     }
 
     fn do_job(&self, job: Job) {
@@ -222,7 +233,11 @@ impl Cache {
             Job::Copy { to, block, id } => self.copy_later(to, block, id),
             Job::UndoCopy { to, block, id } => self.send_undo(to, block, id, true),
             Job::Write { dba, generation } => self.write_later(dba, generation),
-            Job::Own { epoch, message } => self.hear_itself(epoch, *message),
+            Job::Own {
+                lane,
+                epoch,
+                message,
+            } => self.hear_itself(lane, epoch, *message),
             Job::Recover(dba) => self.recover_block(dba),
             Job::Flush(_) => unreachable!("invariant: flushes are lmf0's"),
         }
@@ -242,7 +257,7 @@ impl Cache {
             false => frame.latch.lock_shared(&self.latch_group),
         }
         if frame.dba() == dba && frame.state.load(Acquire) >= CLOSED {
-            self.with_state(|s| f(s, ix));
+            self.with_state(dba, |s| f(s, ix));
         }
         // SAFETY: latched above.
         unsafe {

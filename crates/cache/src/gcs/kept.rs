@@ -27,7 +27,7 @@ impl Drop for Kept {
             return;
         };
         let (dba, waiter) = (self.dba, Waiter(self.waiter));
-        cache.with_state(|s| {
+        cache.with_state(dba, |s| {
             cache.step(s, Cause::default(), |lane, out| {
                 lane.latched(dba, waiter, out);
             });

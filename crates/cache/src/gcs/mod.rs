@@ -6,7 +6,8 @@
 //! **Invariants.**
 //! - A frame's mode is the lowest number of its state ([`crate::frame`]); who has latched the frame looks at it once more. It is raised and lowered by this
 //!   module only, lowered only under the frame's exclusive latch; so what is latched in a mode stays so until it is let go (R7, CORRECTNESS 8).
-//! - Order of latches: frame, then [`State`]. Whoever has the state only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).
+//! - All about one block is one lane's ([`lanes`]).
+//! - Order of latches: frame, then the lane's [`State`]. Whoever has the state only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).
 //! - A block's bytes that arrived are in [`State::arrived`] until a session has put them into a frame: receiving threads never look for a frame.
 //! - A frame that was closed for another instance has its content, clean or not, until the lane says what becomes of it; it is written by nobody meanwhile.
 //! - A past image is in [`State::images`] before its frame is clean, and the checkpoint reads frames before images: so it never passes one (R5).
@@ -15,6 +16,7 @@
 mod effects;
 mod helper;
 pub(crate) mod kept;
+mod lanes;
 mod outgoing;
 mod recovery;
 mod session;
@@ -31,9 +33,9 @@ use block::{BlockBuf, Dba, InstanceId, Scn};
 use fusion::gcs::{Admission as Epochs, Effect, Lane, Message, Mode};
 use fusion::ids::{Epoch, Generation};
 use interconnect::Post;
+use lanes::LaneCell;
 use outgoing::{Latched, Outgoing};
-use seam::HashMap;
-use seam::{Condvar, Mutex};
+use seam::{HashMap, Mutex};
 use session::Waiting;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock, Weak};
@@ -43,9 +45,10 @@ use timing::{Spent, Timing};
 const BUCKETS: u16 = 256;
 
 /// Kinds of messages, within [`interconnect::kinds::CACHE`].
-const LANE: u16 = 1;
 const UNDO_WANTED: u16 = 2;
 const UNDO_COPY: u16 = 3;
+/// Of the first lane, the others after it.
+const LANE: u16 = 10;
 
 /// A member of the cluster in one of its lives.
 pub type ClusterMember = (InstanceId, u32);
@@ -60,19 +63,20 @@ pub(crate) struct Gcs {
     post: OnceLock<Arc<dyn Post>>,
     /// The cache that this is a part of, once it has joined.
     this: OnceLock<Weak<Cache>>,
-    state: Mutex<Option<State>>,
-    /// There is a plan.
-    entered: Condvar,
+    /// None before it joins.
+    lanes: OnceLock<Box<[LaneCell]>>,
     helper: Arc<helper::Jobs>,
     /// Who is told that dead threads are needed no more.
     closed: OnceLock<ThreadsClosed>,
+    closing: Mutex<lanes::Closing>,
     /// How often a member was gone: see [`Cache::copies_lost`].
     copies_lost: AtomicU64,
 }
 
-/// See the module.
+/// A lane. See the module.
 struct State {
     me: InstanceId,
+    number: u8,
     lane: Lane,
     members: Vec<InstanceId>,
     /// Master of each bucket.
@@ -142,9 +146,10 @@ fn state_of(mode: Mode) -> u8 {
 }
 
 impl State {
-    fn new(me: InstanceId) -> State {
+    fn new(me: InstanceId, number: u8) -> State {
         State {
             me,
+            number,
             lane: Lane::new(me),
             members: Vec::new(),
             masters: Vec::new(),
@@ -197,10 +202,11 @@ impl Cache {
     }
 
     /// Says how other instances are reached and starts the thread that does what receiving threads leave. Called once, before [`Cache::reconfigure`].
-    pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>) -> Result<()> {
-        *self.gcs.state.lock() = Some(State::new(post.me()));
+    /// `lanes`: the same for all members.
+    pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>, lanes: u8) -> Result<()> {
+        let lanes = lanes::new(post.me(), lanes);
         assert!(
-            self.gcs.post.set(post).is_ok(),
+            self.gcs.post.set(post).is_ok() && self.gcs.lanes.set(lanes).is_ok(),
             "invariant: a cache joins a cluster once"
         );
         self.gcs.this.get_or_init(|| Arc::downgrade(self));
@@ -223,11 +229,7 @@ impl Cache {
             frame.latch.lock_shared(&self.latch_group);
             let dba = frame.dba();
             if frame.state.load(Acquire) >= SHARED && !is_private(dba) {
-                let mut guard = self.state();
-                let s = guard
-                    .as_mut()
-                    .expect("invariant: a cache joins a cluster before it registers");
-                s.lane.adopt(dba);
+                self.with_state(dba, |s| s.lane.adopt(dba));
             }
             // SAFETY: latched above.
             unsafe { frame.latch.unlock_shared() }
@@ -244,23 +246,24 @@ impl Cache {
         block: Option<&BlockBuf>,
     ) -> Result<()> {
         match kind {
-            LANE => {
+            UNDO_WANTED => self.undo_wanted(from, body),
+            UNDO_COPY => self.undo_arrived((from, epoch), body, block),
+            LANE.. => {
                 let bad = Error::BadMessage { from, kind };
                 let Some((body, spent)) = Spent::split(body) else {
                     return Err(bad);
                 };
                 let message = wire::decode(body).ok_or(bad)?;
                 let carries = matches!(message, Message::Block { .. } | Message::Copy { .. });
-                if carries != block.is_some() {
+                let lane = kind - LANE;
+                let of_lane = |dba| u16::from(self.lane_number(dba)) == lane;
+                if carries != block.is_some() || !message.block().is_none_or(of_lane) {
                     return Err(Error::BadMessage { from, kind });
                 }
-                let mut guard = self.state();
-                let s = guard.as_mut().ok_or(Error::NotInCluster)?;
-                self.admit(s, (from, epoch), (message, spent), block);
+                let mut s = self.lane(lane)?;
+                self.admit(&mut s, (from, epoch), (message, spent), block);
                 Ok(())
             }
-            UNDO_WANTED => self.undo_wanted(from, body),
-            UNDO_COPY => self.undo_arrived((from, epoch), body, block),
             _ => Err(Error::BadMessage { from, kind }),
         }
     }
@@ -294,7 +297,7 @@ impl Cache {
 
     /// The connection to `peer` broke and is back.
     pub fn reconnected(&self, peer: InstanceId) {
-        self.with_state(|s| {
+        self.each_lane(|s| {
             self.step(s, Cause::default(), |lane, out| lane.reconnected(peer, out));
             self.ask_undo_again(s, Some(peer));
         });
@@ -302,7 +305,7 @@ impl Cache {
 
     /// Drives again what may have been lost: to be called about once a second.
     pub fn tick(&self) {
-        self.with_state(|s| {
+        self.each_lane(|s| {
             self.step(s, Cause::default(), Lane::timer);
             self.ask_undo_again(s, None);
             self.start_recoveries(s);
@@ -312,9 +315,9 @@ impl Cache {
     /// Past images kept here: a clean leave waits until there are none, and asks for their writing.
     pub fn past_images(&self) -> usize {
         let mut n = 0;
-        self.with_state(|s| {
+        self.each_lane(|s| {
             let images: Vec<Dba> = s.images.keys().copied().collect();
-            n = images.len();
+            n += images.len();
             for dba in images {
                 self.step(s, Cause::default(), |lane, out| {
                     lane.image_in_the_way(dba, out)
@@ -344,13 +347,9 @@ impl Cache {
     pub(crate) fn oldest_image(&self) -> u64 {
         let mut oldest = CLEAN;
         if self.is_clustered() {
-            self.with_state(|s| {
-                oldest = s
-                    .images
-                    .values()
-                    .map(|i| i.first_dirty)
-                    .min()
-                    .unwrap_or(CLEAN);
+            self.each_lane(|s| {
+                let of_lane = s.images.values().map(|i| i.first_dirty).min();
+                oldest = oldest.min(of_lane.unwrap_or(CLEAN));
             });
         }
         oldest
@@ -368,7 +367,7 @@ impl Cache {
         if !self.is_clustered() {
             return;
         }
-        self.with_state(|s| {
+        self.each_lane(|s| {
             let old = s.images.iter().filter(|(_, i)| i.first_dirty < upto);
             for dba in old.map(|(&dba, _)| dba).collect::<Vec<_>>() {
                 self.step(s, Cause::default(), |lane, out| {
@@ -383,8 +382,12 @@ impl Cache {
         if !self.is_clustered() {
             return;
         }
-        self.with_state(|s| {
-            for (dba, version) in written.filter(|(dba, _)| !is_private(*dba)) {
+        let mut of_lanes = vec![Vec::new(); self.lanes().len()];
+        for (dba, version) in written.filter(|(dba, _)| !is_private(*dba)) {
+            of_lanes[usize::from(self.lane_number(dba))].push((dba, version));
+        }
+        self.each_lane(|s| {
+            for &(dba, version) in &of_lanes[usize::from(s.number)] {
                 self.step(s, Cause::default(), |lane, out| {
                     lane.wrote(dba, version, out)
                 });
@@ -398,8 +401,7 @@ impl Cache {
         if is_private(dba) || !self.is_clustered() {
             return true;
         }
-        let mut guard = self.state();
-        let Some(s) = guard.as_mut() else { return true };
+        let s = &mut *self.state(dba);
         if s.lane.mode(dba).is_some() {
             s.evicting = Some((dba, ix));
             self.step(s, Cause::default(), |lane, out| lane.evict(dba, out));
@@ -408,15 +410,16 @@ impl Cache {
         s.lane.mode(dba).is_none()
     }
 
-    fn planned(&self) -> Latched<'_> {
-        let mut guard = self.state();
-        let planned = |s: &Option<State>| s.as_ref().is_some_and(|s| !s.members.is_empty());
-        if !planned(&guard) {
+    /// The block's lane, when it has entered an epoch.
+    fn planned(&self, dba: Dba) -> Latched<'_> {
+        let mut s = self.state(dba);
+        if s.members.is_empty() {
+            let lane = &self.lanes()[usize::from(s.number)];
             wait::during(wait::Event::GcDirectoryFrozen, [0; 3], || {
-                self.gcs.entered.wait_while(guard.guard(), |s| !planned(s));
+                lane.entered.wait_while(s.guard(), |s| s.members.is_empty());
             });
         }
-        guard
+        s
     }
 
     fn post(&self) -> &Arc<dyn Post> {

@@ -10,6 +10,7 @@
 
 use super::State;
 use super::helper::Job;
+use super::lanes::LaneCell;
 use super::session::{How, Slot, Told};
 use crate::Cache;
 use block::{BlockBuf, InstanceId};
@@ -81,11 +82,11 @@ impl Outgoing {
         self.letters.is_empty() && self.told.is_empty() && self.jobs.is_empty()
     }
 
-    /// Letters first: others work on them while sessions here wake up.
-    fn say(&mut self, cache: &Cache) {
+    /// By this lane. Letters first: others work on them while sessions here wake up.
+    fn say(&mut self, lane: u8, cache: &Cache) {
         for letter in self.letters.drain(..) {
             let parcel = Parcel {
-                route: Route::Hash(0),
+                route: Route::Hash(u64::from(lane)),
                 kind: letter.kind,
                 epoch: letter.epoch,
                 body: &self.bodies[letter.body],
@@ -105,16 +106,23 @@ impl Outgoing {
     }
 }
 
-/// The state, latched. What steps want said is said when it is let go.
+/// A lane's state, latched. What steps want said is said when it is let go.
 pub(super) struct Latched<'a> {
     cache: &'a Cache,
     /// None only while it is being dropped.
-    guard: Option<MutexGuard<'a, Option<State>>>,
+    guard: Option<MutexGuard<'a, State>>,
 }
 
 impl<'a> Latched<'a> {
+    pub fn new(cache: &'a Cache, lane: &'a LaneCell) -> Latched<'a> {
+        Latched {
+            cache,
+            guard: Some(lane.state.lock()),
+        }
+    }
+
     /// For a wait that lets it go meanwhile. To be called before any step.
-    pub fn guard(&mut self) -> &mut MutexGuard<'a, Option<State>> {
+    pub fn guard(&mut self) -> &mut MutexGuard<'a, State> {
         self.guard
             .as_mut()
             .expect("invariant: latched until it is dropped")
@@ -122,8 +130,8 @@ impl<'a> Latched<'a> {
 }
 
 impl Deref for Latched<'_> {
-    type Target = Option<State>;
-    fn deref(&self) -> &Option<State> {
+    type Target = State;
+    fn deref(&self) -> &State {
         self.guard
             .as_ref()
             .expect("invariant: latched until it is dropped")
@@ -131,7 +139,7 @@ impl Deref for Latched<'_> {
 }
 
 impl DerefMut for Latched<'_> {
-    fn deref_mut(&mut self) -> &mut Option<State> {
+    fn deref_mut(&mut self) -> &mut State {
         self.guard()
     }
 }
@@ -141,27 +149,13 @@ impl Drop for Latched<'_> {
         let Some(mut guard) = self.guard.take() else {
             return;
         };
-        let Some(s) = guard.as_mut().filter(|s| !s.outgoing.is_empty()) else {
+        if guard.outgoing.is_empty() {
             return;
-        };
-        let mut outgoing = std::mem::replace(&mut s.outgoing, LAST.take());
+        }
+        let mut outgoing = std::mem::replace(&mut guard.outgoing, LAST.take());
+        let lane = guard.number;
         drop(guard);
-        outgoing.say(self.cache);
+        outgoing.say(lane, self.cache);
         LAST.set(outgoing);
-    }
-}
-
-impl Cache {
-    pub(super) fn state(&self) -> Latched<'_> {
-        Latched {
-            cache: self,
-            guard: Some(self.gcs.state.lock()),
-        }
-    }
-
-    pub(super) fn with_state(&self, f: impl FnOnce(&mut State)) {
-        if let Some(s) = self.state().as_mut() {
-            f(s);
-        }
     }
 }

@@ -10,6 +10,7 @@
 //! - A read that fails is tried again at every tick, and said: whoever wants the block waits for it.
 
 use super::helper::Job;
+use super::outgoing::Latched;
 use super::session::Fill;
 use super::{BUCKETS, Cause, ClusterMember, State, ToRead, is_private, master_of};
 use crate::{Cache, Error, Result};
@@ -89,10 +90,13 @@ impl Cache {
         if !self.is_clustered() {
             self.register_everything();
         }
-        let mut guard = self.state();
-        let s = guard
-            .as_mut()
-            .expect("invariant: a cache joins a cluster before it is given an epoch");
+        for lane in self.lanes() {
+            self.enter(&mut Latched::new(self, lane), r);
+            lane.entered.notify_all();
+        }
+    }
+
+    fn enter(&self, s: &mut State, r: &Reconfiguration) {
         if r.epoch <= s.lane.epoch().0 {
             return;
         }
@@ -119,8 +123,6 @@ impl Cache {
         }
         self.ask_undo_again(s, None);
         self.start_recoveries(s);
-        drop(guard);
-        self.gcs.entered.notify_all();
     }
 
     /// What the dead of this epoch have left. Nothing happens if another epoch has begun meanwhile. An error: what the dead have written cannot be synced, and nothing is known about the disk.
@@ -133,12 +135,15 @@ impl Cache {
         // Also what no redo names may be torn: blocks that were only cleaned out.
         let named = threads.redo.blocks().chain(threads.torn.blocks());
         let named: BTreeSet<Dba> = named.filter(shared).collect();
-        self.with_state(|s| {
+        let threads = Arc::new(threads);
+        self.each_lane(|s| {
             if s.lane.epoch().0 != epoch || s.dead.is_known() {
                 return;
             }
-            s.dead.threads = Some(Arc::new(threads));
+            s.dead.threads = Some(threads.clone());
             if s.dead.recoverer == Some(s.me) {
+                let of_lane = |dba: &&Dba| self.lane_number(**dba) == s.number;
+                let named = named.iter().filter(of_lane).copied().collect();
                 self.step(s, Cause::default(), |lane, out| lane.pass_one(named, out));
             }
             self.start_recoveries(s);
@@ -147,15 +152,14 @@ impl Cache {
     }
 
     /// What the lane has left to say to itself, in a step of its own.
-    pub(super) fn hear_itself(&self, epoch: u64, message: Message) {
-        self.with_state(|s| {
-            if s.lane.epoch().0 == epoch {
-                let me = s.me;
-                self.step(s, Cause::default(), |lane, out| {
-                    lane.message(me, message, out)
-                });
-            }
-        });
+    pub(super) fn hear_itself(&self, lane: u8, epoch: u64, message: Message) {
+        let s = &mut *Latched::new(self, &self.lanes()[usize::from(lane)]);
+        if s.lane.epoch().0 == epoch {
+            let me = s.me;
+            self.step(s, Cause::default(), |lane, out| {
+                lane.message(me, message, out)
+            });
+        }
     }
 
     /// The lane wants a block brought back.
@@ -194,7 +198,7 @@ impl Cache {
     /// Of `lmr0` and its like.
     pub(super) fn recover_block(&self, dba: Dba) {
         let mut known = None;
-        self.with_state(|s| match s.dead.is_known() {
+        self.with_state(dba, |s| match s.dead.is_known() {
             true => known = Some(s.dead.threads.clone()),
             // Somebody else has died meanwhile: it is begun when all redo is here.
             false => {
@@ -208,7 +212,7 @@ impl Cache {
             return;
         };
         let mut failures = 0;
-        self.with_state(|s| {
+        self.with_state(dba, |s| {
             if let Some(to_read) = s.to_read.get_mut(&dba) {
                 to_read.claimed = false;
                 failures = to_read.recovery.map_or(1, |n| n.saturating_add(1));
@@ -253,7 +257,7 @@ impl Cache {
         threads: Option<&DeadThreads>,
     ) -> Result<bool> {
         let mut newer = false;
-        self.with_state(|s| {
+        self.with_state(dba, |s| {
             if let Some(image) = s.images.get(&dba)
                 && image.version > block.scn()
             {

@@ -193,7 +193,7 @@ impl<'a> Admission<'a> {
 impl Drop for Admission<'_> {
     fn drop(&mut self) {
         let (dba, waiter) = (self.dba, Waiter(self.waiter));
-        self.cache.with_state(|s| {
+        self.cache.with_state(dba, |s| {
             self.cache.step(s, Cause::default(), |lane, out| {
                 lane.latched(dba, waiter, out);
             });
@@ -263,8 +263,7 @@ impl Cache {
 
     fn ask(&self, dba: Dba, want: Want, slot: &Arc<Slot>) -> (u64, Asked) {
         let at_ns = wait::timestamp_ns();
-        let mut guard = self.planned();
-        let s = guard.as_mut().expect("invariant: there is a plan");
+        let s = &mut *self.planned(dba);
         s.last_waiter += 1;
         let waiter = s.last_waiter;
         slot.begin(waiter);
@@ -306,7 +305,7 @@ impl Cache {
 
     /// The read failed: another session may try.
     fn give_up(&self, dba: Dba, waiter: u64) {
-        self.with_state(|s| {
+        self.with_state(dba, |s| {
             s.waiting.remove(&waiter);
             if let Some(to_read) = s.to_read.get_mut(&dba) {
                 to_read.claimed = false;
@@ -318,9 +317,7 @@ impl Cache {
     /// Reads a block that was granted, and tells the lane.
     pub(super) fn read_granted(&self, dba: Dba, fill: Fill) -> Result<()> {
         let (mode, generation) = {
-            let guard = self.state();
-            let to_read = guard.as_ref().and_then(|s| s.to_read.get(&dba));
-            match to_read {
+            match self.state(dba).to_read.get(&dba) {
                 Some(&ToRead {
                     mode, generation, ..
                 }) => (mode, generation),
@@ -342,7 +339,7 @@ impl Cache {
             Claim::There(_) => {
                 let mut block = BlockBuf::zeroed();
                 let Filled { version, dirty } = self.fill(dba, &mut block, &fill)?;
-                self.with_state(|s| {
+                self.with_state(dba, |s| {
                     let state = state_of(mode);
                     s.arrived.insert(
                         dba,
@@ -357,7 +354,7 @@ impl Cache {
                 version
             }
         };
-        self.with_state(|s| {
+        self.with_state(dba, |s| {
             s.to_read.remove(&dba);
             self.step(s, Cause::default(), |lane, out| {
                 lane.installed(dba, version, generation, out);
@@ -388,14 +385,14 @@ impl Cache {
     pub(super) fn settle(&self, dba: Dba) -> Result<()> {
         loop {
             let mut waits = false;
-            self.with_state(|s| waits = s.arrived.contains_key(&dba));
+            self.with_state(dba, |s| waits = s.arrived.contains_key(&dba));
             if !waits {
                 return Ok(());
             }
             match self.claim(dba)? {
                 Claim::Ours(ix) => {
-                    let mut guard = self.state();
-                    let arrived = guard.as_mut().and_then(|s| s.arrived.remove(&dba));
+                    let mut s = self.state(dba);
+                    let arrived = s.arrived.remove(&dba);
                     let state = arrived.map(|a| self.put(ix, a));
                     self.loaded(ix, dba, state);
                 }
@@ -404,8 +401,8 @@ impl Cache {
                     let frame = self.frame(ix);
                     frame.latch.lock_exclusive(&self.latch_group);
                     if frame.dba() == dba && frame.state.load(Acquire) == CLOSED {
-                        let mut guard = self.state();
-                        if let Some(a) = guard.as_mut().and_then(|s| s.arrived.remove(&dba)) {
+                        let mut s = self.state(dba);
+                        if let Some(a) = s.arrived.remove(&dba) {
                             let state = self.put(ix, a);
                             frame.state.store(state, Release);
                         }

@@ -55,7 +55,7 @@ impl Cache {
         let owner = owner(dba);
         let mut up = false;
         let mut own = false;
-        self.with_state(|s| {
+        self.with_state(dba, |s| {
             own = s.me == owner;
             up = s.members.contains(&owner) || s.dead.in_limbo(owner);
         });
@@ -84,7 +84,7 @@ impl Cache {
             of: owner,
             at_ns: wait::timestamp_ns(),
         };
-        self.with_state(|s| {
+        self.with_state(dba, |s| {
             s.undo.last += 1;
             let id = s.undo.last;
             slot.begin(id);
@@ -133,7 +133,7 @@ impl Cache {
         let block = Dba(block);
         let mut me = None;
         let received_ns = super::received_ns();
-        self.with_state(|s| {
+        self.with_state(block, |s| {
             me = Some(s.me);
             let asked = Spent {
                 messages: 1,
@@ -157,7 +157,7 @@ impl Cache {
         let of = (to, of_undo(id));
         // Read before the block is: what is sent is at least as new.
         let mut epoch = 0;
-        self.with_state(|s| {
+        self.with_state(block, |s| {
             epoch = s.lane.epoch().0;
             s.timing.copying(of);
         });
@@ -165,9 +165,9 @@ impl Cache {
             let mut body = Vec::with_capacity(16 + Spent::BYTES);
             body.extend(block.0.to_le_bytes());
             body.extend(id.to_le_bytes());
-            self.with_state(|s| s.timing.copy_leaves(of).put(&mut body));
+            self.with_state(block, |s| s.timing.copy_leaves(of).put(&mut body));
             let parcel = Parcel {
-                route: Route::Hash(0),
+                route: Route::Hash(u64::from(self.lane_number(block))),
                 kind: UNDO_COPY,
                 epoch,
                 body: &body,
@@ -183,11 +183,11 @@ impl Cache {
         if may_wait {
             frame.latch.lock_shared(&self.latch_group);
         } else if !frame.latch.try_lock_shared() {
-            self.with_state(|s| s.timing.step_is_over());
+            self.with_state(block, |s| s.timing.step_is_over());
             self.gcs.helper.push(Job::UndoCopy { to, block, id });
             return;
         }
-        self.with_state(|s| s.timing.building());
+        self.with_state(block, |s| s.timing.building());
         let here = self.holds(ix, block, SHARED);
         // SAFETY: latched shared.
         let bytes = here.then(|| unsafe { &*self.memory.block(ix.0 as usize) });
@@ -216,7 +216,7 @@ impl Cache {
             spent,
             received_ns: super::received_ns(),
         };
-        self.with_state(|s| {
+        self.with_state(Dba(dba), |s| {
             if s.undo.gone.get(&from).is_some_and(|&gone| epoch < gone) {
                 return;
             }

@@ -67,6 +67,8 @@ struct Node {
 }
 
 struct Cluster {
+    /// Of each instance.
+    lanes: u8,
     data: SimStorage,
     nodes: Vec<Node>,
 }
@@ -100,7 +102,9 @@ impl Cluster {
                 std::thread::spawn(move || deliver(&cache, id(from), &queue, rng));
             }
         }
-        Cluster { data, nodes }
+        // One lane, two, three: by the seed.
+        let lanes = (seed % 3) as u8 + 1;
+        Cluster { lanes, data, nodes }
     }
 
     fn cache(&self, n: usize) -> &Arc<Cache> {
@@ -122,7 +126,7 @@ impl Cluster {
 
     fn join(&self, n: usize) {
         let network = self.nodes[n].network.clone();
-        self.cache(n).join_cluster(network).unwrap();
+        self.cache(n).join_cluster(network, self.lanes).unwrap();
     }
 
     fn end(self) -> SimStorage {
@@ -488,7 +492,7 @@ fn a_block_with_stamps_is_written_behind_a_header() {
         cache: Mutex::default(),
         to: Mutex::default(),
     });
-    cache.join_cluster(network).unwrap();
+    cache.join_cluster(network, 1).unwrap();
     cache.reconfigure(&Reconfiguration {
         epoch: 1,
         members: vec![(id(0), 1)],

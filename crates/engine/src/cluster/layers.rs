@@ -15,14 +15,19 @@ use wait::{Event, Waiter};
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 
 /// The protocols of an instance's own layers, in the order in which they hear of changes.
-/// Transactions come first: blocks are sent with evidence that knows of the members, and a leaver's commits are acknowledged before it gives its blocks away.
+/// `lms`: connections for blocks to each other instance. Transactions come first: blocks are sent with evidence that knows of the members, and a leaver's commits are acknowledged before it gives its blocks away.
 pub(crate) fn of_core(
     txns: &Arc<TxnManager>,
     inquiries: &Arc<Inquiries>,
+    lms: u8,
 ) -> Vec<(Kinds, Arc<dyn Layer>)> {
+    let blocks = Blocks {
+        cache: txns.cache().clone(),
+        lms,
+    };
     vec![
         (kinds::TXN, Arc::new(Transactions(txns.clone()))),
-        (kinds::CACHE, Arc::new(Blocks(txns.cache().clone()))),
+        (kinds::CACHE, Arc::new(blocks)),
         (INQUIRY_KINDS, inquiries.clone()),
     ]
 }
@@ -86,11 +91,15 @@ impl Evidence for Commits {
 }
 
 /// The buffer cache.
-struct Blocks(Arc<Cache>);
+struct Blocks {
+    cache: Arc<Cache>,
+    /// A lane for each connection.
+    lms: u8,
+}
 
 impl Layer for Blocks {
     fn join(&self, post: Arc<dyn Post>) -> Result<()> {
-        Ok(self.0.join_cluster(post)?)
+        Ok(self.cache.join_cluster(post, self.lms)?)
     }
     fn message(
         &self,
@@ -100,19 +109,19 @@ impl Layer for Blocks {
         body: &[u8],
         block: Option<&BlockBuf>,
     ) -> std::result::Result<(), String> {
-        self.0
+        self.cache
             .message(from, epoch, kind, body, block)
             .map_err(|e| e.to_string())
     }
     fn reconnected(&self, peer: InstanceId) {
-        self.0.reconnected(peer);
+        self.cache.reconnected(peer);
     }
     fn tick(&self) {
-        self.0.tick();
+        self.cache.tick();
     }
     fn members_changed(&self, members: &Members) -> Result<()> {
         let lives = |of: &[Member]| of.iter().map(|m| (m.instance, m.incarnation)).collect();
-        self.0.reconfigure(&Reconfiguration {
+        self.cache.reconfigure(&Reconfiguration {
             epoch: members.epoch,
             members: lives(&members.up),
             dead: lives(&members.dead),
@@ -125,8 +134,8 @@ impl Layer for Blocks {
     /// Everything is written, and let go of; blocks that others have changed since they got them from here must have been written by them, or their redo would need this thread's.
     fn leaving(&self, progress: &dyn Progress) -> Result<()> {
         loop {
-            self.0.checkpoint()?;
-            let left = self.0.release_everything() + self.0.past_images();
+            self.cache.checkpoint()?;
+            let left = self.cache.release_everything() + self.cache.past_images();
             if left == 0 {
                 return Ok(());
             }
@@ -139,6 +148,6 @@ impl Layer for Blocks {
         }
     }
     fn stopped(&self) {
-        self.0.leave_cluster();
+        self.cache.leave_cluster();
     }
 }

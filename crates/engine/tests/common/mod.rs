@@ -102,7 +102,10 @@ pub fn open_meeting(config: Config, s: &SimStorage) -> Result<Arc<Engine>> {
     let (mut host, cell) = host(s);
     let bound = interconnect::Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let secret = interconnect::Secret::new(b"the secret of all tests").unwrap();
-    host.cluster = Some(engine::cluster::ClusterHost::new(bound, secret));
+    host.cluster = Some(engine::cluster::ClusterHost {
+        lms: 2,
+        ..engine::cluster::ClusterHost::new(bound, secret)
+    });
     let engine = Engine::open_on(config, host, &Quiet)?;
     let _ = cell.set(Arc::downgrade(&engine));
     Ok(engine)

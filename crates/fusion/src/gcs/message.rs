@@ -236,6 +236,40 @@ pub enum Message {
 }
 
 impl Message {
+    /// The block that it is about. None if it is about many, or none.
+    pub fn block(&self) -> Option<Dba> {
+        match *self {
+            Message::Request { block, .. }
+            | Message::Done { block, .. }
+            | Message::Ship { block, .. }
+            | Message::Invalidate { block, .. }
+            | Message::ReadFor { block, .. }
+            | Message::WriteOrder { block, .. }
+            | Message::Written { block, .. }
+            | Message::Invalidated { block, .. }
+            | Message::NotHeld { block, .. }
+            | Message::ReadBack { block, .. }
+            | Message::Released { block, .. }
+            | Message::SteppedDown { block, .. }
+            | Message::Wrote { block, .. }
+            | Message::WriteWanted { block, .. }
+            | Message::Grant { block, .. }
+            | Message::Block { block, .. }
+            | Message::Copy { block, .. }
+            | Message::Recover { block, .. }
+            | Message::Recovered { block, .. }
+            | Message::Inherit { block, .. }
+            | Message::Inherited { block, .. } => Some(block),
+            Message::DeclareWanted { .. }
+            | Message::DeclareMore { .. }
+            | Message::Declare { .. }
+            | Message::DeclareBlocks { .. }
+            | Message::DeadRedo { .. }
+            | Message::DeadRedoMore { .. }
+            | Message::RecoveryDone => None,
+        }
+    }
+
     /// Whether it is about many blocks at once.
     pub(super) fn is_bulky(&self) -> bool {
         matches!(

@@ -129,7 +129,7 @@ pub const PARAMS: &[Param] = &[
     start("port", count(0, 65_535), "5501", "Port that the first instance listens on; each further one has the next."),
     start("interconnect_port", count(0, 65_535), "6501", "Port that the first instance has for the others; each further one has the next. 0: any free one, also if port is given and this is not."),
     start("interconnect_peers", Kind::Text, "", "Where other instances are reached if not where they say, as 2=127.0.0.1:6502,3=127.0.0.1:6503."),
-    start("gcs_server_processes", count(1, 32), "1", "Connections for blocks to each other instance, each with its thread; the same for all instances."),
+    start("gcs_server_processes", count(0, 32), "0", "Connections for blocks to each other instance, each with its thread; the same for all instances. 0: one for each four processors, 8 at most; to be set where machines differ."),
     start("background_priority", PRIORITY, "nice", "What the threads ask the system for that all sessions wait for (LMS, LMD, LMON, LGWR): weaker ones follow if it is refused. v$process says what each got."),
     start("lms_cpus", Kind::Text, "", "CPUs that the threads receiving from other instances are bound to, as 0,2-3; empty: any."),
     start("lgwr_cpus", Kind::Text, "", "CPUs that LGWR is bound to, as 0,2-3; empty: any."),
