@@ -61,6 +61,7 @@ use crate::types::SqlType;
 use crate::views::Context;
 use error::from_datafusion;
 pub use gate::is_general_aggregate;
+pub use lists::compact;
 use tables::Opened;
 pub use tables::WITH_ROW_IDS;
 pub use target::ROW_ID;

@@ -418,6 +418,7 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
             }
             // The general lane has more functions and operators.
             Err(e) if supply::is_general(&e) && !q.locks.is_empty() => {
+                crate::olap::compact(&mut q);
                 let (plan, columns) = planner.rows_to_lock(&q, &general)?;
                 let locked = plan.locks.iter();
                 let mut tables: Tables = locked
@@ -427,6 +428,7 @@ fn plan_sql(core: &Core, statement: ast::Statement, params: &ParamTypes) -> Resu
                 (Kind::Found(Box::new(plan)), Some(columns), tables)
             }
             Err(e) if supply::is_general(&e) => {
+                crate::olap::compact(&mut q);
                 let (query, columns) = crate::olap::plan(core, &q, params, e)?;
                 let mut tables = Vec::new();
                 query_tables(&query, &mut tables);
