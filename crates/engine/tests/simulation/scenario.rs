@@ -8,7 +8,7 @@ use crate::work;
 use engine::{Config, Engine, TableDef};
 use seam::sim::{self, Options, Process, net};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::Faults;
@@ -311,18 +311,6 @@ fn look(shared: &Arc<Shared>, table: &Arc<TableDef>, process: Process) -> engine
     };
     let engine = Engine::open_on(config, node::host(shared, process), &Quiet)?;
     let rows = common::contents(&engine, table)?;
-    let verified = catch_unwind(AssertUnwindSafe(|| {
-        common::verify_all(&engine, table, "at the end")
-    }));
-    match verified {
-        Ok(verified) => verified?,
-        Err(panic) => {
-            shared.tell_history();
-            eprintln!("in the end: {rows:?}");
-            resume_unwind(panic);
-        }
-    }
-    engine.stop(&Quiet)?;
     let sum: i32 = rows.range(..work::FIRST_LIST).map(|(_, (b, _))| b).sum();
     if sum != work::BALANCE * work::ACCOUNTS as i32 {
         shared.fail(format!("accounts sum to {sum} in the end"));
@@ -337,5 +325,7 @@ fn look(shared: &Arc<Shared>, table: &Arc<TableDef>, process: Process) -> engine
         eprintln!("in the end: {lists:?}");
     }
     found.into_iter().for_each(|f| shared.fail(f));
+    common::verify_all(&engine, table, "at the end")?;
+    engine.stop(&Quiet)?;
     Ok(())
 }
