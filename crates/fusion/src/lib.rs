@@ -9,6 +9,7 @@ pub mod ges;
 pub mod ids;
 pub mod membership;
 mod planted;
+pub mod sequences;
 #[cfg(test)]
 mod testing;
 pub mod visibility;

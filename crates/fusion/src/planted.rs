@@ -70,6 +70,14 @@ pub(crate) enum Mutation {
     IgnoreImplied,
     /// Orders of a service long ended are carried out.
     IgnoreTurns,
+    /// Sequences: values are taken before everybody has declared what it was given.
+    DrawUndeclared,
+    /// Sequences: what others were given is not remembered.
+    ForgetDeclarations,
+    /// Sequences: a transaction commits without waiting for the log that has the mark.
+    CommitUnsecured,
+    /// Sequences: values also go to sessions that came after the request was sent.
+    ShareWithLateComers,
 }
 
 /// The rule left out in this machine, if any.
