@@ -1,11 +1,12 @@
-//! Sequences at run time: an instance draws a range of values from the sequence's block and gives them out from memory.
+//! Sequences at run time: an instance takes a range of values from the sequence's block, or is given one by the instance that does so for all, and gives them out from memory.
 //!
 //! **Invariants.**
 //! - The block's mark is moved, and the move logged, before the first value of a range is given out; so no value is given out twice,
 //!   by whatever instance and after whatever crash. What an instance has not given out when it stops is a gap.
-//! - What is in memory are values that nobody else has; where the sequence stands is in the block only. `setval` forgets the cached values of the instance where it is made, not
+//! - What is in memory are values that nobody else has; where the sequence stands is in the block, and in what instances were told of it by one that has died since ([`Floor`], which whoever is about to
+//!   move the mark asks for with the block latched). `setval` forgets the cached values of the instance where it is made, not
 //!   those of others. Of a sequence with a cache of one nothing is ever in memory: all draw in order.
-//! - A draw is not undone by a rollback. A transaction that drew a value waits at its commit for the log position that came with it.
+//! - A draw is not undone by a rollback. A transaction that drew a value waits at its commit for the log position that came with it, in whichever log it is ([`Logged`]).
 //! - The order of latches is: the block's, then that of the values in memory. Nobody waits for the first while holding the second.
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use block::sequence::{SequenceParams, SequenceRange, SequenceState, mark_payload, read};
 use block::{Dba, LogPos, ObjectId, Op};
+use fusion::sequences::Mark;
 use seam::Mutex;
 use txn::TxnManager;
 
@@ -20,24 +22,62 @@ use crate::btree::{Live, Step, Store};
 use crate::space::Space;
 use crate::{Error, Result};
 
+/// In which log the mark behind a value is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Logged {
+    /// This instance's; durable before the drawing transaction's commit is acknowledged.
+    Here(LogPos),
+    /// Another's; durable before the drawing transaction commits.
+    There(Mark),
+}
+
 /// A value drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Draw {
     pub value: i64,
-    /// The log must be durable up to here before the drawing transaction's commit is acknowledged.
-    pub durable: LogPos,
+    pub logged: Logged,
 }
 
-/// Values taken from the block and not given out yet.
+/// Values taken from the block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    pub range: SequenceRange,
+    pub increment: i64,
+    /// What is not used at once may be kept: the sequence has a cache.
+    pub keep: bool,
+    pub state: SequenceState,
+    pub end: LogPos,
+}
+
+/// What others know of where a sequence stands, asked for and told under the latch of its block.
+pub trait Floor {
+    /// Where it stands at least. None: nobody may move the mark now.
+    fn at_least(&self) -> Option<Option<SequenceState>>;
+    /// The block has this state, logged here or durable.
+    fn stands(&self, state: SequenceState);
+}
+
+/// Nobody else knows anything.
+pub struct Alone;
+
+impl Floor for Alone {
+    fn at_least(&self) -> Option<Option<SequenceState>> {
+        Some(None)
+    }
+    fn stands(&self, _: SequenceState) {}
+}
+
+/// Values not given out yet.
 struct Cached {
     range: SequenceRange,
     increment: i64,
-    durable: LogPos,
+    logged: Logged,
 }
 
 /// A sequence as an instance uses it. One object per sequence and instance: it holds the instance's cached values.
 pub struct Sequence<S = Live> {
     store: S,
+    object: ObjectId,
     dba: Dba,
     cached: Mutex<VecDeque<Cached>>,
 }
@@ -54,14 +94,16 @@ impl Sequence {
         object: ObjectId,
         header: Dba,
     ) -> Sequence {
-        Sequence::over(Live::new(txns, space, object, header, FIXED_BLOCKS), header)
+        let store = Live::new(txns, space, object, header, FIXED_BLOCKS);
+        Sequence::over(store, object, header)
     }
 }
 
 impl<S: Store> Sequence<S> {
-    fn over(store: S, header: Dba) -> Sequence<S> {
+    fn over(store: S, object: ObjectId, header: Dba) -> Sequence<S> {
         Sequence {
             store,
+            object,
             dba: header.plus(1),
             cached: Mutex::new(VecDeque::new()),
         }
@@ -89,32 +131,24 @@ impl<S: Store> Sequence<S> {
         Ok(())
     }
 
-    /// The next value. Called with no latch held; may wait for the block and for room in the log, never for a flush.
-    pub fn draw(&self) -> Result<Draw> {
+    /// The next value from the block or from memory; None: not now. Called with no latch held; may wait for the block and for room in the log, never for a flush.
+    pub fn draw(&self, floor: &impl Floor) -> Result<Option<Draw>> {
         if let Some(draw) = self.next_cached() {
-            return Ok(draw);
+            return Ok(Some(draw));
         }
         self.store.reserve()?;
         let mut guard = self.store.write(self.dba)?;
         // Whoever had the block before us may have brought values for all.
         if let Some(draw) = self.next_cached() {
-            return Ok(draw);
+            return Ok(Some(draw));
         }
-        let (params, state) = read(&guard)?;
-        let Some((range, next)) = params.take(state) else {
-            let ascending = params.increment > 0;
-            let limit = if ascending { params.max } else { params.min };
-            return Err(Error::SequenceLimit { limit, ascending });
+        let Some(taken) = self.take_from(&mut guard, 1, floor)? else {
+            return Ok(None);
         };
-        let durable = self.store.change(&mut [Step {
-            guard: &mut guard,
-            op: Op::SequenceMark,
-            payload: &mark_payload(next),
-        }])?;
         let mut rest = Cached {
-            range,
-            increment: params.increment,
-            durable,
+            range: taken.range,
+            increment: taken.increment,
+            logged: Logged::Here(taken.end),
         };
         let draw = rest
             .take()
@@ -122,10 +156,76 @@ impl<S: Store> Sequence<S> {
         if rest.range.count > 0 {
             self.cached.lock().push_back(rest);
         }
-        Ok(draw)
+        Ok(Some(draw))
     }
 
-    fn next_cached(&self) -> Option<Draw> {
+    /// Takes values for somebody else, of whom `wanted` wait: as many, or a range to be cached. None: not now. Waits like [`draw`](Sequence::draw).
+    pub fn take(&self, wanted: u32, floor: &impl Floor) -> Result<Option<Taken>> {
+        self.store.reserve()?;
+        let mut guard = self.store.write(self.dba)?;
+        self.take_from(&mut guard, wanted, floor)
+    }
+
+    /// The same without waiting; the outer None: that is not possible.
+    pub fn try_take(&self, wanted: u32, floor: &impl Floor) -> Option<Result<Option<Taken>>> {
+        if !self.store.try_reserve() {
+            return None;
+        }
+        let mut guard = self.store.try_write(self.dba)?;
+        Some(self.take_from(&mut guard, wanted, floor))
+    }
+
+    fn take_from(
+        &self,
+        guard: &mut S::Write<'_>,
+        wanted: u32,
+        floor: &impl Floor,
+    ) -> Result<Option<Taken>> {
+        let (mut params, state) = self.read_own(guard)?;
+        let Some(at_least) = floor.at_least() else {
+            return Ok(None);
+        };
+        let keep = params.cache > 1;
+        if !keep {
+            params.cache = wanted;
+        }
+        let Some((range, next)) = params.take(higher(state, at_least)) else {
+            let ascending = params.increment > 0;
+            let limit = if ascending { params.max } else { params.min };
+            return Err(Error::SequenceLimit { limit, ascending });
+        };
+        let end = self.mark(guard, next)?;
+        floor.stands(next);
+        Ok(Some(Taken {
+            range,
+            increment: params.increment,
+            keep,
+            state: next,
+            end,
+        }))
+    }
+
+    fn mark(&self, guard: &mut S::Write<'_>, state: SequenceState) -> Result<LogPos> {
+        wait::stat::add(wait::Stat::SequenceMarks, 1);
+        self.store.change(&mut [Step {
+            guard,
+            op: Op::SequenceMark,
+            payload: &mark_payload(state),
+        }])
+    }
+
+    /// The block may be another object's by now, if somebody else asks.
+    fn read_own(&self, block: &block::BlockBuf) -> Result<(SequenceParams, SequenceState)> {
+        if block.object() != self.object {
+            let (dba, object) = (self.dba, self.object);
+            let what = format!("block {dba} is not of sequence {}", object.0);
+            return Err(block::BlockError::corrupt(what).into());
+        }
+        Ok(read(block)?)
+    }
+
+    /// A value from memory.
+    pub fn next_cached(&self) -> Option<Draw> {
         let mut cached = self.cached.lock();
         let draw = cached.front_mut()?.take();
         if cached.front().is_some_and(|c| c.range.count == 0) {
@@ -134,11 +234,34 @@ impl<S: Store> Sequence<S> {
         draw
     }
 
-    /// `setval(value, is_called)`: the next draw gives the value after `value`, or `value` itself. At once for everybody, not undone.
-    pub fn set(&self, value: i64, is_called: bool) -> Result<LogPos> {
+    /// Values that another instance has taken for this one.
+    pub fn keep(&self, range: SequenceRange, increment: i64, mark: Mark) {
+        let logged = Logged::There(mark);
+        self.cached.lock().push_back(Cached {
+            range,
+            increment,
+            logged,
+        });
+    }
+
+    /// The mark of an instance that has gone, and of which this one was told: the block has it when this returns, or a later one, logged here or durable. May wait for the block to be recovered.
+    pub fn raise(&self, to: SequenceState, floor: &impl Floor) -> Result<LogPos> {
         self.store.reserve()?;
         let mut guard = self.store.write(self.dba)?;
-        let (params, state) = read(&guard)?;
+        let (_, state) = self.read_own(&guard)?;
+        let end = match state.draw < to.draw {
+            true => self.mark(&mut guard, to)?,
+            false => LogPos(0),
+        };
+        floor.stands(higher(state, Some(to)));
+        Ok(end)
+    }
+
+    /// `setval(value, is_called)`: the next draw gives the value after `value`, or `value` itself. At once for everybody, not undone. None: not now.
+    pub fn set(&self, value: i64, is_called: bool, floor: &impl Floor) -> Result<Option<LogPos>> {
+        self.store.reserve()?;
+        let mut guard = self.store.write(self.dba)?;
+        let (params, state) = self.read_own(&guard)?;
         if !(params.min..=params.max).contains(&value) {
             return Err(Error::SequenceBounds {
                 value,
@@ -146,19 +269,27 @@ impl<S: Store> Sequence<S> {
                 max: params.max,
             });
         }
-        let payload = mark_payload(params.set(state, value, is_called));
-        let durable = self.store.change(&mut [Step {
-            guard: &mut guard,
-            op: Op::SequenceMark,
-            payload: &payload,
-        }])?;
+        let Some(at_least) = floor.at_least() else {
+            return Ok(None);
+        };
+        let next = params.set(higher(state, at_least), value, is_called);
+        let end = self.mark(&mut guard, next)?;
+        floor.stands(next);
         self.cached.lock().clear();
-        Ok(durable)
+        Ok(Some(end))
     }
 
     /// The definition, and where the mark stands (values below it may still be in this instance's memory).
     pub fn state(&self) -> Result<(SequenceParams, SequenceState)> {
         Ok(read(&*self.store.read(self.dba)?)?)
+    }
+}
+
+/// The newer of two states.
+fn higher(state: SequenceState, other: Option<SequenceState>) -> SequenceState {
+    match other {
+        Some(other) if other.draw > state.draw => other,
+        _ => state,
     }
 }
 
@@ -170,7 +301,7 @@ impl Cached {
         self.range.first = value.wrapping_add(self.increment);
         Some(Draw {
             value,
-            durable: self.durable,
+            logged: self.logged,
         })
     }
 }
@@ -178,15 +309,18 @@ impl Cached {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::btree::memory::{HEADER, Memory};
+    use crate::btree::memory::{HEADER, Memory, OBJECT};
 
     fn create(store: &Memory, params: SequenceParams) -> Sequence<Memory> {
-        let s = Sequence::over(store.clone(), HEADER);
+        let s = Sequence::over(store.clone(), OBJECT, HEADER);
         s.create(&params).unwrap();
         s
     }
+    fn draw(s: &Sequence<Memory>) -> Draw {
+        s.draw(&Alone).unwrap().unwrap()
+    }
     fn values(s: &Sequence<Memory>, n: usize) -> Vec<i64> {
-        (0..n).map(|_| s.draw().unwrap().value).collect()
+        (0..n).map(|_| draw(s).value).collect()
     }
 
     /// The paper's walk-through: with a cache of 20 one instance has 10-29, the other 30-49, the first goes on with 50-69.
@@ -202,13 +336,91 @@ mod tests {
                 ..Default::default()
             },
         );
-        let two = Sequence::over(store.clone(), HEADER);
+        let two = Sequence::over(store.clone(), OBJECT, HEADER);
         assert_eq!(values(&one, 1), [10]);
         assert_eq!(values(&two, 2), [30, 31]);
         assert_eq!(values(&one, 19), (11..30).collect::<Vec<_>>());
         assert_eq!(values(&one, 1), [50]);
         assert_eq!(values(&two, 18), (32..50).collect::<Vec<_>>());
         assert_eq!(one.state().unwrap().1.mark, 70);
+    }
+
+    struct Known(Option<Option<SequenceState>>);
+    impl Floor for Known {
+        fn at_least(&self) -> Option<Option<SequenceState>> {
+            self.0
+        }
+        fn stands(&self, _: SequenceState) {}
+    }
+
+    /// What others were given by an instance that died with its log counts, and is put into the block before a transaction that rests on it commits.
+    #[test]
+    fn what_others_know_counts() {
+        let store = Memory::new();
+        let s = create(&store, SequenceParams::default());
+        assert_eq!(values(&s, 20), (1..=20).collect::<Vec<_>>());
+        let known = SequenceState {
+            draw: 7,
+            mark: 141,
+            exhausted: false,
+        };
+        assert_eq!(s.draw(&Known(None)).unwrap(), None);
+        assert_eq!(s.set(5, true, &Known(None)).unwrap(), None);
+        let knowing = Known(Some(Some(known)));
+        assert_eq!(s.draw(&knowing).unwrap().unwrap().value, 141);
+        let older = SequenceState {
+            draw: 8,
+            mark: 3,
+            exhausted: false,
+        };
+        assert_eq!(s.raise(older, &Alone).unwrap(), LogPos(0));
+        let newer = SequenceState {
+            draw: 12,
+            mark: 400,
+            exhausted: false,
+        };
+        assert!(s.raise(newer, &Alone).unwrap() > LogPos(0));
+        assert_eq!(s.state().unwrap().1, newer);
+        s.set(9, false, &knowing).unwrap().unwrap();
+        assert_eq!(s.state().unwrap().1.draw, 13);
+        let taken = s.take(3, &knowing).unwrap().unwrap();
+        assert_eq!(
+            (taken.range, taken.keep),
+            (
+                SequenceRange {
+                    first: 9,
+                    count: 20
+                },
+                true
+            )
+        );
+    }
+
+    /// As many as are wanted where nothing may be kept; and only by who needs not wait.
+    #[test]
+    fn values_are_taken_for_others() {
+        let store = Memory::new();
+        let s = create(
+            &store,
+            SequenceParams {
+                cache: 1,
+                max: 5,
+                ..Default::default()
+            },
+        );
+        let taken = s.try_take(3, &Alone).unwrap().unwrap().unwrap();
+        assert_eq!(
+            (taken.range, taken.keep),
+            (SequenceRange { first: 1, count: 3 }, false)
+        );
+        let taken = s.try_take(3, &Alone).unwrap().unwrap().unwrap();
+        assert_eq!(taken.range, SequenceRange { first: 4, count: 2 });
+        assert!(matches!(
+            s.take(1, &Alone),
+            Err(Error::SequenceLimit { limit: 5, .. })
+        ));
+        let other = Sequence::over(store, ObjectId(OBJECT.0 + 1), HEADER);
+        assert!(other.take(1, &Alone).is_err());
     }
 
     #[test]
@@ -223,7 +435,7 @@ mod tests {
                 ..Default::default()
             },
         );
-        let two = Sequence::over(store.clone(), HEADER);
+        let two = Sequence::over(store.clone(), OBJECT, HEADER);
         assert_eq!(
             [values(&one, 1), values(&two, 1), values(&one, 1)].concat(),
             [10, 11, 12]
@@ -235,7 +447,7 @@ mod tests {
         let store = Memory::new();
         let one = create(&store, SequenceParams::default());
         assert_eq!(values(&one, 3), [1, 2, 3]);
-        assert_eq!(values(&Sequence::over(store, HEADER), 1), [21]);
+        assert_eq!(values(&Sequence::over(store, OBJECT, HEADER), 1), [21]);
     }
 
     #[test]
@@ -251,20 +463,20 @@ mod tests {
         assert_eq!(values(&s, 25).last(), Some(&25));
         for _ in 0..2 {
             assert!(matches!(
-                s.draw(),
+                s.draw(&Alone),
                 Err(Error::SequenceLimit {
                     limit: 25,
                     ascending: true
                 })
             ));
         }
-        s.set(24, true).unwrap();
+        s.set(24, true, &Alone).unwrap();
         assert_eq!(values(&s, 1), [25]);
         assert!(matches!(
-            s.set(26, true),
+            s.set(26, true, &Alone),
             Err(Error::SequenceBounds { value: 26, .. })
         ));
-        s.set(7, false).unwrap();
+        s.set(7, false, &Alone).unwrap();
         assert_eq!(values(&s, 2), [7, 8]);
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use access::btree::{BTree, Cursor, IndexOutcome, is_index_undo};
-use access::sequence::Sequence;
+use access::sequence::{Alone, Logged, Sequence};
 use access::space::{Space, UNDO_SEGMENT_CREATE};
 use block::index::push_row_id;
 use block::sequence::SequenceParams;
@@ -350,13 +350,19 @@ fn a_sequence_draws_on_after_it_is_opened_again() {
         ..SequenceParams::default()
     };
     one.create(&params).unwrap();
-    let first = one.draw().unwrap();
-    assert_eq!((first.value, one.draw().unwrap().value), (10, 11));
+    let first = one.draw(&Alone).unwrap().unwrap();
+    assert_eq!(
+        (first.value, one.draw(&Alone).unwrap().unwrap().value),
+        (10, 11)
+    );
     let redo = instance.txns.cache().redo();
-    redo.flush_to(first.durable).unwrap();
-    assert!(redo.durable() >= first.durable);
-    assert_eq!(open().draw().unwrap().value, 30);
-    assert_eq!(one.draw().unwrap().value, 12);
+    let Logged::Here(logged) = first.logged else {
+        panic!("nobody else draws")
+    };
+    redo.flush_to(logged).unwrap();
+    assert!(redo.durable() >= logged);
+    assert_eq!(open().draw(&Alone).unwrap().unwrap().value, 30);
+    assert_eq!(one.draw(&Alone).unwrap().unwrap().value, 12);
 }
 
 /// CPU time of this thread, which others on the machine do not stretch.

@@ -5,7 +5,7 @@ mod common;
 
 use access::btree::{BTree, Cursor, IndexOutcome, is_index_undo};
 use access::heap::{Heap, is_heap_undo};
-use access::sequence::Sequence;
+use access::sequence::{Alone, Sequence};
 use access::space::segment::extent_blocks;
 use access::space::{Space, UNDO_SEGMENT_CREATE};
 use block::sequence::SequenceParams;
@@ -311,7 +311,7 @@ fn work(world: &World, node: &Node, all: &Mutex<Model>, numbers: &Mutex<BTreeSet
             assert_eq!(outcome.unwrap(), IndexOutcome::Inserted);
             inserted.push((rid, number));
             if rng.below(4) == 0 {
-                drawn.push(node.sequence.draw().unwrap().value);
+                drawn.push(node.sequence.draw(&Alone).unwrap().unwrap().value);
             }
         }
         // Taken out of the model first: nobody else deletes them.
@@ -489,7 +489,7 @@ fn ranges_of_a_sequence_are_drawn_by_turns() {
     let world = World::new(Instance::new());
     let draw = |node: &Node, n| -> Vec<i64> {
         (0..n)
-            .map(|_| node.sequence.draw().unwrap().value)
+            .map(|_| node.sequence.draw(&Alone).unwrap().unwrap().value)
             .collect()
     };
     let [one, two] = [world.node(1, 2), world.node(2, 2)];
@@ -501,7 +501,7 @@ fn ranges_of_a_sequence_are_drawn_by_turns() {
     // The state is the block's, whoever asks.
     let state = |node: &Node| node.sequence.state().unwrap().1.mark;
     assert_eq!((state(&one), state(&two)), (90, 90));
-    two.sequence.set(1000, true).unwrap();
+    two.sequence.set(1000, true, &Alone).unwrap();
     assert_eq!(draw(&world.node(1, 2), 1), [1001]);
     assert_eq!((state(&one), state(&two)), (1021, 1021));
     assert_eq!(draw(&two, 1), [1021]);

@@ -44,6 +44,11 @@ impl Cache {
         Ok(self.redo.wait_for_space()?)
     }
 
+    /// The same for a thread that must not wait: false if it would have to.
+    pub fn try_reserve(&self) -> bool {
+        self.redo.has_space()
+    }
+
     /// Logs one record and applies it: all of it or, after a crash before the record is durable, nothing. Never waits. `under_latch` runs under the log
     /// latch, so whatever it publishes is in step with the record's position.
     ///

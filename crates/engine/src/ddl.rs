@@ -1,10 +1,12 @@
 //! Segments of tables, indexes and sequences: created in a transaction, dropped at its commit.
 
 use crate::{Error, IndexDef, Result, Session, Sorter, TableDef};
+use access::sequence::{Alone, Draw, Logged, Sequence};
 use block::index::{ROW_ID_LEN, push_row_id, split_key};
 use block::sequence::{SequenceParams, SequenceState};
 use block::space::SegmentKind;
-use block::{Dba, ObjectId, Scn};
+use block::{Dba, LogPos, ObjectId, Scn};
+use fusion::sequences::Mark;
 use std::sync::Arc;
 
 /// Entries put into a new index between two looks at whether the statement is cancelled.
@@ -124,20 +126,24 @@ impl Session {
         self.drop_segment_at_commit(object, header)
     }
 
-    /// Draws the next value. The draw is durable before this transaction's end is reported, even if it changes nothing else.
+    /// Draws the next value. The draw is durable before this transaction's end is reported, even if it changes nothing else; before it commits, if another instance drew it.
     pub fn sequence_next(&mut self, def: &SequenceDef) -> Result<i64> {
-        let draw = self
-            .engine
-            .sequence(def.object, def.header)
-            .draw()
-            .map_err(|e| match e {
-                access::Error::SequenceLimit { ascending, .. } => Error::SequenceLimit {
-                    object: def.object,
-                    descending: !ascending,
-                },
-                e => e.into(),
-            })?;
-        self.durable = self.durable.max(draw.durable);
+        let sequence = self.engine.sequence(def.object, def.header);
+        let drawn = match self.engine.cluster() {
+            Some(cluster) => cluster.sequences().draw(&sequence, def.object, def.header),
+            None => drawn_alone(&sequence),
+        };
+        let draw = drawn.map_err(|e| match e {
+            Error::Access(access::Error::SequenceLimit { ascending, .. }) => Error::SequenceLimit {
+                object: def.object,
+                descending: !ascending,
+            },
+            e => e,
+        })?;
+        match draw.logged {
+            Logged::Here(pos) => self.durable = self.durable.max(pos),
+            Logged::There(mark) => self.rests_on(def, mark),
+        }
         wait::stat::add(wait::Stat::SequenceDraws, 1);
         Ok(draw.value)
     }
@@ -149,11 +155,46 @@ impl Session {
 
     /// `setval`: at once for everybody, not undone.
     pub fn sequence_set(&mut self, def: &SequenceDef, value: i64, is_called: bool) -> Result<()> {
-        let durable = self
-            .engine
-            .sequence(def.object, def.header)
-            .set(value, is_called)?;
+        let sequence = self.engine.sequence(def.object, def.header);
+        let to = (value, is_called);
+        let durable = match self.engine.cluster() {
+            Some(cluster) => cluster.sequences().set(&sequence, def.object, to)?,
+            None => set_alone(&sequence, to)?,
+        };
         self.durable = self.durable.max(durable);
         Ok(())
     }
+
+    /// Of a sequence the newest mark is behind all that came before.
+    fn rests_on(&mut self, def: &SequenceDef, mark: Mark) {
+        match self.marks.iter_mut().find(|(d, _)| d.object == def.object) {
+            Some((_, known)) if known.state.draw >= mark.state.draw => {}
+            Some((_, known)) => *known = mark,
+            None => self.marks.push((*def, mark)),
+        }
+    }
+
+    /// Returns once the marks behind values that other instances have drawn for this transaction are durable: before it commits. After an error it cannot.
+    pub fn secure_draws(&mut self) -> Result<()> {
+        for (def, mark) in std::mem::take(&mut self.marks) {
+            let Some(cluster) = self.engine.cluster() else {
+                continue;
+            };
+            let sequence = self.engine.sequence(def.object, def.header);
+            if cluster.sequences().secure(&sequence, def.object, &mark)? {
+                self.durable = self.engine.redo.end();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn drawn_alone(sequence: &Sequence) -> Result<Draw> {
+    let draw = sequence.draw(&Alone)?;
+    Ok(draw.expect("invariant: nobody else knows anything of an instance that is alone"))
+}
+
+fn set_alone(sequence: &Sequence, (value, is_called): (i64, bool)) -> Result<LogPos> {
+    let end = sequence.set(value, is_called, &Alone)?;
+    Ok(end.expect("invariant: nobody else knows anything of an instance that is alone"))
 }

@@ -294,8 +294,16 @@ impl Engine {
             .clone()
     }
 
+    /// If it has been used here.
+    pub(crate) fn open_sequence(&self, object: ObjectId) -> Option<Arc<Sequence>> {
+        self.open.read().sequences.get(&object).cloned()
+    }
+
     /// The object is gone.
     pub(crate) fn forget(&self, object: ObjectId) {
+        if let Some(cluster) = self.cluster() {
+            cluster.sequences().forget(object);
+        }
         let mut open = self.open.write();
         open.heaps.remove(&object);
         open.trees.remove(&object);

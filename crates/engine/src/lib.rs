@@ -21,6 +21,7 @@ mod open;
 mod parts;
 mod read;
 mod recovery;
+mod sequences;
 mod session;
 mod sort;
 mod table;

@@ -19,6 +19,7 @@ use crate::inquiry::Inquiries;
 use crate::instance::Membership;
 use crate::parts::{Core, Parts};
 use crate::recovery::{Apply, Recovery};
+use crate::sequences::Sequences;
 use crate::{Config, Engine, Error, Progress, Result};
 use block::{InstanceId, ThreadId};
 use interconnect::{Bound, Member, Secret};
@@ -314,11 +315,13 @@ impl Opening<'_> {
         epoch: u64,
     ) -> Result<()> {
         let inquiries = Inquiries::new(membership.me.incarnation);
+        let sequences = Sequences::new(membership.me, &core.redo);
         let parts = cluster::Parts {
             me: membership.me,
-            layers: cluster::of_core(&core.txns, &inquiries, host.lms),
+            layers: cluster::of_core(&core.txns, &inquiries, &sequences, host.lms),
             host,
             inquiries,
+            sequences,
             evidence: Arc::new(cluster::Commits(core.txns.clone())),
             file: membership.file.clone(),
             control: core.control.clone(),

@@ -2,6 +2,7 @@
 
 use crate::{Engine, Error, Result};
 use block::{LogPos, ObjectId, Scn, TxnId};
+use fusion::sequences::Mark;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -96,6 +97,8 @@ pub struct Session {
     pub(crate) drops: Vec<ObjectId>,
     /// Draws of sequences that must be durable before the transaction's end is reported.
     pub(crate) durable: LogPos,
+    /// Marks behind values that other instances have drawn for the transaction: durable before it commits.
+    pub(crate) marks: Vec<(crate::SequenceDef, Mark)>,
     pub(crate) scratch: Vec<u8>,
     lock_timeout: Option<Duration>,
     pub(crate) index_times: Option<crate::IndexTimes>,
@@ -113,6 +116,7 @@ impl Engine {
             saw_newest: false,
             drops: Vec::new(),
             durable: LogPos(0),
+            marks: Vec::new(),
             scratch: Vec::new(),
             lock_timeout: None,
             index_times: None,
@@ -163,9 +167,13 @@ impl Session {
         self.active
     }
 
-    /// Commits. Durable when it returns. Segments dropped in the transaction are given back after; should that fail, the commit has not: the next start
+    /// Commits, or rolls back if what other instances have drawn for it cannot be made durable. Durable when it returns. Segments dropped in the transaction are given back after; should that fail, the commit has not: the next start
     /// finds what nobody owns ([`Engine::drop_orphans`]).
     pub fn commit(&mut self) -> Result<()> {
+        if let Err(e) = self.secure_draws() {
+            self.rollback()?;
+            return Err(e);
+        }
         self.leave_statement();
         self.txn.commit()?;
         self.flush_draws()?;
@@ -188,6 +196,7 @@ impl Session {
         self.end_statement();
         let engine = self.engine.clone();
         self.txn.rollback(&*engine)?;
+        self.marks.clear();
         self.drops.clear();
         self.active = false;
         wait::session::set_transaction(0);

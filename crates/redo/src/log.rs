@@ -333,12 +333,18 @@ impl Redo {
     /// part of the reserve is theirs.
     #[inline]
     pub fn wait_for_space(&self) -> Result<()> {
+        match self.has_space() {
+            true => Ok(()),
+            false => self.wait_for_space_slowly(),
+        }
+    }
+
+    /// Whether [`Redo::wait_for_space`] would return at once: for threads that must not wait.
+    #[inline]
+    pub fn has_space(&self) -> bool {
         let end = self.end.load(Ordering::Acquire);
         let unwritten = end - self.durable.load(Ordering::Acquire).min(end);
-        if unwritten <= self.buffer.size() as u64 / 2 && !self.space.is_short(end) {
-            return Ok(());
-        }
-        self.wait_for_space_slowly()
+        unwritten <= self.buffer.size() as u64 / 2 && !self.space.is_short(end)
     }
 
     #[cold]

@@ -93,6 +93,7 @@ events! {
     EnqTm, "enq: TM - contention", Application, ["name|mode", "object #", "table/partition"];
     EnqUl, "enq: UL - contention", Application, ["name|mode", "id", ""];
     EnqSq, "enq: SQ - contention", Configuration, ["name|mode", "object #", ""];
+    EnqSv, "enq: SV - contention", Cluster, ["instance", "object #", "log position"];
     EnqHw, "enq: HW - contention", Configuration, ["name|mode", "object #", ""];
     EnqCf, "enq: CF - contention", Other, ["name|mode", "", ""];
     FenceCommand, "fence command", Cluster, ["instance", "", ""];

@@ -63,6 +63,8 @@ stats! {
     SnapshotTooOld, "snapshots failed (too old)";
     SequenceDraws, "sequence draws";
     SequenceMarks, "sequence marks written";
+    SequenceRequests, "sequence values asked of other instances";
+    SequenceValuesServed, "sequence values served to other instances";
     RecoveryBlocks, "recovery blocks changed";
     GcCurrentBlocksReceived, "gc current blocks received";
     GcCurrentBlocksServed, "gc current blocks served";

@@ -1,5 +1,6 @@
 //! Parking a thread until another wakes it, with a deadline and cancellation: the primitive under enqueues and queues.
 
+use crate::remote::Served;
 use crate::{Event, session};
 use seam::{Condvar, Mutex};
 use std::sync::Arc;
@@ -73,6 +74,29 @@ impl Waiter {
         let result = session::during_as(event, p, || {
             let result = self.park(deadline, session.as_deref());
             (result, charge())
+        });
+        if let Some(s) = &session {
+            s.set_waiter(None);
+        }
+        result
+    }
+
+    /// The same for what was asked of another instance, `asked`, at a time ([`session::timestamp_ns`]): `served` tells at the end who served it and what that took.
+    pub fn wait_remote(
+        self: &Arc<Self>,
+        event: Event,
+        p: [u64; 3],
+        deadline: Option<Instant>,
+        asked: (u16, u64),
+        served: impl FnOnce() -> Option<Served>,
+    ) -> WaitResult {
+        let session = session::current();
+        if let Some(s) = &session {
+            s.set_waiter(Some(self.clone()));
+        }
+        let result = session::during_remote(event, p, asked, || {
+            let result = self.park(deadline, session.as_deref());
+            (result, event, served())
         });
         if let Some(s) = &session {
             s.set_waiter(None);

@@ -84,6 +84,9 @@ impl Store for Live {
     fn reserve(&self) -> Result<()> {
         Ok(self.cache.reserve()?)
     }
+    fn try_reserve(&self) -> bool {
+        self.cache.try_reserve()
+    }
     fn change(&self, steps: &mut [Step<'_, WriteGuard<'_>>]) -> Result<LogPos> {
         let reborrow = |s| {
             let Step { guard, op, payload }: &mut Step<'_, _> = s;

@@ -318,6 +318,9 @@ impl Store for Memory {
         assert_none_held();
         Ok(())
     }
+    fn try_reserve(&self) -> bool {
+        true
+    }
     fn change(&self, steps: &mut [Step<'_, Guard<'_>>]) -> Result<LogPos> {
         self.apply_steps(steps);
         Ok(LogPos(self.0.clock.load(SeqCst)))

@@ -95,6 +95,8 @@ pub trait Store: Sync {
     /// Waits until there is room for redo: `block::record::MAX_RECORD` bytes, which is more than all that is logged under one hold of
     /// latches (a split root with three blocks, or the small steps of a purge, a shorter prefix and an insertion).
     fn reserve(&self) -> Result<()>;
+    /// The same for a thread that must not wait: false if it would have to.
+    fn try_reserve(&self) -> bool;
     /// Logs and applies a change that is never undone: one record. Returns the position up to which the log must be durable for
     /// the change to survive a crash.
     fn change(&self, steps: &mut [Step<'_, Self::Write<'_>>]) -> Result<LogPos>;

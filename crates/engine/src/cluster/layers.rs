@@ -2,6 +2,7 @@
 
 use super::{Evidence, Kinds, Layer, Members};
 use crate::inquiry::{INQUIRY_KINDS, Inquiries};
+use crate::sequences::{SEQUENCE_KINDS, Sequences};
 use crate::{Progress, Result};
 use block::{BlockBuf, InstanceId, Scn};
 use cache::{Cache, Reconfiguration};
@@ -15,10 +16,11 @@ use wait::{Event, Waiter};
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 
 /// The protocols of an instance's own layers, in the order in which they hear of changes.
-/// `lms`: connections for blocks to each other instance. Transactions come first: blocks are sent with evidence that knows of the members, and a leaver's commits are acknowledged before it gives its blocks away.
+/// `lms`: connections for blocks to each other instance. Transactions come first: blocks are sent with evidence that knows of the members, and a leaver's commits are acknowledged before it gives its blocks away. Sequences come before blocks: one that was recovered after a death is not drawn from with what was known before.
 pub(crate) fn of_core(
     txns: &Arc<TxnManager>,
     inquiries: &Arc<Inquiries>,
+    sequences: &Arc<Sequences>,
     lms: u8,
 ) -> Vec<(Kinds, Arc<dyn Layer>)> {
     let blocks = Blocks {
@@ -27,6 +29,7 @@ pub(crate) fn of_core(
     };
     vec![
         (kinds::TXN, Arc::new(Transactions(txns.clone()))),
+        (SEQUENCE_KINDS, sequences.clone()),
         (kinds::CACHE, Arc::new(blocks)),
         (INQUIRY_KINDS, inquiries.clone()),
     ]

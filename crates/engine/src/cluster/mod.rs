@@ -35,6 +35,7 @@ pub use storage::lease::{FenceCommand, MemberRecord, MemberState};
 
 use crate::files::Places;
 use crate::inquiry::Inquiries;
+use crate::sequences::Sequences;
 use crate::{Config, Error, Progress, Result};
 use access::space::Space;
 use block::{InstanceId, Scn};
@@ -77,6 +78,7 @@ pub(crate) struct Parts {
     pub host: ClusterHost,
     pub layers: Vec<(Kinds, Arc<dyn Layer>)>,
     pub inquiries: Arc<Inquiries>,
+    pub sequences: Arc<Sequences>,
     pub evidence: Arc<dyn Evidence>,
     pub file: Arc<ClusterFile>,
     pub control: Arc<ControlFile>,
@@ -97,6 +99,8 @@ pub struct Cluster {
     space: Mutex<Option<Arc<Space>>>,
     /// One of the layers.
     inquiries: Arc<Inquiries>,
+    /// Another.
+    sequences: Arc<Sequences>,
     evidence: Arc<dyn Evidence>,
     file: Arc<ClusterFile>,
     control: Arc<ControlFile>,
@@ -173,6 +177,7 @@ impl Cluster {
             layers: Layers::new(parts.layers.into_iter().chain(host.layers).collect()),
             space: Mutex::new(None),
             inquiries: parts.inquiries,
+            sequences: parts.sequences,
             evidence: parts.evidence,
             file: parts.file,
             control: parts.control,
@@ -311,9 +316,10 @@ impl Cluster {
         self.interconnect.get()
     }
 
-    /// The engine is there: from now on its space knows who else is up.
+    /// The engine is there: from now on its space knows who else is up, and it gives out values of sequences.
     pub(crate) fn attach(&self, engine: &Arc<crate::Engine>) {
         *self.space.lock() = Some(engine.space.clone());
+        self.sequences.attach(engine);
         self.tell_space();
     }
 
@@ -336,6 +342,11 @@ impl Cluster {
     /// Questions to the others, and the answers to theirs.
     pub fn inquiries(&self) -> &Arc<Inquiries> {
         &self.inquiries
+    }
+
+    /// Draws from sequences.
+    pub(crate) fn sequences(&self) -> &Arc<Sequences> {
+        &self.sequences
     }
 
     /// How the engine's own parts, and tests, send.

@@ -102,7 +102,7 @@ pub enum Told {
     },
     /// Draw from the block.
     Here,
-    /// Look among the values that are kept, and ask again.
+    /// Something has changed: look among the values that are kept, and ask again.
     Again,
     /// The log that was waited for is durable up to there.
     Durable,

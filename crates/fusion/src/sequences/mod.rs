@@ -40,6 +40,8 @@ const WINDOW: u32 = 256;
 const WANTED_MAX: u32 = 4096;
 /// Who was sent on so often is served wherever it asks.
 const HOPS_MAX: u8 = 2;
+/// Sequences of which this instance has values that may be in no log durably: what it declares fits a message. Of further ones it draws from the block.
+const UNSURE_MAX: usize = 8192;
 /// Sequences of which homes, use and last answers are remembered. What is forgotten costs messages, or values when a request comes twice.
 const REMEMBERED_MAX: usize = 8192;
 
@@ -108,6 +110,8 @@ pub struct Sequences {
     parked: BTreeMap<(InstanceId, ObjectId), Serve>,
     /// Sessions that wait for another's log.
     commits: Vec<(Waiter, Mark)>,
+    /// Sessions that wait until values may be taken.
+    patient: Vec<Waiter>,
     last_id: u64,
     leaving: bool,
     /// [`WINDOW`].
@@ -132,6 +136,7 @@ impl Sequences {
             answered: HashMap::new(),
             parked: BTreeMap::new(),
             commits: Vec::new(),
+            patient: Vec::new(),
             // Two lives of an instance never give a request the same number.
             last_id: me.incarnation.0 << 32,
             leaving: false,
@@ -151,7 +156,9 @@ impl Sequences {
         out: &mut Vec<Effect>,
     ) -> Begun {
         let home = self.home(object);
-        if self.is_ready() && home == self.me.instance && !self.asking.contains_key(&object) {
+        let may_ask = self.unsure.len() < UNSURE_MAX || self.unsure.contains_key(&object);
+        let is_here = home == self.me.instance || !may_ask;
+        if self.is_ready() && is_here && !self.asking.contains_key(&object) {
             self.count(object, self.me.instance, 1);
             return Begun::Here;
         }
@@ -207,6 +214,15 @@ impl Sequences {
         }
     }
 
+    /// Whether values may be taken from blocks now; otherwise the session is told [`Told::Again`] when they may.
+    pub fn wait_ready(&mut self, waiter: Waiter) -> bool {
+        let ready = self.is_ready();
+        if !ready {
+            self.patient.push(waiter);
+        }
+        ready
+    }
+
     /// A session is about to commit what rests on a mark of another instance.
     pub fn secure(&mut self, mark: &Mark, waiter: Waiter, out: &mut Vec<Effect>) -> Secured {
         if !self.is_member(mark.home) {
@@ -220,9 +236,10 @@ impl Sequences {
         Secured::Wait
     }
 
-    /// It is not about to commit any more.
-    pub fn give_up_securing(&mut self, waiter: Waiter) {
+    /// It does not wait to commit, or until values may be taken, any more.
+    pub fn give_up_waiting(&mut self, waiter: Waiter) {
         self.commits.retain(|(w, _)| *w != waiter);
+        self.patient.retain(|w| *w != waiter);
     }
 
     /// The object is gone for good.
@@ -700,6 +717,9 @@ impl Sequences {
         if !self.is_ready() {
             return;
         }
+        let told = Told::Again;
+        let patient = self.patient.drain(..);
+        out.extend(patient.map(|waiter| Effect::Told { waiter, told }));
         for serve in std::mem::take(&mut self.parked).into_values() {
             self.begin_serving(serve, out);
         }

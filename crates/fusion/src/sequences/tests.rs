@@ -399,7 +399,7 @@ impl World {
         s.stage = Stage::Over;
         self.machine(k, |m, _| match stage {
             Stage::Waits => m.give_up(object, waiter),
-            _ => m.give_up_securing(waiter),
+            _ => m.give_up_waiting(waiter),
         });
         if let Some(node) = &mut self.nodes[k] {
             let other = |j: &Job| !matches!(j, Job::Draw(w) | Job::Raise(w, _) if *w == waiter);

@@ -202,7 +202,10 @@ impl SqlSession {
             return Ok(());
         }
         let published = match commit {
-            true => self.core.publish_changes(),
+            true => match self.core.engine.secure_draws() {
+                Ok(()) => self.core.publish_changes(),
+                Err(e) => Err(e.into()),
+            },
             false => Ok(()),
         };
         let done = if let Err(e) = published {

@@ -1,0 +1,623 @@
+//! Sequences among instances: drives [`fusion::sequences`], which has the protocol and its reasons.
+//!
+//! ```text
+//! session ── draw ──► machine ── message ~~~► receiving thread of the home: takes values from the block, if that needs no wait ── message ~~~► machine ──► session
+//!                                                     └── otherwise ──► thread lck0, which may wait for the block and for the log
+//! ```
+//!
+//! **Owns** the machine, under one latch, and the sessions that wait for it.
+//!
+//! **Invariants.**
+//! - The machine's latch may be taken with a sequence's block latched, never the other way round. Messages leave with both free.
+//! - Receiving threads do not wait (R8): they take values only if block and room in the log are there at once.
+//! - As long as an instance has always been alone it draws from its blocks and takes no latch for it.
+
+mod wire;
+
+use crate::cluster::{Layer, Members};
+use crate::{Engine, Error, Progress, Result};
+use access::sequence::{Draw, Floor, Logged, Sequence, Taken};
+use block::sequence::SequenceState;
+use block::{BlockBuf, Dba, InstanceId, LogPos, ObjectId};
+use fusion::sequences::{Begun, Effect, Given, Mark, Message, Outcome, Secured, Serve, Told};
+use fusion::{Epoch, Incarnation, Waiter};
+use interconnect::{Member, Parcel, Post, Route, now_ns};
+use redo::Redo;
+use seam::thread::JoinHandle;
+use seam::{Condvar, HashMap, Mutex};
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use wait::remote::Served;
+use wait::{Event, Stat, WaitResult};
+use wire::Spent;
+
+/// Kinds of messages, within [`interconnect::kinds::ENGINE`].
+pub(crate) const SEQUENCE_KINDS: RangeInclusive<u16> = SEQUENCE..=SEQUENCE;
+const SEQUENCE: u16 = 250;
+
+/// Requests waiting for `lck0`. An instance has one under way for each sequence; what is over the limit is asked for again.
+const QUEUE_MAX: usize = 16384;
+
+/// A session's place to wait.
+struct Slot {
+    told: Mutex<Option<(Told, Option<Answer>)>>,
+    waiter: Arc<wait::Waiter>,
+}
+
+/// Who told, what it took there, and when it was here.
+#[derive(Clone, Copy)]
+struct Answer {
+    from: InstanceId,
+    spent: Spent,
+    at_ns: u64,
+}
+
+struct State {
+    machine: fusion::sequences::Sequences,
+    waiting: HashMap<Waiter, Arc<Slot>>,
+    last_waiter: u64,
+}
+
+/// What `lck0` does.
+enum Job {
+    Serve(Serve, u64),
+    Flush(InstanceId, LogPos, u64),
+}
+
+#[derive(Default)]
+struct Inbox {
+    queue: VecDeque<Job>,
+    stop: bool,
+}
+
+/// See the module.
+pub struct Sequences {
+    redo: Arc<Redo>,
+    /// This instance has, or has had, company.
+    active: AtomicBool,
+    state: Mutex<State>,
+    engine: OnceLock<Weak<Engine>>,
+    post: OnceLock<Arc<dyn Post>>,
+    inbox: Mutex<Inbox>,
+    arrived: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// This, for the thread.
+    own: Weak<Sequences>,
+}
+
+/// What a session that found no value in memory does.
+enum Turn {
+    Has(Draw),
+    Here,
+    Wait(Waiter, Arc<Slot>, Option<InstanceId>),
+}
+
+/// One sequence's, for those who latch its block.
+struct Known<'a> {
+    of: &'a Sequences,
+    object: ObjectId,
+}
+
+impl Floor for Known<'_> {
+    fn at_least(&self) -> Option<Option<SequenceState>> {
+        match self.of.is_active() {
+            true => self.of.state.lock().machine.floor(self.object),
+            false => Some(None),
+        }
+    }
+    fn stands(&self, state: SequenceState) {
+        if self.of.is_active() {
+            self.of.state.lock().machine.stands(self.object, state);
+        }
+    }
+}
+
+fn life(m: &Member) -> fusion::Member {
+    fusion::Member {
+        instance: m.instance,
+        incarnation: Incarnation(m.incarnation.into()),
+    }
+}
+
+impl Sequences {
+    pub(crate) fn new(me: Member, redo: &Arc<Redo>) -> Arc<Sequences> {
+        Arc::new_cyclic(|own| Sequences {
+            redo: redo.clone(),
+            active: AtomicBool::new(false),
+            state: Mutex::new(State {
+                machine: fusion::sequences::Sequences::new(life(&me)),
+                waiting: HashMap::new(),
+                last_waiter: 0,
+            }),
+            engine: OnceLock::new(),
+            post: OnceLock::new(),
+            inbox: Mutex::default(),
+            arrived: Condvar::new(),
+            thread: Mutex::default(),
+            own: own.clone(),
+        })
+    }
+
+    /// The engine is there: from now on others are served.
+    pub(crate) fn attach(&self, engine: &Arc<Engine>) {
+        let set = self.engine.set(Arc::downgrade(engine));
+        assert!(set.is_ok(), "invariant: an engine is attached once");
+    }
+
+    fn is_active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
+    }
+
+    // ---- for this instance's sessions, with no latch held ----
+
+    /// The next value of a sequence. May wait for another instance.
+    pub(crate) fn draw(&self, s: &Sequence, object: ObjectId, header: Dba) -> Result<Draw> {
+        let known = Known { of: self, object };
+        loop {
+            if let Some(draw) = s.next_cached() {
+                return Ok(draw);
+            }
+            let turn = match self.is_active() {
+                true => self.begin(s, object, header),
+                false => Turn::Here,
+            };
+            let told = match turn {
+                Turn::Has(draw) => return Ok(draw),
+                Turn::Here => Told::Here,
+                Turn::Wait(waiter, slot, asked) => {
+                    let told = self.wait(&slot, asked, [u64::from(object.0), 0]);
+                    let mut state = self.state.lock();
+                    state.waiting.remove(&waiter);
+                    if told.is_err() {
+                        state.machine.give_up(object, waiter);
+                    }
+                    drop(state);
+                    told?
+                }
+            };
+            match told {
+                Told::Value { value, mark } => {
+                    let logged = Logged::There(mark);
+                    return Ok(Draw { value, logged });
+                }
+                // None: an epoch has begun; the next turn waits until it is known what was drawn before.
+                Told::Here => {
+                    if let Some(draw) = s.draw(&known)? {
+                        return Ok(draw);
+                    }
+                }
+                Told::Again => {}
+                Told::Durable | Told::Gone => panic!("invariant: these are told to who commits"),
+            }
+        }
+    }
+
+    fn begin(&self, s: &Sequence, object: ObjectId, header: Dba) -> Turn {
+        let mut state = self.state.lock();
+        // What was kept since is there before its request is over.
+        if let Some(draw) = s.next_cached() {
+            return Turn::Has(draw);
+        }
+        let (waiter, slot) = state.slot();
+        let mut out = Vec::new();
+        let begun = state.machine.draw(object, header, waiter, &mut out);
+        if begun == Begun::Here {
+            state.waiting.remove(&waiter);
+        }
+        let letters = self.carry_out(&mut state, out, None);
+        drop(state);
+        self.send(letters.letters, Spent::default());
+        match begun {
+            Begun::Here => Turn::Here,
+            Begun::Wait(asked) => {
+                wait::stat::add(Stat::SequenceRequests, 1);
+                Turn::Wait(waiter, slot, asked)
+            }
+        }
+    }
+
+    /// `setval`.
+    pub(crate) fn set(
+        &self,
+        s: &Sequence,
+        object: ObjectId,
+        (value, is_called): (i64, bool),
+    ) -> Result<LogPos> {
+        let known = Known { of: self, object };
+        loop {
+            if let Some(end) = s.set(value, is_called, &known)? {
+                return Ok(end);
+            }
+            self.wait_ready(object)?;
+        }
+    }
+
+    /// Until it is known what others have drawn.
+    fn wait_ready(&self, object: ObjectId) -> Result<()> {
+        let mut state = self.state.lock();
+        let (waiter, slot) = state.slot();
+        let ready = state.machine.wait_ready(waiter);
+        drop(state);
+        let told = match ready {
+            true => Ok(Told::Again),
+            false => self.wait(&slot, None, [u64::from(object.0), 0]),
+        };
+        self.end_wait(waiter, told).map(|_| ())
+    }
+
+    /// Of a wait for the machine that is not for a value.
+    fn end_wait(&self, waiter: Waiter, told: Result<Told>) -> Result<Told> {
+        let mut state = self.state.lock();
+        state.waiting.remove(&waiter);
+        if told.is_err() {
+            state.machine.give_up_waiting(waiter);
+        }
+        told
+    }
+
+    /// Returns once the mark behind a value that a transaction uses is durable, or is in the block and will be with this instance's log; then true: up to its present end.
+    pub(crate) fn secure(&self, s: &Sequence, object: ObjectId, mark: &Mark) -> Result<bool> {
+        let mut state = self.state.lock();
+        let (waiter, slot) = state.slot();
+        let mut out = Vec::new();
+        let secured = state.machine.secure(mark, waiter, &mut out);
+        let letters = self.carry_out(&mut state, out, None);
+        drop(state);
+        self.send(letters.letters, Spent::default());
+        let told = match secured {
+            Secured::Durable => Ok(Told::Durable),
+            Secured::Gone => Ok(Told::Gone),
+            Secured::Wait => {
+                let of = [u64::from(object.0), mark.pos.0];
+                self.wait(&slot, Some(mark.home.instance), of)
+            }
+        };
+        let told = self.end_wait(waiter, told)?;
+        if told == Told::Gone {
+            s.raise(mark.state, &Known { of: self, object })?;
+        }
+        Ok(told == Told::Gone)
+    }
+
+    /// The object is gone for good.
+    pub(crate) fn forget(&self, object: ObjectId) {
+        if self.is_active() {
+            self.state.lock().machine.forget(object);
+        }
+    }
+
+    fn wait(&self, slot: &Slot, asked: Option<InstanceId>, of: [u64; 2]) -> Result<Told> {
+        let from = asked.map_or(0, |k| k.0);
+        let p = [from.into(), of[0], of[1]];
+        let since = wait::session::timestamp_ns();
+        let result = slot
+            .waiter
+            .wait_remote(Event::EnqSv, p, None, (from, since), || {
+                let told = slot.told.lock();
+                let answer = told.as_ref().and_then(|(_, answer)| *answer)?;
+                Some(Served {
+                    instance: answer.from.0,
+                    messages: 2,
+                    queue_ns: answer.spent.queue_ns,
+                    build_ns: answer.spent.build_ns,
+                    flush_ns: answer.spent.flush_ns,
+                    wake_ns: now_ns().saturating_sub(answer.at_ns),
+                    ..Served::default()
+                })
+            });
+        match (slot.told.lock().take(), result) {
+            (Some((told, _)), _) => Ok(told),
+            (None, WaitResult::Cancelled) => Err(txn::Error::Cancelled(wait::Cancelled).into()),
+            (None, _) => panic!("invariant: whoever is woken was told why"),
+        }
+    }
+
+    // ---- steps of the machine ----
+
+    fn step(
+        &self,
+        answer: Option<Answer>,
+        f: impl FnOnce(&mut fusion::sequences::Sequences, &mut Vec<Effect>),
+    ) -> std::result::Result<(), String> {
+        self.step_that_took(answer, Spent::default(), f)
+    }
+
+    /// One step, and what follows from it. `spent`: making the answers that leave.
+    fn step_that_took(
+        &self,
+        answer: Option<Answer>,
+        spent: Spent,
+        f: impl FnOnce(&mut fusion::sequences::Sequences, &mut Vec<Effect>),
+    ) -> std::result::Result<(), String> {
+        let mut state = self.state.lock();
+        let mut out = Vec::new();
+        f(&mut state.machine, &mut out);
+        let done = self.carry_out(&mut state, out, answer);
+        drop(state);
+        self.send(done.letters, spent);
+        for job in done.jobs {
+            self.do_or_queue(job)?;
+        }
+        Ok(())
+    }
+
+    /// Does what needs no wait, no other latch and no message.
+    fn carry_out(&self, state: &mut State, out: Vec<Effect>, answer: Option<Answer>) -> Todo {
+        let mut todo = Todo::default();
+        let received_ns = || interconnect::handled_message_received_ns().unwrap_or_else(now_ns);
+        for effect in out {
+            match effect {
+                Effect::Send { to, message } => todo.letters.push((to, message)),
+                Effect::Told { waiter, told } => {
+                    if let Some(slot) = state.waiting.get(&waiter) {
+                        *slot.told.lock() = Some((told, answer));
+                        slot.waiter.wake();
+                    }
+                }
+                Effect::Keep {
+                    object,
+                    range,
+                    increment,
+                    mark,
+                } => {
+                    let engine = self.engine.get().and_then(Weak::upgrade);
+                    // Whoever asked had it open; if it is gone by now nobody draws from it.
+                    if let Some(s) = engine.and_then(|e| e.open_sequence(object)) {
+                        s.keep(range, increment, mark);
+                    }
+                }
+                Effect::Serve(serve) => todo.jobs.push(Job::Serve(serve, received_ns())),
+                Effect::Flush { from, pos } => {
+                    todo.jobs.push(Job::Flush(from, pos, received_ns()));
+                }
+            }
+        }
+        todo
+    }
+
+    fn send(&self, letters: Vec<(InstanceId, Message)>, spent: Spent) {
+        let Some(post) = self.post.get() else {
+            return;
+        };
+        for (to, message) in letters {
+            let mut body = Vec::with_capacity(128);
+            wire::put(&message, spent, &mut body);
+            let parcel = Parcel {
+                route: Route::Hash(0),
+                kind: SEQUENCE,
+                epoch: 0,
+                body: &body,
+                block: None,
+            };
+            post.send(to, parcel);
+        }
+    }
+
+    // ---- serving ----
+
+    /// What needs a wait is left to `lck0`. An error: a position that this instance's log has not.
+    fn do_or_queue(&self, job: Job) -> std::result::Result<(), String> {
+        match job {
+            Job::Serve(serve, received_ns) => {
+                let begun = now_ns();
+                let taken = self.opened(&serve).and_then(|s| {
+                    let known = Known {
+                        of: self,
+                        object: serve.object,
+                    };
+                    s.try_take(serve.wanted, &known)
+                });
+                match taken {
+                    Some(taken) => self.served(&serve, Some(taken), (received_ns, begun)),
+                    None => self.queue(job),
+                }
+            }
+            Job::Flush(to, pos, received_ns) => {
+                if pos > self.redo.end() {
+                    return Err(format!("the log does not reach to {}", pos.0));
+                }
+                match self.redo.durable() >= pos {
+                    true => self.flushed(to, (received_ns, now_ns())),
+                    false => self.queue(job),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn queue(&self, job: Job) {
+        let mut inbox = self.inbox.lock();
+        if inbox.queue.len() < QUEUE_MAX {
+            inbox.queue.push_back(job);
+            self.arrived.notify_one();
+        }
+    }
+
+    fn opened(&self, serve: &Serve) -> Option<Arc<Sequence>> {
+        let engine = self.engine.get()?.upgrade()?;
+        Some(engine.sequence(serve.object, serve.header))
+    }
+
+    fn served(
+        &self,
+        serve: &Serve,
+        taken: Option<access::Result<Option<Taken>>>,
+        (received_ns, begun_ns): (u64, u64),
+    ) {
+        let outcome = match taken {
+            Some(Ok(Some(taken))) => {
+                wait::stat::add(Stat::SequenceValuesServed, taken.range.count.into());
+                Outcome::Given(Given {
+                    range: taken.range,
+                    increment: taken.increment,
+                    keep: taken.keep,
+                    state: taken.state,
+                    pos: taken.end,
+                    durable: self.redo.durable(),
+                })
+            }
+            Some(Ok(None)) => Outcome::NotYet,
+            // Whoever asked meets the error itself. Or this instance is starting.
+            Some(Err(_)) | None => Outcome::Refused,
+        };
+        let spent = Spent {
+            queue_ns: begun_ns.saturating_sub(received_ns),
+            build_ns: now_ns().saturating_sub(begun_ns),
+            flush_ns: 0,
+        };
+        let done = self.step_that_took(None, spent, |m, out| m.served(serve, outcome, out));
+        debug_assert!(done.is_ok(), "no request to flush comes of an answer");
+    }
+
+    fn flushed(&self, to: InstanceId, (received_ns, begun_ns): (u64, u64)) {
+        let spent = Spent {
+            queue_ns: begun_ns.saturating_sub(received_ns),
+            build_ns: 0,
+            flush_ns: now_ns().saturating_sub(begun_ns),
+        };
+        let durable = self.redo.durable();
+        let done = self.step_that_took(None, spent, |m, out| m.flushed(to, durable, out));
+        debug_assert!(done.is_ok(), "no request to flush comes of an answer");
+    }
+
+    // ---- the thread lck0 ----
+
+    fn next(&self) -> Option<Job> {
+        let mut inbox = self.inbox.lock();
+        loop {
+            if inbox.stop {
+                return None;
+            }
+            if let Some(job) = inbox.queue.pop_front() {
+                return Some(job);
+            }
+            wait::during(Event::RdbmsIpcMessage, [0; 3], || {
+                self.arrived.wait(&mut inbox);
+            });
+        }
+    }
+
+    fn work(&self, job: &Job) {
+        let begun = now_ns();
+        match job {
+            Job::Serve(serve, received_ns) => {
+                let known = Known {
+                    of: self,
+                    object: serve.object,
+                };
+                let taken = self.opened(serve).map(|s| s.take(serve.wanted, &known));
+                self.served(serve, taken, (*received_ns, begun));
+            }
+            Job::Flush(to, pos, received_ns) => {
+                // An error ends the instance, which is all that the asker has to know.
+                if self.redo.flush_to(*pos).is_ok() {
+                    self.flushed(*to, (*received_ns, begun));
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    fn slot(&mut self) -> (Waiter, Arc<Slot>) {
+        self.last_waiter += 1;
+        let waiter = Waiter(self.last_waiter);
+        let slot = Arc::new(Slot {
+            told: Mutex::new(None),
+            waiter: wait::Waiter::new(),
+        });
+        self.waiting.insert(waiter, slot.clone());
+        (waiter, slot)
+    }
+}
+
+/// What is left of a step for when the latch is free.
+#[derive(Default)]
+struct Todo {
+    letters: Vec<(InstanceId, Message)>,
+    jobs: Vec<Job>,
+}
+
+impl Layer for Sequences {
+    fn join(&self, post: Arc<dyn Post>) -> Result<()> {
+        assert!(
+            self.post.set(post).is_ok(),
+            "invariant: a cluster is joined once"
+        );
+        let weak = self.own.clone();
+        let thread = wait::thread::spawn_named("lck0", move || {
+            while let Some(sequences) = weak.upgrade()
+                && let Some(job) = sequences.next()
+            {
+                sequences.work(&job);
+            }
+        });
+        let thread = thread.map_err(|source| Error::Thread {
+            name: "lck0",
+            source,
+        })?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    fn message(
+        &self,
+        from: InstanceId,
+        _: u64,
+        _: u16,
+        body: &[u8],
+        _: Option<&BlockBuf>,
+    ) -> std::result::Result<(), String> {
+        let Some((message, spent)) = wire::read(body) else {
+            return Err(format!("nothing about sequences, in {} bytes", body.len()));
+        };
+        let at_ns = interconnect::handled_message_received_ns().unwrap_or_else(now_ns);
+        let answer = Answer { from, spent, at_ns };
+        self.step(Some(answer), |m, out| m.message(from, message, out))
+    }
+
+    fn reconnected(&self, peer: InstanceId) {
+        self.say_again(Some(peer));
+    }
+
+    fn tick(&self) {
+        self.say_again(None);
+    }
+
+    /// Before the cache: a block that was recovered is not drawn from with what was known before.
+    fn members_changed(&self, members: &Members) -> Result<()> {
+        self.active.store(true, Ordering::Release);
+        let (epoch, up) = (Epoch(members.epoch), members.up.iter().map(life));
+        self.step(None, |m, out| m.reconfigure(epoch, up, out))
+            .map_err(Error::Cluster)
+    }
+
+    fn settled(&self, _: u64) {
+        self.say_again(None);
+    }
+
+    fn leaving(&self, _: &dyn Progress) -> Result<()> {
+        self.state.lock().machine.leave();
+        Ok(())
+    }
+
+    fn stopped(&self) {
+        self.inbox.lock().stop = true;
+        self.arrived.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            assert!(
+                thread.join().is_ok(),
+                "invariant: background threads do not panic"
+            );
+        }
+    }
+}
+
+impl Sequences {
+    fn say_again(&self, to: Option<InstanceId>) {
+        let said = self.step(None, |m, out| m.say_again(to, out));
+        debug_assert!(said.is_ok(), "nothing is asked of this instance by itself");
+    }
+}
