@@ -15,6 +15,7 @@ Examples:
   braid up --data /db --instances 2            two instances over one database
   braid stop 2 --data /db                      takes one out; braid start 2 brings it back
   braid down --data /db
+  braid lab sequence-cache                     an experiment of the papers, with its figures and ours
   braid verify --data /db                      read every block and index of a stopped database";
 
 #[derive(Parser)]
@@ -47,6 +48,76 @@ pub enum Command {
     /// Read every block and index of a stopped database and report every inconsistency; exit code 1 if there is one
     #[command(after_help = "Example:\n  braid verify --data /db")]
     Verify(VerifyArgs),
+    /// Run an experiment of the papers on this machine and print its figures beside theirs
+    #[command(after_help = LAB_EXAMPLES)]
+    Lab(LabCommand),
+}
+
+const LAB_EXAMPLES: &str = "\
+Examples:
+  braid lab sequence-cache                     about half a minute; databases in a temporary directory
+  braid lab sequence-cache --rows 2000 --rounds 1
+  braid lab batch-isolation --threads 5 --json
+  braid lab batch-isolation --data /disk/lab --keep";
+
+#[derive(Args)]
+pub struct LabCommand {
+    #[command(subcommand)]
+    pub lab: Lab,
+}
+
+#[derive(Subcommand)]
+pub enum Lab {
+    /// 10,000 inserts with a sequence on one instance and on two: NOCACHE ORDER against CACHE 20 (myth 5)
+    SequenceCache(SequenceCacheArgs),
+    /// Two batches with different keys over the same blocks, on one instance, on two, and parted (myth 4)
+    BatchIsolation(BatchIsolationArgs),
+}
+
+#[derive(Args)]
+pub struct LabArgs {
+    /// Directory for the lab's databases, which are removed at the end [default: a new one among the temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// First of three ports in a row for the lab's instances [default: free ones]
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// How often everything is measured; medians are told
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub rounds: u32,
+    /// Memory for buffered blocks of each instance
+    #[arg(long, value_name = "SIZE", default_value = "256MB")]
+    pub buffer_cache: String,
+    /// Leave the databases behind, stopped
+    #[arg(long)]
+    pub keep: bool,
+    /// Machine-readable
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct SequenceCacheArgs {
+    #[command(flatten)]
+    pub common: LabArgs,
+    /// Rows inserted
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(2..=10_000_000))]
+    pub rows: u32,
+    /// Rows in a transaction
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub commit_every: u32,
+}
+
+#[derive(Args)]
+pub struct BatchIsolationArgs {
+    #[command(flatten)]
+    pub common: LabArgs,
+    /// Lines in the interface table, half of them of each organization
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(2..=100_000_000))]
+    pub lines: u32,
+    /// Threads of each batch
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub threads: u32,
 }
 
 const UP_EXAMPLES: &str = "\

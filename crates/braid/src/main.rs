@@ -1,4 +1,4 @@
-//! The command line: starting and stopping instances, asking how they are, verifying a database offline.
+//! The command line: starting and stopping instances, asking how they are, verifying a database offline, running the papers' experiments.
 //!
 //! `up` starts one `instance` process each and waits for them, or guards them if they are several; an instance tells about itself in a status file in the
 //! database directory, which `status` and `down` read. Nothing here knows how a database works: that is `engine`'s.
@@ -7,6 +7,7 @@ mod cli;
 mod control;
 mod guard;
 mod instance;
+mod lab;
 mod progress;
 mod settings;
 mod up;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         cli::Command::Down(args) => control::down(&args),
         cli::Command::Status(args) => control::status(&args),
         cli::Command::Verify(args) => verify::run(&args),
+        cli::Command::Lab(args) => lab::run(&args),
     };
     done.unwrap_or_else(|Failure(message)| {
         eprintln!("braid: {message}");

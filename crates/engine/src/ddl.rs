@@ -1,6 +1,6 @@
 //! Segments of tables, indexes and sequences: created in a transaction, dropped at its commit.
 
-use crate::{Error, IndexDef, Result, Session, Sorter, TableDef};
+use crate::{Engine, Error, IndexDef, Result, Session, Sorter, TableDef};
 use access::sequence::{Alone, Draw, Logged, Sequence};
 use block::index::{ROW_ID_LEN, push_row_id, split_key};
 use block::sequence::{SequenceParams, SequenceState};
@@ -150,7 +150,7 @@ impl Session {
 
     /// The parameters of a sequence, and where it stands.
     pub fn sequence_state(&self, def: &SequenceDef) -> Result<(SequenceParams, SequenceState)> {
-        Ok(self.engine.sequence(def.object, def.header).state()?)
+        self.engine.sequence_state(def)
     }
 
     /// `setval`: at once for everybody, not undone.
@@ -186,6 +186,13 @@ impl Session {
             }
         }
         Ok(())
+    }
+}
+
+impl Engine {
+    /// The parameters of a sequence, and where it stands: values in instances' caches count as drawn.
+    pub fn sequence_state(&self, def: &SequenceDef) -> Result<(SequenceParams, SequenceState)> {
+        Ok(self.sequence(def.object, def.header).state()?)
     }
 }
 

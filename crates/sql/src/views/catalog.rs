@@ -312,10 +312,11 @@ pub const VIEWS: &[VirtualTable] = &[
             ("increment_by", Int8),
             ("cycle", Bool),
             ("cache_size", Int8),
+            ("last_value", Int8),
         ],
         rows: Here(|cx| {
             let row = |s: &std::sync::Arc<crate::dict::Sequence>| {
-                vec![
+                Ok(vec![
                     text("public"),
                     text(s.name.clone()),
                     text(cx.user.clone()),
@@ -326,9 +327,10 @@ pub const VIEWS: &[VirtualTable] = &[
                     int8(s.increment),
                     bool(s.cycle),
                     int8(s.cache),
-                ]
+                    last_value(cx, s)?,
+                ])
             };
-            Ok(cx.dict.sequences().map(row).collect())
+            cx.dict.sequences().map(row).collect()
         }),
     },
     VirtualTable {
@@ -590,4 +592,14 @@ fn procedures(_: &Context) -> Result<Rows> {
         ]
     };
     Ok(super::functions::ALL.iter().enumerate().map(row).collect())
+}
+
+/// The last value that an instance has drawn or put into its cache: Oracle's `SEQ$.HIGHWATER`.
+fn last_value(cx: &Context, s: &crate::dict::Sequence) -> Result<Datum> {
+    let (_, state) = cx.database.engine().sequence_state(&s.engine())?;
+    Ok(match state {
+        state if state.exhausted => int8(state.mark),
+        state if state.draw == 0 => NULL,
+        state => int8(state.mark.wrapping_sub(s.increment)),
+    })
 }

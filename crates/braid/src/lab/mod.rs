@@ -1,0 +1,36 @@
+//! `braid lab`: the experiments of the papers, run on this machine, with the paper's figures beside ours.
+//!
+//! Each lab starts databases of its own (one with one instance, one with two), does the paper's work on them, and says how long it took, what the sessions waited for and which objects' blocks travelled.
+//! What is compared are ratios within one run, never times of different machines.
+//!
+//! | lab | the paper |
+//! |---|---|
+//! | [`sequence_cache`] | *RAC performance tuning myths*, 5: NOCACHE against CACHE 20 |
+//! | [`batch_isolation`] | the same, 4: two batches with different keys over the same blocks |
+
+mod batch_isolation;
+mod bench;
+mod report;
+mod sequence_cache;
+
+use std::process::ExitCode;
+
+use crate::Failure;
+use crate::cli::{Lab, LabArgs, LabCommand};
+use bench::Bench;
+use report::Report;
+
+pub fn run(args: &LabCommand) -> Result<ExitCode, Failure> {
+    let (common, lab): (&LabArgs, &dyn Fn(&Bench) -> Result<Report, Failure>) = match &args.lab {
+        Lab::SequenceCache(a) => (&a.common, &|bench| sequence_cache::run(a, bench)),
+        Lab::BatchIsolation(a) => (&a.common, &|bench| batch_isolation::run(a, bench)),
+    };
+    let bench = Bench::open(common)?;
+    let report = lab(&bench)?;
+    drop(bench);
+    match common.json {
+        true => println!("{}", serde_json::to_string_pretty(&report)?),
+        false => print!("{report}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,92 @@
+//! Each lab in a small size: its walk-through's numbers, and that it leaves nothing behind. Times are not asserted.
+
+mod processes;
+
+use processes::{braid, free_ports};
+use serde_json::Value;
+
+/// Runs a lab in a directory of its own, and returns what it found.
+fn lab(name: &str, args: &[&str]) -> Value {
+    let dir = std::env::temp_dir().join(format!("braid-lab-test-{}-{name}", std::process::id()));
+    let (data, port) = (dir.to_str().expect("UTF-8"), free_ports(3).to_string());
+    let common = ["--json", "--rounds", "1", "--buffer-cache", "16MB"];
+    let mut all = vec!["lab", name, "--data", data, "--port", &port];
+    all.extend(common.iter().chain(args));
+    let output = braid(&all);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "braid {all:?}: {said}");
+    assert!(!dir.exists(), "{} is left behind", dir.display());
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn figure(report: &Value, name: &str) -> f64 {
+    let found = report["figures"][name].as_f64();
+    found.unwrap_or_else(|| panic!("no figure {name} in {}", report["figures"]))
+}
+
+#[test]
+fn sequence_cache_has_the_papers_values() {
+    let report = lab("sequence-cache", &["--rows", "400", "--commit-every", "50"]);
+    // 10-29 here, 30-49 there, 50-69 here; and 10, 11, 12. Beside them SEQ$.highwater.
+    let cached = [(10, 29), (30, 49), (29, 49), (50, 69)];
+    let uncached = [(10, 10), (11, 11), (12, 12)];
+    for (options, steps) in [("cache_20", &cached[..]), ("nocache", &uncached[..])] {
+        for (n, (last, highwater)) in steps.iter().enumerate() {
+            let of = |what: &str| figure(&report, &format!("{options}_{}_{what}", n + 1));
+            assert_eq!(of("last"), f64::from(*last), "{options}, access {}", n + 1);
+            assert_eq!(
+                of("highwater"),
+                f64::from(*highwater),
+                "{options}, access {}",
+                n + 1
+            );
+        }
+    }
+    // One of the two instances is not the home. With a cache it asks for 20 at a time.
+    let (each, cached) = (
+        figure(&report, "nocache_order_asked"),
+        figure(&report, "cache_20_asked"),
+    );
+    assert!(
+        each > 0.0 && cached * 5.0 < each,
+        "{each} and {cached} requests"
+    );
+    let goals = report["goals"].as_array().expect("goals");
+    assert_eq!(goals.len(), 2);
+    assert!(goals.iter().all(|g| g["ours"].is_string()));
+}
+
+#[test]
+fn batch_isolation_names_the_hot_object_and_parting_cools_it() {
+    let report = lab("batch-isolation", &["--lines", "2000", "--threads", "2"]);
+    let (shared, parted) = (
+        figure(&report, "shared_blocks"),
+        figure(&report, "parted_blocks"),
+    );
+    assert!(
+        shared > 20.0 && parted * 5.0 < shared,
+        "{shared} and {parted} blocks"
+    );
+    assert_eq!(figure(&report, "one_blocks"), 0.0);
+    let hot = &report["goals"][1];
+    assert_eq!(hot["what"], "the hot object");
+    assert!(
+        hot["ours"]
+            .as_str()
+            .is_some_and(|o| o.starts_with("interface_lines")),
+        "{hot}"
+    );
+}
+
+#[test]
+fn what_a_lab_does_not_know_is_refused() {
+    for args in [
+        &["lab", "no-such-lab"][..],
+        &["lab", "sequence-cache", "--rounds", "0"],
+        &["lab", "sequence-cache", "--rows", "1"],
+    ] {
+        let output = braid(args);
+        assert!(!output.status.success(), "{args:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
+    }
+}
