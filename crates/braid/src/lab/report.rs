@@ -186,6 +186,9 @@ mod tests {
             "#".repeat(48)
         );
         assert!(text.contains(&chart), "{text}");
-        assert!(text.contains("ratio  10.6"), "{text}");
+        assert!(
+            text.contains("ratio       10.6  at most 2       1.50  yes"),
+            "{text}"
+        );
     }
 }

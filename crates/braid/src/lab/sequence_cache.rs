@@ -240,16 +240,15 @@ fn measure(
 fn tell(args: &SequenceCacheArgs, case: &Case, t: &Times, report: &mut Report) {
     let (rows, half) = (args.rows, args.rows / 2);
     let seconds = |s: f64| format!("{s:.3}");
-    let paper = |of: fn((f64, f64)) -> f64| match case.paper {
-        Some(p) => format!("{:.2}", of(p)),
-        None => "not given".to_string(),
-    };
     let (ratio, as_paper) = (t.shared_two / t.shared_one, t.each / t.one_session);
     let line = |what: String, paper: String, one: String, two: String, ratio: f64| {
         vec![what, paper, one, two, format!("{ratio:.2}")]
     };
     let columns = ["", "the paper (s)", "one instance (s)", "two (s)", "ratio"];
-    let of_paper = format!("{} and {}", paper(|p| p.0), paper(|p| p.1));
+    let of_paper = match case.paper {
+        Some((one, two)) => format!("{one:.2} and {two:.2}"),
+        None => "not given".to_string(),
+    };
     let lines = vec![
         line(
             format!("{rows} rows by each instance, as in the paper"),
