@@ -10,7 +10,7 @@ use common::*;
 use engine::cluster::ClusterHost;
 use engine::*;
 use interconnect::{Bound, Secret};
-use parking_lot::Mutex;
+use seam::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};

@@ -128,7 +128,7 @@ impl Sequences {
             active: AtomicBool::new(false),
             state: Mutex::new(State {
                 machine: fusion::sequences::Sequences::new(life(&me)),
-                waiting: HashMap::new(),
+                waiting: HashMap::default(),
                 last_waiter: 0,
             }),
             engine: OnceLock::new(),
