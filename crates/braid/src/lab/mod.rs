@@ -16,17 +16,19 @@ mod sequence_cache;
 use std::process::ExitCode;
 
 use crate::Failure;
-use crate::cli::{Lab, LabArgs, LabCommand};
+use crate::cli::{Lab, LabCommand};
 use bench::Bench;
-use report::Report;
 
 pub fn run(args: &LabCommand) -> Result<ExitCode, Failure> {
-    let (common, lab): (&LabArgs, &dyn Fn(&Bench) -> Result<Report, Failure>) = match &args.lab {
-        Lab::SequenceCache(a) => (&a.common, &|bench| sequence_cache::run(a, bench)),
-        Lab::BatchIsolation(a) => (&a.common, &|bench| batch_isolation::run(a, bench)),
+    let common = match &args.lab {
+        Lab::SequenceCache(a) => &a.common,
+        Lab::BatchIsolation(a) => &a.common,
     };
     let bench = Bench::open(common)?;
-    let report = lab(&bench)?;
+    let report = match &args.lab {
+        Lab::SequenceCache(a) => sequence_cache::run(a, &bench)?,
+        Lab::BatchIsolation(a) => batch_isolation::run(a, &bench)?,
+    };
     drop(bench);
     match common.json {
         true => println!("{}", serde_json::to_string_pretty(&report)?),
