@@ -27,6 +27,8 @@ pub struct Config {
     pub max_sessions: u32,
     /// Where to listen for other instances; none to be alone.
     pub interconnect: Option<SocketAddr>,
+    /// Directory of the certificates by which instances on several hosts know each other ([`interconnect::certs`]); not looked at between loopback addresses.
+    pub certificates: PathBuf,
     /// Where other instances listen, if not where the control file says.
     pub peers: Vec<PeerAddress>,
     /// Connections for blocks to each other instance; the same everywhere.
@@ -44,9 +46,14 @@ pub struct Config {
 }
 
 impl Config {
+    /// Where certificates are unless said otherwise: in the database directory.
+    pub const CERTIFICATES: &str = "certificates";
+
     pub fn new(dir: impl Into<PathBuf>) -> Config {
+        let dir = dir.into();
         Config {
-            dir: dir.into(),
+            certificates: dir.join(Config::CERTIFICATES),
+            dir,
             instance: 1,
             buffer_bytes: 256 << 20,
             redo_file_bytes: 128 << 20,

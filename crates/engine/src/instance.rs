@@ -3,6 +3,7 @@
 use crate::background::Background;
 use crate::cluster::Cluster;
 use crate::recovery::Recovery;
+use crate::services::{self, Services, Standing};
 use crate::table::TableDef;
 use crate::temp::TempSpace;
 use crate::{Config, Error, Result, bootstrap, open};
@@ -10,7 +11,7 @@ use access::btree::BTree;
 use access::heap::Heap;
 use access::sequence::Sequence;
 use access::space::Space;
-use block::{Dba, ObjectId, Scn, ThreadId};
+use block::{Dba, InstanceId, ObjectId, Scn, ThreadId};
 use cache::{Cache, Writer};
 use interconnect::Member;
 use redo::{LogWriter, Redo};
@@ -184,6 +185,19 @@ impl Engine {
             Some(cluster) => cluster.members().epoch,
             None => self.membership.as_ref().map_or(0, |m| m.epoch),
         }
+    }
+
+    /// The services that are defined, and who is up to run them.
+    pub fn services(&self) -> std::result::Result<(Services, Vec<InstanceId>), services::Error> {
+        let me = InstanceId(self.config.instance);
+        let up = services::up(me, self.cluster().map(|c| &**c));
+        Ok((Services::read(&self.config.dir)?, up))
+    }
+
+    /// How a service stands on this instance, just now.
+    pub fn standing_of(&self, service: &str) -> std::result::Result<Standing, services::Error> {
+        let me = InstanceId(self.config.instance);
+        services::standing(&self.config.dir, me, self.cluster().map(|c| &**c), service)
     }
 
     /// What this start recovered; `None` after a clean stop.

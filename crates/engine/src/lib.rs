@@ -22,6 +22,7 @@ mod parts;
 mod read;
 mod recovery;
 mod sequences;
+pub mod services;
 mod session;
 mod sort;
 mod table;

@@ -22,6 +22,7 @@ use crate::recovery::{Apply, Recovery};
 use crate::sequences::Sequences;
 use crate::{Config, Engine, Error, Progress, Result};
 use block::{InstanceId, ThreadId};
+use interconnect::certs::TlsFiles;
 use interconnect::{Bound, Member, Secret};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -85,6 +86,17 @@ pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
         return Ok(None);
     };
     let failed = |e: interconnect::Error| Error::Cluster(e.to_string());
+    if address.ip().is_unspecified() {
+        return Err(Error::Cluster(format!(
+            "interconnect_address {}: an address is wanted at which the other instances reach this one",
+            address.ip()
+        )));
+    }
+    let leaves = |a: std::net::SocketAddr| !a.ip().is_loopback();
+    let leaves_host = leaves(address) || config.peers.iter().any(|p| leaves(p.address));
+    if leaves_host {
+        check_certificate(config)?;
+    }
     let bound = Bound::bind(address).map_err(failed)?;
     let path = config.dir.join(SECRET_FILE);
     let secret = match path.exists() {
@@ -96,12 +108,30 @@ pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
         }),
     };
     let mut host = ClusterHost::new(bound, secret.map_err(failed)?);
+    host.certificates = leaves_host.then(|| config.certificates.clone());
     host.peers = config.peers.clone();
     host.lms = config.lms;
     host.priority = config.priority;
     host.cpus = config.lms_cpus.clone();
     host.eviction = config.eviction.clone();
     Ok(Some(host))
+}
+
+/// Says in time, and how to help it, that a certificate is missing.
+fn check_certificate(config: &Config) -> Result<()> {
+    let files = TlsFiles::in_directory(&config.certificates, InstanceId(config.instance));
+    match [&files.authority, &files.certificate, &files.key]
+        .into_iter()
+        .find(|f| !f.exists())
+    {
+        None => Ok(()),
+        Some(missing) => Err(Error::Cluster(format!(
+            "{} is missing: between hosts instances show certificates, which braid certificates --data {} --instances {} makes",
+            missing.display(),
+            config.dir.display(),
+            config.instance.max(2)
+        ))),
+    }
 }
 
 pub(crate) fn open(config: Config, host: Host, progress: &dyn Progress) -> Result<Arc<Engine>> {
@@ -296,8 +326,13 @@ impl Opening<'_> {
             let (Some(mine), false) = (mine, record.is_empty()) else {
                 return refuse(", and one of the two has no interconnect");
             };
-            if Contact::parse(record)?.key != mine.key {
+            let theirs = Contact::parse(record)?;
+            if theirs.key != mine.key {
                 return refuse(", which has another cluster secret");
+            }
+            let is_told = self.config.peers.iter().any(|p| p.instance == *peer);
+            if let (false, Some(why)) = (is_told, mine.cannot_meet(&theirs)) {
+                return refuse(why);
             }
             let claims = self.places.claims(&found.state, *peer);
             for claim in &claims {

@@ -1,6 +1,6 @@
 //! Certificates for the mutual TLS between hosts: one authority per cluster, one certificate per instance.
 //!
-//! The authority's key stays in the directory where it was made (mode 600); an instance needs its own certificate and key and the authority's certificate. An
+//! The authority's key stays in the directory where it was made (mode 700, keys 600); an instance needs its own certificate and key and the authority's certificate. Who stands in for a dead instance needs that one's. An
 //! instance's certificate carries the name [`instance_name`], which the other side checks: it cannot speak for another instance. Certificates made elsewhere do as well if they
 //! carry that name. They do not expire: the cluster secret and removal of the files end an instance's rights, no clock does.
 
@@ -11,7 +11,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The name in an instance's certificate.
@@ -31,11 +31,15 @@ impl TlsFiles {
     /// The names under which [`create_authority`] and [`create_instance`] write.
     pub fn in_directory(dir: &Path, instance: InstanceId) -> TlsFiles {
         TlsFiles {
-            authority: dir.join("authority.pem"),
+            authority: authority_file(dir),
             certificate: dir.join(format!("instance-{}.pem", instance.0)),
             key: dir.join(format!("instance-{}.key", instance.0)),
         }
     }
+}
+
+fn authority_file(dir: &Path) -> PathBuf {
+    dir.join("authority.pem")
 }
 
 fn authority_key_file(dir: &Path) -> PathBuf {
@@ -52,23 +56,38 @@ fn authority_params() -> Result<CertificateParams> {
     Ok(p)
 }
 
-/// Makes a cluster's authority in `dir`, which must not have one.
-pub fn create_authority(dir: &Path) -> Result<()> {
-    std::fs::create_dir_all(dir).map_err(|e| Error::io("create", dir.display(), e))?;
-    let key = KeyPair::generate().map_err(failed)?;
-    let certificate = authority_params()?.self_signed(&key).map_err(failed)?;
-    write_new(&authority_key_file(dir), &key.serialize_pem(), 0o600)?;
-    let files = TlsFiles::in_directory(dir, InstanceId(1));
-    write_new(&files.authority, &certificate.pem(), 0o644)
+/// Makes a cluster's authority in `dir`, if it has none yet. Says whether it had to.
+pub fn create_authority(dir: &Path) -> Result<bool> {
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir);
+    made.map_err(|e| Error::io("create", dir.display(), e))?;
+    let (key_file, certificate) = (authority_key_file(dir), authority_file(dir));
+    if certificate.exists() {
+        return Ok(false);
+    }
+    // A key without certificate was left by a making that was cut off: the certificate follows from it.
+    let key = match key_file.exists() {
+        true => authority_key(dir)?,
+        false => {
+            let key = KeyPair::generate().map_err(failed)?;
+            write_new(&key_file, &key.serialize_pem(), 0o600)?;
+            key
+        }
+    };
+    let text = authority_params()?.self_signed(&key).map_err(failed)?.pem();
+    write_new(&certificate, &text, 0o644)?;
+    Ok(true)
 }
 
-/// Makes key and certificate of an instance, signed by the authority in `dir`, beside it.
-pub fn create_instance(dir: &Path, instance: InstanceId) -> Result<TlsFiles> {
-    let key_file = authority_key_file(dir);
-    let authority =
-        std::fs::read_to_string(&key_file).map_err(|e| Error::io("read", key_file.display(), e))?;
-    let authority = KeyPair::from_pem(&authority).map_err(failed)?;
-    let issuer = Issuer::new(authority_params()?, authority);
+/// Makes key and certificate of an instance, signed by the authority in `dir`, beside it, unless they are there. Says whether it had to.
+pub fn create_instance(dir: &Path, instance: InstanceId) -> Result<bool> {
+    let files = TlsFiles::in_directory(dir, instance);
+    if files.certificate.exists() {
+        return Ok(false);
+    }
+    let issuer = Issuer::new(authority_params()?, authority_key(dir)?);
     let mut p = CertificateParams::new(vec![instance_name(instance)]).map_err(failed)?;
     p.distinguished_name
         .push(DnType::CommonName, instance_name(instance));
@@ -80,22 +99,53 @@ pub fn create_instance(dir: &Path, instance: InstanceId) -> Result<TlsFiles> {
     p.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate().map_err(failed)?;
     let certificate = p.signed_by(&key, &issuer).map_err(failed)?;
-    let files = TlsFiles::in_directory(dir, instance);
+    // A key without certificate was left by a making that was cut off, and is good for nothing.
+    match std::fs::remove_file(&files.key) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::io("replace", files.key.display(), e));
+        }
+        _ => {}
+    }
     write_new(&files.key, &key.serialize_pem(), 0o600)?;
     write_new(&files.certificate, &certificate.pem(), 0o644)?;
-    Ok(files)
+    Ok(true)
+}
+
+fn authority_key(dir: &Path) -> Result<KeyPair> {
+    let path = authority_key_file(dir);
+    check_private(&path)?;
+    let text = std::fs::read_to_string(&path).map_err(|e| Error::io("read", path.display(), e))?;
+    KeyPair::from_pem(&text).map_err(failed)
+}
+
+/// A key that others may read is nobody's own.
+pub(crate) fn check_private(key: &Path) -> Result<()> {
+    let shown = key.display();
+    let meta = std::fs::metadata(key).map_err(|e| Error::io("read", &shown, e))?;
+    match meta.permissions().mode() & 0o077 {
+        0 => Ok(()),
+        _ => Err(Error::Config(format!(
+            "{shown}: the key may be read by others; chmod 600 it"
+        ))),
+    }
 }
 
 fn failed(e: rcgen::Error) -> Error {
     Error::Config(format!("cannot make a certificate: {e}"))
 }
 
+/// Whole or not at all: written under another name first.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<()> {
-    std::fs::OpenOptions::new()
+    let part = path.with_extension(format!("part-{}", std::process::id()));
+    let made = std::fs::OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(mode)
-        .open(path)
+        .open(&part)
         .and_then(|mut f| f.write_all(text.as_bytes()).and_then(|()| f.sync_all()))
+        // Not over a file that somebody else has just made.
+        .and_then(|()| std::fs::hard_link(&part, path));
+    let removed = std::fs::remove_file(&part);
+    made.and(removed)
         .map_err(|e| Error::io("create", path.display(), e))
 }

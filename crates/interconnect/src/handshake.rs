@@ -121,15 +121,18 @@ fn tls_error(whom: &str, why: impl std::fmt::Display) -> Error {
 }
 
 impl Myself {
-    /// TLS is for addresses that are not of this machine; both ends see the same kind.
-    fn tls_for(&self, other: SocketAddr) -> Result<Option<&Tls>> {
-        if other.ip().is_loopback() && !self.tls_on_loopback {
+    /// TLS unless both ends are loopback addresses: a connection that only begins or ends on one has left it in between. Both ends see the same two addresses.
+    fn tls_for(&self, socket: &Socket, whom: &str) -> Result<Option<&Tls>> {
+        let is_loopback = socket
+            .is_loopback()
+            .map_err(|e| Error::io("tell the addresses of the connection with", whom, e))?;
+        if is_loopback && !self.tls_on_loopback {
             return Ok(None);
         }
         match &self.tls {
             Some(tls) => Ok(Some(tls)),
             None => Err(Error::Config(format!(
-                "{other} is not a loopback address and no TLS certificate is configured"
+                "the connection with {whom} is not between loopback addresses and no TLS certificate is configured"
             ))),
         }
     }
@@ -167,12 +170,12 @@ impl Myself {
     pub fn connect(&self, to: InstanceId, address: SocketAddr, lane: Lane) -> Result<Proved> {
         let whom = format!("instance {} at {address}", to.0);
         let deadline = seam::now() + DEADLINE;
-        let tls = match self.tls_for(address)? {
+        let socket =
+            Socket::connect(address, DEADLINE).map_err(|e| Error::io("connect to", &whom, e))?;
+        let tls = match self.tls_for(&socket, &whom)? {
             Some(tls) => Some(tls.connect(to).map_err(|e| tls_error(&whom, e))?),
             None => None,
         };
-        let socket =
-            Socket::connect(address, DEADLINE).map_err(|e| Error::io("connect to", &whom, e))?;
         stream::tune(&socket, &whom, self.socket_buffer_bytes)?;
         let mut channel = self.channel(&socket, deadline, tls, &whom)?;
         let greeting = Greeting::draw()?;
@@ -235,7 +238,7 @@ impl Myself {
     ) -> Result<Proved> {
         let whom = from.to_string();
         let deadline = seam::now() + DEADLINE;
-        let tls = match self.tls_for(from)? {
+        let tls = match self.tls_for(socket, &whom)? {
             Some(tls) => Some(tls.accept().map_err(|e| tls_error(&whom, e))?),
             None => None,
         };

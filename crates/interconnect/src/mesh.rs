@@ -28,6 +28,9 @@ use wait::priority::{self, Priority};
 /// Connections that have not proved themselves yet; more are closed at once. Enough for all lanes of some peers that come at the same moment.
 const MAX_UNPROVED: usize = 64;
 
+/// How often refused connections are told at most: a stranger must not fill the log.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
 pub(crate) struct Mesh {
     pub common: Common,
     pub myself: Myself,
@@ -178,6 +181,29 @@ impl Peer {
             lanes: self.links.len() as u8,
             frames_read,
             silent_looks,
+        }
+    }
+}
+
+/// What `lmon` has made known of refused connections.
+#[derive(Default)]
+struct Refusals {
+    counted: u64,
+    told: u64,
+    told_at: Option<Instant>,
+}
+
+impl Refusals {
+    fn look(&mut self, mesh: &Mesh, now: Instant) {
+        let so_far = mesh.refused.load(Ordering::Relaxed);
+        wait::stat::add(wait::Stat::InterconnectRefusals, so_far - self.counted);
+        self.counted = so_far;
+        let is_due = self.told_at.is_none_or(|at| now - at >= TELL_INTERVAL);
+        if so_far > self.told && is_due {
+            let why = mesh.last_refusal().unwrap_or_default();
+            let n = so_far - self.told;
+            eprintln!("braid: interconnect: {n} connections were refused; the last one: {why}");
+            (self.told, self.told_at) = (so_far, Some(now));
         }
     }
 }
@@ -418,6 +444,7 @@ impl Mesh {
         let interconnect = Interconnect::of(self);
         let mut number = 0;
         let mut looked = seam::now();
+        let mut refusals = Refusals::default();
         loop {
             let until = looked + self.heartbeat;
             let stopped = wait::during(Event::RdbmsIpcMessage, [0; 3], || {
@@ -435,6 +462,7 @@ impl Mesh {
             let peers: Vec<_> = self.peers.read().values().cloned().collect();
             let evidence: Vec<Evidence> = peers.iter().map(|p| p.look(in_time)).collect();
             self.beat(number, &peers, &evidence);
+            refusals.look(self, now);
             self.service.tick(&interconnect, &evidence);
         }
     }

@@ -33,6 +33,17 @@ impl Socket {
         TcpStream::connect_timeout(&address, timeout).map(Socket::Tcp)
     }
 
+    /// Whether both ends are loopback addresses. A simulation's network leaves its process no more.
+    pub fn is_loopback(&self) -> io::Result<bool> {
+        match self {
+            Socket::Tcp(s) => {
+                Ok(s.local_addr()?.ip().is_loopback() && s.peer_addr()?.ip().is_loopback())
+            }
+            #[cfg(debug_assertions)]
+            Socket::Simulated(_) => Ok(true),
+        }
+    }
+
     pub fn try_clone(&self) -> io::Result<Socket> {
         match self {
             Socket::Tcp(s) => s.try_clone().map(Socket::Tcp),

@@ -1,6 +1,6 @@
 //! Mutual TLS 1.3 between hosts: which certificates are accepted, and that they are for the instance that they are shown by.
 
-use crate::certs::{TlsFiles, instance_name};
+use crate::certs::{self, TlsFiles, instance_name};
 use crate::{Error, Result};
 use block::InstanceId;
 use rustls::crypto::CryptoProvider;
@@ -31,6 +31,7 @@ impl Tls {
                 .map_err(|e| bad(path, &e))
         };
         let chain = certificates(&files.certificate)?;
+        certs::check_private(&files.key)?;
         let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|e| bad(&files.key, &e))?;
         let mut roots = RootCertStore::empty();
         for c in certificates(&files.authority)? {

@@ -4,11 +4,13 @@ mod common;
 
 use block::InstanceId;
 use common::*;
-use interconnect::{Cluster, Config, Lane, PeerAddress, Secret};
+use interconnect::{Cluster, Config, Lane, LinkChange, PeerAddress, Secret};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 const GREETING_BYTES: usize = 40;
+/// What a connector says until it is answered: greeting, identity, proof.
+const SAID_BYTES: usize = GREETING_BYTES + 24 + 32;
 
 /// Everything the other side says until it closes.
 fn until_closed(mut s: TcpStream) -> Vec<u8> {
@@ -65,6 +67,58 @@ fn a_stranger_hears_random_bytes_and_nothing_else() {
     nodes[0]
         .call(nodes[1].member, Lane::lms(0), ECHO, &[1])
         .unwrap();
+}
+
+/// Whoever listens between two members has heard a proof, and says it again: to the same instance, byte by byte. The challenge is another one by then.
+#[test]
+fn a_proof_that_was_overheard_is_worth_nothing() {
+    let between = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (one, two) = (bind(), bind());
+    let address = one.address();
+    let at = |i, address: SocketAddr| PeerAddress {
+        instance: InstanceId(i),
+        address,
+    };
+    let first = start(config(member(1, 1), &[at(2, two.address())]), one);
+    let through = between.local_addr().unwrap();
+    let overheard = std::thread::spawn(move || {
+        let (near, _) = between.accept().unwrap();
+        let far = TcpStream::connect(address).unwrap();
+        let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut &back.0, &mut &back.1));
+        // Greeting; then, once it was answered, identity and proof.
+        let mut said = vec![0; SAID_BYTES];
+        let (greeting, proof) = said.split_at_mut(GREETING_BYTES);
+        for part in [greeting, proof] {
+            (&near).read_exact(part).unwrap();
+            (&far).write_all(part).unwrap();
+        }
+        (said, near, far)
+    });
+    let second = start(config(member(2, 1), &[at(1, through)]), two);
+    let (said, near, far) = overheard.join().unwrap();
+    let welcomed = first.service.until("a proved connection", |b| {
+        b.changes.iter().find_map(|c| match c {
+            LinkChange::Up(member, lane) => Some((*member, *lane)),
+            LinkChange::Down(..) => None,
+        })
+    });
+    assert_eq!(welcomed.0, second.member);
+    let before = first.ic.refusals().0;
+    let mut again = TcpStream::connect(address).unwrap();
+    again.write_all(&said).unwrap();
+    assert_eq!(until_closed(again).len(), GREETING_BYTES);
+    let why = first.service.until("the refusal", |_| {
+        let (refused, why) = first.ic.refusals();
+        (refused > before).then_some(why.unwrap())
+    });
+    assert!(why.contains("does not prove"), "{why}");
+    let ups = |b: &mut Book| {
+        let up = |c: &&LinkChange| matches!(c, LinkChange::Up(..));
+        b.changes.iter().filter(up).count()
+    };
+    assert_eq!(first.service.read(ups), 1, "nobody else got in");
+    drop((near, far));
 }
 
 /// A hundred connections that say nothing hold the places of the unproved; the members' own connections are not touched, and once the strangers are gone others get in.

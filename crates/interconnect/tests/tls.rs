@@ -68,6 +68,42 @@ fn instances_exchange_blocks_under_tls() {
     });
 }
 
+#[test]
+fn certificates_are_made_once_and_kept_from_others() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = certificates("modes");
+    let mode = |name: &str| {
+        let path = dir.0.join(name);
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+    };
+    assert_eq!(mode(""), 0o700);
+    for key in ["authority.key", "instance-1.key", "instance-3.key"] {
+        assert_eq!(mode(key), 0o600, "{key}");
+    }
+    let text = |name: &str| std::fs::read_to_string(dir.0.join(name)).unwrap();
+    let before = (text("authority.pem"), text("instance-1.pem"));
+    assert!(!certs::create_authority(&dir.0).unwrap());
+    assert!(!certs::create_instance(&dir.0, InstanceId(1)).unwrap());
+    assert_eq!((text("authority.pem"), text("instance-1.pem")), before);
+    // What a making that was cut off has left: keys without certificates.
+    for made in ["authority.pem", "instance-2.pem"] {
+        std::fs::remove_file(dir.0.join(made)).unwrap();
+    }
+    assert!(certs::create_authority(&dir.0).unwrap());
+    assert!(certs::create_instance(&dir.0, InstanceId(2)).unwrap());
+    let mut c = config(member(1, 1), &[]);
+    with_tls(&mut c, &dir.0, 1);
+    let start = |c: Config| {
+        let clock = Arc::new(TestClock(AtomicU64::new(1)));
+        Interconnect::start(c, bind(), Arc::new(Recorder::default()), clock).map(|ic| ic.stop())
+    };
+    start(c.clone()).unwrap();
+    let key = dir.0.join("instance-1.key");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let e = start(c).unwrap_err().to_string();
+    assert!(e.contains("chmod 600"), "{e}");
+}
+
 /// Two instances, the second with what `change` made of its side; why it does not get in.
 fn refused(change: impl Fn(&mut Config)) -> (String, String) {
     let dir = certificates(&format!("{:?}", std::thread::current().id()));

@@ -71,6 +71,7 @@ stats! {
     GcCrBlocksReceived, "gc cr blocks received";
     GcCrBlocksServed, "gc cr blocks served";
     GcBlockFlushes, "gc current block flushes";
+    InterconnectRefusals, "interconnect connections refused";
 }
 
 /// Adds to a statistic of this thread's session. No shared counter is touched. Outside a session it is lost.

@@ -5,9 +5,9 @@
 //!
 //! **Invariants.**
 //! - Nothing here proves a death. An order too many costs an instance that lived, never a row.
-//! - Who finds an order for its own end gives none: of two who would end each other one is left, as long as the control file's lock can be had. (If the silent one has it, its end is ordered without.)
+//! - Who finds an order for its own end gives none, and ends: of two who would end each other one is left, as long as the control file's lock can be had. (If the silent one has it, its end is ordered without.)
 
-use super::{Cluster, Members, SUSPICIOUS_LOOKS, State};
+use super::{Cluster, Contact, Members, SUSPICIOUS_LOOKS, State};
 use crate::Result;
 use block::InstanceId;
 use interconnect::Member;
@@ -131,13 +131,8 @@ impl Cluster {
             let suspicion = state.suspicion.entry(silent.instance.0).or_default();
             suspicion.ordered.replace(seam::now()).is_some()
         };
-        let orders = Orders::open(&*self.places.storage)?;
-        let mine = orders.read(self.me.instance)?;
-        if let Some(order) = mine.filter(|o| o.incarnation >= self.me.incarnation) {
-            let by = super::list(&[order.by]);
-            self.end(&format!(
-                "{by} has ordered the end of this instance: it did not answer"
-            ));
+        let orders = self.orders()?;
+        if self.obeys(orders)? {
             return Ok(());
         }
         eprintln!(
@@ -155,6 +150,28 @@ impl Cluster {
             (true, Some(fence)) => self.fence(silent, fence.clone()),
             _ => Ok(()),
         }
+    }
+
+    /// Opened when there is somebody who could give one.
+    pub(super) fn orders(&self) -> Result<&Orders> {
+        if let Some(orders) = self.orders.get() {
+            return Ok(orders);
+        }
+        let opened = Orders::open(&*self.places.storage)?;
+        Ok(self.orders.get_or_init(|| opened))
+    }
+
+    /// Whether others have ordered the end of this instance; then it ends. Its guard, if it has one, may not have come to it yet, and a life that went on after such an order would meet it again later.
+    pub(super) fn obeys(&self, orders: &Orders) -> Result<bool> {
+        let order = orders.read(self.me.instance)?;
+        let Some(order) = order.filter(|o| o.incarnation >= self.me.incarnation) else {
+            return Ok(false);
+        };
+        let by = super::list(&[order.by]);
+        self.end(&format!(
+            "{by} has ordered the end of this instance: it did not answer"
+        ));
+        Ok(true)
     }
 
     /// On a thread of its own: how long the command takes is its own business.
@@ -180,8 +197,11 @@ impl Cluster {
 
     fn run_fence(&self, silent: Member, command: &FenceCommand) -> Result<()> {
         let found = self.file.read()?;
-        let address = found.member(silent.instance).map_or("", |m| &m.address);
-        let fenced = command.run(silent.instance, silent.incarnation, address)?;
+        let address = match found.member(silent.instance) {
+            Some(m) => Contact::parse(&m.address)?.address.to_string(),
+            None => String::new(),
+        };
+        let fenced = command.run(silent.instance, silent.incarnation, &address)?;
         self.file.declare_dead(&[Proof::Fence(&fenced)], None)?;
         self.ring();
         Ok(())

@@ -8,12 +8,12 @@
 use super::{Cluster, ClusterHost, Eviction};
 use crate::{Config, Host, Progress, Result, open};
 use block::InstanceId;
-use interconnect::certs::TlsFiles;
 use interconnect::{Bound, Secret};
 use seam::Mutex;
 use seam::thread::JoinHandle;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub(super) struct Heirs {
     /// Stand-ins listen on the same address, on a port of their own.
     address: SocketAddr,
     secret: Secret,
-    tls: Option<TlsFiles>,
+    certificates: Option<PathBuf>,
     heartbeat: Duration,
     eviction: Eviction,
     state: Mutex<State>,
@@ -57,7 +57,7 @@ impl Heirs {
             allowed: host.stands_in,
             address: host.bound.address(),
             secret: host.secret.clone(),
-            tls: host.tls.clone(),
+            certificates: host.certificates.clone(),
             heartbeat: host.heartbeat,
             eviction: host.eviction.clone(),
             state: Mutex::default(),
@@ -155,7 +155,7 @@ impl Cluster {
         let cluster = ClusterHost {
             lms: config.lms,
             heartbeat: heirs.heartbeat,
-            tls: heirs.tls.clone(),
+            certificates: heirs.certificates.clone(),
             stands_in: false,
             eviction: heirs.eviction.clone(),
             ..ClusterHost::new(bound, heirs.secret.clone())

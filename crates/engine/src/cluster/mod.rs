@@ -40,6 +40,7 @@ use crate::{Config, Error, Progress, Result};
 use access::space::Space;
 use block::{InstanceId, Scn};
 use cache::Cache;
+use interconnect::certs::TlsFiles;
 use interconnect::{Interconnect, Member, Post};
 use members::Layers;
 use redo::Clock;
@@ -49,7 +50,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use storage::lease::{ClusterFile, Exclusive};
+use storage::lease::{ClusterFile, Exclusive, Orders};
 use storage::{ControlFile, Fatal};
 use wait::Event;
 
@@ -120,6 +121,7 @@ pub struct Cluster {
     readers: Mutex<Vec<JoinHandle<()>>>,
     heirs: heir::Heirs,
     eviction: Eviction,
+    orders: OnceLock<Orders>,
     /// A fence command runs.
     fencing: AtomicBool,
 }
@@ -168,7 +170,9 @@ impl Cluster {
         config.heartbeat = host.heartbeat;
         config.priority = host.priority;
         config.cpus = host.cpus;
-        config.tls = host.tls;
+        config.tls = host
+            .certificates
+            .map(|dir| TlsFiles::in_directory(&dir, parts.me.instance));
         let fatal = parts.fatal.clone();
         config.fatal = Arc::new(move |why| fatal(why));
         let cluster = Arc::new(Cluster {
@@ -206,6 +210,7 @@ impl Cluster {
             readers: Mutex::default(),
             heirs,
             eviction: host.eviction,
+            orders: OnceLock::new(),
             fencing: AtomicBool::new(false),
         });
         let told = Arc::downgrade(&cluster);

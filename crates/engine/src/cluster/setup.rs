@@ -3,10 +3,10 @@
 use super::Layer;
 use crate::{Error, Result};
 use block::{InstanceId, Scn};
-use interconnect::certs::TlsFiles;
 use interconnect::{Bound, PeerAddress, Secret};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use wait::priority::Priority;
@@ -29,8 +29,8 @@ pub struct ClusterHost {
     pub heartbeat: Duration,
     pub priority: Priority,
     pub cpus: Vec<usize>,
-    /// Needed unless all instances are on this machine.
-    pub tls: Option<TlsFiles>,
+    /// Directory of certificates; needed unless all instances are on this machine.
+    pub certificates: Option<PathBuf>,
     /// Whether this instance may live the next life of one that died and does not come back ([`super::heir`]).
     pub stands_in: bool,
     /// What is done with members that do not answer.
@@ -49,7 +49,7 @@ impl ClusterHost {
             heartbeat: Duration::from_millis(100),
             priority: Priority::default(),
             cpus: Vec::new(),
-            tls: None,
+            certificates: None,
             stands_in: true,
             eviction: super::Eviction::default(),
             layers: Vec::new(),
@@ -63,6 +63,8 @@ pub(crate) struct Contact {
     pub address: SocketAddr,
     /// Tells the cluster's secret from another without giving it away: who has another must not become a member, for nobody could be connected to it.
     pub key: u64,
+    /// Tells the host's network from another's: only within one do two meet on loopback.
+    pub network: u64,
     /// Another instance lives this one's life, until its transactions are rolled back.
     pub stand_in: bool,
 }
@@ -72,6 +74,7 @@ impl Contact {
         Contact {
             address: host.bound.address(),
             key: host.secret.fingerprint(database),
+            network: network_of_this_host(),
             stand_in,
         }
     }
@@ -81,16 +84,24 @@ impl Contact {
             true => STAND_IN,
             false => "",
         };
-        format!("{} key {:016x}{role}", self.address, self.key)
+        let Contact {
+            address,
+            key,
+            network,
+            ..
+        } = self;
+        format!("{address} key {key:016x} network {network:016x}{role}")
     }
 
     pub fn parse(text: &str) -> Result<Contact> {
         let parsed = text.split_once(" key ").and_then(|(address, key)| {
             let stand_in = key.ends_with(STAND_IN);
             let key = key.strip_suffix(STAND_IN).unwrap_or(key);
+            let (key, network) = key.split_once(" network ")?;
             Some(Contact {
                 address: address.parse().ok()?,
                 key: u64::from_str_radix(key, 16).ok()?,
+                network: u64::from_str_radix(network, 16).ok()?,
                 stand_in,
             })
         });
@@ -100,6 +111,35 @@ impl Contact {
             ))
         })
     }
+}
+
+impl Contact {
+    /// Why two cannot meet at these addresses, if that can be told.
+    pub fn cannot_meet(&self, other: &Contact) -> Option<&'static str> {
+        let loopback = [self, other].map(|c| c.address.ip().is_loopback());
+        match loopback {
+            [true, true] if self.network != other.network => {
+                Some(", on another host: both need an interconnect_address that the other reaches")
+            }
+            [true, true] | [false, false] => None,
+            [true, false] => {
+                Some(", which is not on loopback: this instance needs an interconnect_address, too")
+            }
+            [false, true] => {
+                Some(", which is on loopback only: it needs an interconnect_address, too")
+            }
+        }
+    }
+}
+
+/// The boot of the machine's system, and the network that this process has there. What cannot be read counts as one and the same: then connections show who is reached.
+fn network_of_this_host() -> u64 {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    let network = std::fs::read_link("/proc/self/ns/net").ok();
+    let mut hasher = DefaultHasher::new();
+    (boot, network).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What stands in front of every message: the evidence about group commits that its content may rest on.
@@ -114,6 +154,23 @@ pub trait Evidence: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_addresses_that_reach_each_other_are_met() {
+        let contact = |address: &str, network| Contact {
+            address: address.parse().unwrap(),
+            key: 1,
+            network,
+            stand_in: false,
+        };
+        let (here, there) = (contact("127.0.0.1:1", 1), contact("127.0.0.1:2", 2));
+        let (out, far) = (contact("192.0.2.1:1", 1), contact("192.0.2.2:1", 2));
+        assert_eq!(here.cannot_meet(&contact("127.0.0.2:3", 1)), None);
+        assert_eq!(out.cannot_meet(&far), None);
+        for (a, b) in [(here, there), (here, far), (here, out), (far, here)] {
+            assert!(a.cannot_meet(&b).is_some(), "{a:?} {b:?}");
+        }
+    }
 
     #[test]
     fn contacts_are_read_back_and_nothing_else_is() {
@@ -136,8 +193,9 @@ mod tests {
             "",
             "127.0.0.1:1",
             "127.0.0.1:1 key ",
-            "x key 1",
-            "127.0.0.1:1 key g",
+            "127.0.0.1:1 key 1",
+            "x key 1 network 2",
+            "127.0.0.1:1 key g network 2",
         ] {
             assert!(Contact::parse(text).is_err(), "{text}");
         }
