@@ -45,6 +45,12 @@ pub enum Command {
     /// Say how the instances of a database are
     #[command(after_help = "Examples:\n  braid status\n  braid status --data /db --json")]
     Status(StatusArgs),
+    /// Names under which applications connect, and the instances that serve them
+    #[command(after_help = SERVICE_EXAMPLES)]
+    Service(ServiceArgs),
+    /// Make the certificates by which instances on several hosts know each other, as far as they are missing
+    #[command(after_help = "Example:\n  braid certificates --data /shared/db --instances 3")]
+    Certificates(CertificatesArgs),
     /// Read every block and index of a stopped database and report every inconsistency; exit code 1 if there is one
     #[command(after_help = "Example:\n  braid verify --data /db")]
     Verify(VerifyArgs),
@@ -127,8 +133,18 @@ Examples:
   braid up --set recovery_target=50MB --set max_sessions=200 --detach";
 
 const INSTANCE_EXAMPLES: &str = "\
-Example:
-  braid instance --data /db --instance 1 --port 5501 --buffer-cache 1GB";
+Examples:
+  braid instance --data /db --instance 1 --port 5501 --buffer-cache 1GB
+  braid instance --data /shared/db --instance 2 --interconnect-address 10.1.0.2 \\
+      --listen 10.1.0.2 --set trusted_clients=10.1.0.0/24      on one of several hosts, after braid certificates";
+
+const SERVICE_EXAMPLES: &str = "\
+Examples:
+  braid service add orders --data /db --preferred 1 --available 2
+  psql postgresql://host1:5501,host2:5502/orders        reaches the instance that serves it
+  braid service modify orders --data /db --preferred 1,2
+  braid service list --data /db --json
+  braid service remove orders --data /db";
 
 /// Where the database is.
 #[derive(Args, Clone)]
@@ -146,12 +162,15 @@ pub struct SettingArgs {
     /// Parameter file [default: DIR/braid.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Address to listen on; loopback only
+    /// Address to listen on for clients; any other than loopback needs --set trusted_clients=NETWORKS
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<IpAddr>,
     /// Port of the first instance; each further one has the next [default: 5500 + instance]
     #[arg(long)]
     pub port: Option<u16>,
+    /// Address at which the other instances reach this one [default: loopback]; any other needs braid certificates
+    #[arg(long, value_name = "ADDRESS")]
+    pub interconnect_address: Option<IpAddr>,
     /// Port of the first instance for the others; each further one has the next [default: 6500 + instance; any free one if --port is given]
     #[arg(long)]
     pub interconnect_port: Option<u16>,
@@ -230,6 +249,59 @@ pub struct StatusArgs {
 }
 
 #[derive(Args)]
+pub struct ServiceArgs {
+    #[command(subcommand)]
+    pub command: ServiceCommand,
+}
+
+#[derive(Subcommand)]
+pub enum ServiceCommand {
+    /// Define a service; instances that are up serve it at once
+    Add(ServiceDefinition),
+    /// Define a service anew; connections that there are go on where they are
+    Modify(ServiceDefinition),
+    /// Take a service away; its connections go on
+    Remove(ServiceName),
+    /// Say where services run
+    List(StatusArgs),
+}
+
+#[derive(Args)]
+pub struct ServiceDefinition {
+    /// What clients give as the name of the database
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Instances that serve it as long as they are up
+    #[arg(long, value_name = "K,...")]
+    pub preferred: String,
+    /// Instances that take over, in this order, one for each preferred one that is not up
+    #[arg(long, value_name = "K,...", default_value = "")]
+    pub available: String,
+    #[command(flatten)]
+    pub data: DataArgs,
+}
+
+#[derive(Args)]
+pub struct ServiceName {
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    #[command(flatten)]
+    pub data: DataArgs,
+}
+
+#[derive(Args)]
+pub struct CertificatesArgs {
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// How many instances there may be
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub instances: u16,
+    /// Directory to make them in [default: DIR/certificates, where instances look for them]
+    #[arg(long, value_name = "DIR")]
+    pub to: Option<PathBuf>,
+}
+
+#[derive(Args)]
 pub struct VerifyArgs {
     #[command(flatten)]
     pub data: DataArgs,
@@ -253,6 +325,10 @@ impl SettingArgs {
         add(
             "--interconnect-port",
             self.interconnect_port.map(|p| p.to_string().into()),
+        );
+        add(
+            "--interconnect-address",
+            self.interconnect_address.map(|a| a.to_string().into()),
         );
         add("--peers", self.peers.clone().map(Into::into));
         add("--buffer-cache", self.buffer_cache.clone().map(Into::into));
@@ -287,6 +363,8 @@ mod tests {
             "redo_files=3",
             "--listen",
             "127.0.0.1",
+            "--interconnect-address",
+            "127.0.0.2",
         ];
         let Command::Up(up) = Cli::parse_from(line).command else {
             panic!()

@@ -1,7 +1,7 @@
 //! Status files: how an instance tells about itself, and `status` and `down`, which read them.
 //!
 //! An instance writes `instance-K.json` in the database directory. A process is taken for the instance only if its start
-//! time is the one in the file, so that a number used again by another process is not mistaken for it.
+//! time is the one in the file, so that a number used again by another process is not mistaken for it. Of an instance on another host only its locks are seen from here.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -13,9 +13,12 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use block::InstanceId;
+use engine::services::Services;
+
 use crate::cli::{DataArgs, StatusArgs, StopArgs};
 use crate::instance::counted;
+use crate::{Failure, service};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -44,6 +47,12 @@ pub struct Status {
     pub pid: u32,
     pub state: State,
     pub address: SocketAddr,
+    /// Name of the machine.
+    #[serde(default)]
+    pub host: String,
+    /// Tells the machine's processes from another's: `pid` means something only where this is the same.
+    #[serde(default)]
+    pub host_id: String,
     /// UTC, ISO 8601.
     pub started_at: String,
     pub scn: u64,
@@ -57,6 +66,22 @@ pub struct Status {
     pub recovered: Option<Recovered>,
     /// Start of the process in the kernel's clock ticks since boot: tells it from a later one of the same number.
     pub process_start_ticks: u64,
+    /// Services that it runs just now. Never written, only concluded.
+    #[serde(default)]
+    pub services: Vec<String>,
+    /// Of an instance on another host: whether its locks are held.
+    #[serde(skip)]
+    pub elsewhere: Option<bool>,
+}
+
+/// The boot of the system and the numbering of its processes; empty if it cannot be told, which is nobody else's.
+fn this_host() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let pids = std::fs::read_link("/proc/self/ns/pid");
+    match (boot, pids) {
+        (Ok(boot), Ok(pids)) => format!("{} {}", boot.trim(), pids.display()),
+        _ => String::new(),
+    }
 }
 
 /// Writes over a file that is there, with blanks to its old length: what it has on disk is enough.
@@ -76,6 +101,11 @@ impl Status {
             pid,
             state: State::Starting,
             address,
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+            host_id: this_host(),
             started_at: utc_now(),
             scn: 0,
             incarnation: 0,
@@ -83,6 +113,8 @@ impl Status {
             recovered: None,
             process_start_ticks: start_ticks(pid)
                 .ok_or_else(|| Failure("cannot read /proc/self/stat".into()))?,
+            services: Vec::new(),
+            elsewhere: None,
         })
     }
 
@@ -111,7 +143,10 @@ impl Status {
     }
 
     pub fn is_running(&self) -> bool {
-        start_ticks(self.pid) == Some(self.process_start_ticks)
+        match self.elsewhere {
+            Some(locked) => locked && self.state != State::Stopped,
+            None => start_ticks(self.pid) == Some(self.process_start_ticks),
+        }
     }
 
     /// All status files of a database, in the order of instances; a dead instance is shown as such.
@@ -132,12 +167,19 @@ impl Status {
                 .map_err(|e| Failure(format!("cannot read {}: {e}", path.display())))?;
             let mut status: Status = serde_json::from_str(&text)
                 .map_err(|e| Failure(format!("{}: {e}", path.display())))?;
+            if status.host_id != this_host() {
+                status.elsewhere = Some(engine::cluster::is_locked(dir, status.instance)?);
+            }
             if !status.is_running() && status.state != State::Stopped {
                 status.state = State::Crashed;
             }
             found.push(status);
         }
         found.sort_by_key(|status| status.instance);
+        let (services, up) = (Services::read(dir)?, service::up(&found));
+        for status in found.iter_mut().filter(|s| s.state == State::Open) {
+            status.services = services.of_instance(InstanceId(status.instance), &up);
+        }
         Ok(found)
     }
 }
@@ -179,8 +221,17 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         )));
     }
     println!(
-        "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}{:<7}{:<7}recovered",
-        "instance", "pid", "state", "address", "started", "SCN", "life", "epoch"
+        "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}{:<7}{:<7}{:<16}{:<16}recovered",
+        "instance",
+        "pid",
+        "state",
+        "address",
+        "started",
+        "SCN",
+        "life",
+        "epoch",
+        "host",
+        "services"
     );
     for s in &all {
         let recovered = s.recovered.as_ref().map_or("nothing".to_string(), |r| {
@@ -195,8 +246,17 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
         });
         let state = format!("{:?}", s.state).to_lowercase();
         println!(
-            "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}{:<7}{:<7}{recovered}",
-            s.instance, s.pid, state, s.address, s.started_at, s.scn, s.incarnation, s.epoch
+            "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}{:<7}{:<7}{:<15} {:<15} {recovered}",
+            s.instance,
+            s.pid,
+            state,
+            s.address,
+            s.started_at,
+            s.scn,
+            s.incarnation,
+            s.epoch,
+            s.host,
+            s.services.join(",")
         );
     }
     Ok(ExitCode::SUCCESS)
@@ -204,16 +264,25 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
 
 /// `braid down`.
 pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
-    let running: Vec<Status> = Status::read_all(&args.data)?
+    let (elsewhere, running): (Vec<Status>, Vec<Status>) = Status::read_all(&args.data)?
         .into_iter()
         .filter(Status::is_running)
-        .collect();
+        .partition(|s| s.elsewhere.is_some());
+    for s in &elsewhere {
+        println!(
+            "braid: instance {} runs on {}, and is not stopped from here",
+            s.instance, s.host
+        );
+    }
     // Who guards them would start them again.
     if let Some(guard) = GuardFile::running(&args.data)? {
         end(guard.pid, "the guard", || guard.is_running())?;
     }
     if running.is_empty() {
-        println!("braid: no instance of {} is running", args.data.display());
+        println!(
+            "braid: no instance of {} is running here",
+            args.data.display()
+        );
         return Ok(ExitCode::SUCCESS);
     }
     for status in &running {
@@ -236,6 +305,12 @@ pub fn stop_one(args: &StopArgs) -> Result<ExitCode, Failure> {
     let all = Status::read_all(&args.data.data)?;
     let found = all.into_iter().find(|s| s.instance == args.instance);
     match found.filter(Status::is_running) {
+        Some(s) if s.elsewhere.is_some() => {
+            return Err(Failure(format!(
+                "instance {} runs on {}: stop it there",
+                s.instance, s.host
+            )));
+        }
         Some(status) => stop(&status)?,
         None => {
             return Err(Failure(format!(

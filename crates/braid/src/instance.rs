@@ -39,6 +39,7 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     let server_config = server_config(&params)?;
     let listen = server_config.address.ip();
     let config = settings::engine_config(&params, &dir, args.instance, listen)?;
+    warn_of_trust(&server_config);
     let bound = Bound::bind(server_config)?;
 
     let name = format!("braid: instance {}", args.instance);
@@ -53,7 +54,7 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     }
     let engine = Engine::open(config, &progress)?;
     // Only now is the directory known to be this process's own.
-    let mut status = Status::of_this_process(args.instance, bound.address()?)?;
+    let mut status = Status::of_this_process(args.instance, bound.address())?;
     status.recovered = engine.recovery().map(|r| Recovered {
         redo_bytes: r.redo_bytes,
         records: r.records,
@@ -65,7 +66,7 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     status.epoch = engine.epoch();
     status.write(&dir)?;
     let database = sql::Database::open(engine.clone(), params)?;
-    let server = bound.serve(database)?;
+    let server = bound.serve(database);
     status.state = State::Open;
     status.scn = engine.scn().0;
     status.write(&dir)?;
@@ -100,9 +101,19 @@ fn server_config(params: &sql::params::Instance) -> Result<ServerConfig, Failure
     };
     Ok(ServerConfig {
         address: SocketAddr::new(ip, params.int("port") as u16),
+        trusted: settings::trusted_clients(params)?,
         max_sessions: params.int("max_sessions") as usize,
         startup_timeout: Duration::from_secs(params.int("startup_timeout") as u64),
     })
+}
+
+/// Who opens the database to a network is to know what that means.
+fn warn_of_trust(config: &ServerConfig) {
+    if !config.address.ip().is_loopback() {
+        eprintln!(
+            "braid: clients in trusted_clients are let in as whom they say they are, without a password, and what they send and get can be read on the network"
+        );
+    }
 }
 
 /// Signals that ask for a clean stop, as messages to the main thread.

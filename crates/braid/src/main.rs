@@ -3,12 +3,14 @@
 //! `up` starts one `instance` process each and waits for them, or guards them if they are several; an instance tells about itself in a status file in the
 //! database directory, which `status` and `down` read. Nothing here knows how a database works: that is `engine`'s.
 
+mod certificates;
 mod cli;
 mod control;
 mod guard;
 mod instance;
 mod lab;
 mod progress;
+mod service;
 mod settings;
 mod up;
 mod verify;
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
         cli::Command::Stop(args) => control::stop_one(&args),
         cli::Command::Down(args) => control::down(&args),
         cli::Command::Status(args) => control::status(&args),
+        cli::Command::Service(args) => service::run(&args.command),
+        cli::Command::Certificates(args) => certificates::run(&args),
         cli::Command::Verify(args) => verify::run(&args),
         cli::Command::Lab(args) => lab::run(&args),
     };

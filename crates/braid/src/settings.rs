@@ -1,10 +1,11 @@
 //! From flags and files to the parameters and the configuration of an instance.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use interconnect::PeerAddress;
+use server::Network;
 use wait::priority::Priority;
 
 use sql::params::{AUTO_FILE, CONFIG_FILE, Context, Instance, PARAMS, Source};
@@ -54,6 +55,11 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
         "interconnect_port",
         args.interconnect_port.map(|p| p.to_string()),
         "--interconnect-port",
+    )?;
+    flag(
+        "interconnect_address",
+        args.interconnect_address.map(|a| a.to_string()),
+        "--interconnect-address",
     )?;
     flag("interconnect_peers", args.peers.clone(), "--peers")?;
     let given = |name| {
@@ -139,6 +145,30 @@ fn load_config_file(params: &Instance, args: &SettingArgs) -> Result<(), Failure
     Ok(())
 }
 
+/// Where this instance meets the others, unless on the address for clients.
+fn interconnect_address(params: &Instance, listen: IpAddr) -> Result<IpAddr, Failure> {
+    let text = params.text("interconnect_address");
+    match text.trim() {
+        "" if listen.is_loopback() => Ok(listen),
+        "" => Ok(Ipv4Addr::LOCALHOST.into()),
+        text => text
+            .parse()
+            .map_err(|e| Failure(format!("interconnect_address \"{text}\": {e}"))),
+    }
+}
+
+/// Networks whose clients are let in.
+pub fn trusted_clients(params: &Instance) -> Result<Vec<Network>, Failure> {
+    let text = params.text("trusted_clients");
+    let parts = text.split(',').map(str::trim).filter(|p| !p.is_empty());
+    parts
+        .map(|p| {
+            p.parse()
+                .map_err(|e| Failure(format!("trusted_clients: {e}")))
+        })
+        .collect()
+}
+
 /// Addresses of other instances, as `2=127.0.0.1:6502,3=127.0.0.1:6503`.
 fn peers(text: &str) -> Result<Vec<PeerAddress>, Failure> {
     let wrong = |part: &str| {
@@ -176,7 +206,7 @@ fn cpus(params: &Instance, name: &str) -> Result<Vec<usize>, Failure> {
     Ok(cpus)
 }
 
-/// What the engine needs of the parameters. `listen` is the address for clients; the others are met at the same.
+/// What the engine needs of the parameters. `listen` is the address for clients.
 pub fn engine_config(
     params: &Instance,
     dir: &Path,
@@ -186,9 +216,16 @@ pub fn engine_config(
     let bytes = |name| params.int(name) as u64;
     let mirror = params.text("redo_mirror");
     let port = params.int("interconnect_port") as u16;
+    let address = interconnect_address(params, listen)?;
+    let certificates = params.text("certificate_directory");
+    let defaults = engine::Config::new(dir);
     Ok(engine::Config {
         instance,
-        interconnect: Some(SocketAddr::new(listen, port)),
+        interconnect: Some(SocketAddr::new(address, port)),
+        certificates: match certificates.is_empty() {
+            true => defaults.certificates.clone(),
+            false => PathBuf::from(certificates),
+        },
         peers: peers(&params.text("interconnect_peers"))?,
         lms: params.int("gcs_server_processes") as u8,
         priority: match params.text("background_priority").as_str() {
@@ -217,7 +254,7 @@ pub fn engine_config(
         recovery_target_bytes: bytes("recovery_target"),
         preallocate_bytes: bytes("preallocate_size"),
         max_sessions: bytes("max_sessions") as u32,
-        ..engine::Config::new(dir)
+        ..defaults
     })
 }
 
@@ -259,6 +296,7 @@ mod tests {
             listen: None,
             port: None,
             interconnect_port: None,
+            interconnect_address: None,
             peers: None,
             buffer_cache: None,
             redo_mirror: None,
@@ -292,6 +330,23 @@ mod tests {
         let params = parameters(&args, 1).ok().unwrap();
         let loopback = IpAddr::from([127, 0, 0, 1]);
         let config = engine_config(&params, &dir, 1, loopback).ok().unwrap();
+        assert_eq!(
+            config.interconnect,
+            Some(SocketAddr::new(loopback, 0)),
+            "met at the address for clients"
+        );
+        let outside = IpAddr::from([192, 0, 2, 1]);
+        let met_at = |params: &Instance| {
+            let config = engine_config(params, &dir, 1, outside).ok().unwrap();
+            config.interconnect.unwrap().ip()
+        };
+        assert_eq!(
+            met_at(&params),
+            loopback,
+            "unless that is not a loopback one"
+        );
+        args.interconnect_address = Some(outside);
+        assert_eq!(met_at(&parameters(&args, 1).ok().unwrap()), outside);
         assert_eq!(
             (config.redo_files, config.buffer_bytes, config.max_sessions),
             (3, 32 << 20, 7)

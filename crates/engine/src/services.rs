@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 
 /// The service that there is in every database.
 pub const DEFAULT: &str = "braid";
+/// Databases of PostgreSQL that clients connect to when they know of no other: the default service, too.
+const ALSO_DEFAULT: [&str; 2] = ["postgres", "template1"];
 /// As long as any other name.
 pub const MAX_NAME_BYTES: usize = 63;
 /// More is a program gone wild; a reader takes so much memory at most (a line has less than 1 KiB).
@@ -44,7 +46,7 @@ pub enum Error {
         text: String,
     },
     #[error(
-        "\"{0}\" is no name of a service: 1 to {MAX_NAME_BYTES} letters, digits, _, . and -, not {DEFAULT}"
+        "\"{0}\" is no name of a service: 1 to {MAX_NAME_BYTES} letters, digits, _, . and -, not {DEFAULT} or postgres"
     )]
     Name(String),
     #[error("instances \"{0}\": numbers from 1 to {max}, each once, are wanted, at least one of them preferred", max = FileId::MAX_INSTANCES)]
@@ -111,7 +113,9 @@ fn numbers(text: &str) -> Option<Vec<InstanceId>> {
 
 fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_alphanumeric() || "_.-".contains(c);
-    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.chars().all(fits) && name != DEFAULT
+    (1..=MAX_NAME_BYTES).contains(&name.len())
+        && name.chars().all(fits)
+        && of_database(name) != DEFAULT
 }
 
 /// The services of a database, without the default one.
@@ -225,6 +229,14 @@ pub enum Standing {
     Unknown,
 }
 
+/// The service that the name of a database in a client's startup packet asks for.
+pub fn of_database(name: &str) -> &str {
+    match ALSO_DEFAULT.contains(&name) {
+        true => DEFAULT,
+        false => name,
+    }
+}
+
 /// How a service stands on an instance of the database in a directory; `cluster` is that instance among others.
 pub fn standing(
     dir: &Path,
@@ -232,7 +244,7 @@ pub fn standing(
     cluster: Option<&Cluster>,
     name: &str,
 ) -> Result<Standing, Error> {
-    if name == DEFAULT {
+    if of_database(name) == DEFAULT {
         return Ok(Standing::Runs);
     }
     let services = Services::read(dir)?;
@@ -297,7 +309,7 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let service = Service::new("1", "2").unwrap();
         let long = "x".repeat(MAX_NAME_BYTES + 1);
-        for name in ["", DEFAULT, "a b", "a\nb", &long] {
+        for name in ["", DEFAULT, "postgres", "a b", "a\nb", &long] {
             let defined = define(&dir, name, Some(service.clone()));
             assert!(matches!(defined, Err(Error::Name(_))), "{name}");
         }

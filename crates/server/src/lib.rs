@@ -11,6 +11,7 @@ mod connection;
 mod extended;
 mod listener;
 mod message;
+mod network;
 mod registry;
 mod session;
 mod sink;
@@ -20,3 +21,4 @@ mod testing;
 
 pub use listener::{Bound, SPARE_CONNECTIONS, Server, ServerConfig, ServerError};
 pub use message::MAX_MESSAGE_BYTES;
+pub use network::Network;

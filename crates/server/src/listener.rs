@@ -1,13 +1,15 @@
 //! Accepting connections: one named thread each, from the first packet to the end of the session.
 //!
+//! From the moment a port is taken its clients are answered: that the database is starting up (57P03) until it is open, so that those with a list of hosts go on to the next.
+//!
 //! **Invariants.** No thread outlives [`Server::stop`] except one stuck in the kernel with a dead socket. A connection that does not
 //! finish its start in time is closed; more of them than [`SPARE_CONNECTIONS`] beyond the session limit are closed at once. A
 //! panic in a session is a broken invariant of the whole instance, which therefore aborts.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,7 @@ use sql::{Database, Error, SqlSession};
 
 use crate::backend::{self, Severity};
 use crate::connection::{Input, Output};
+use crate::network::Network;
 use crate::registry::{self, Entry, Registry};
 use crate::session::{End, Session};
 use crate::startup::{self, Packet, Startup};
@@ -31,11 +34,14 @@ const STACK_BYTES: usize = 16 << 20;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
+/// How often clients that are turned away are told of at most: strangers must not fill the log.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Must be a loopback address: there is no authentication yet.
     pub address: SocketAddr,
+    /// Whose clients are let in beside those of this machine: nobody is asked for a password. Must name some if the address is not a loopback one.
+    pub trusted: Vec<Network>,
     /// Sessions at once; one more gets 53300.
     pub max_sessions: usize,
     /// Time from connecting to a complete startup packet.
@@ -45,9 +51,9 @@ pub struct ServerConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(
-        "{0} is not a loopback address: Braid has no authentication yet and listens on this machine only"
+        "{0} is not a loopback address: nobody is asked for a password, so trusted_clients has to say whose clients are let in"
     )]
-    NotLoopback(SocketAddr),
+    NobodyTrusted(SocketAddr),
     #[error("port {port} on {ip} is in use by another program", port = .0.port(), ip = .0.ip())]
     InUse(SocketAddr),
     #[error("cannot listen on {0}: {1}")]
@@ -61,55 +67,60 @@ pub struct Server {
     accepting: JoinHandle<()>,
 }
 
-/// A port taken, before the database behind it is open: so that a port in use is found out first.
+/// A port taken, before the database behind it is open: so that a port in use is found out first. Who comes is told to come later.
 pub struct Bound {
-    listener: TcpListener,
-    config: ServerConfig,
+    server: Server,
+    /// Set once there is one.
+    database: Arc<OnceLock<Arc<Database>>>,
 }
 
 impl Bound {
     pub fn bind(config: ServerConfig) -> Result<Bound, ServerError> {
         let address = config.address;
-        if !address.ip().is_loopback() {
-            return Err(ServerError::NotLoopback(address));
+        if !address.ip().is_loopback() && config.trusted.is_empty() {
+            return Err(ServerError::NobodyTrusted(address));
         }
-        match TcpListener::bind(address) {
-            Ok(listener) => Ok(Bound { listener, config }),
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse => Err(ServerError::InUse(address)),
-            Err(e) => Err(ServerError::Listen(address, e)),
-        }
-    }
-
-    /// Where clients will find it; the port is the real one even if 0 was asked for.
-    pub fn address(&self) -> Result<SocketAddr, ServerError> {
-        self.listener
-            .local_addr()
-            .map_err(|e| ServerError::Listen(self.config.address, e))
-    }
-
-    /// Begins to accept connections.
-    pub fn serve(self, database: Arc<Database>) -> Result<Server, ServerError> {
-        let Bound { listener, config } = self;
-        let failed = |e| ServerError::Listen(config.address, e);
+        let failed = |e| ServerError::Listen(address, e);
+        let listener = TcpListener::bind(address).map_err(|e| match e.kind() {
+            io::ErrorKind::AddrInUse => ServerError::InUse(address),
+            _ => failed(e),
+        })?;
         let address = listener.local_addr().map_err(failed)?;
         let listener = Arc::new(listener);
         let registry = Arc::new(Registry::default());
-        let acceptor = Acceptor {
+        let database = Arc::new(OnceLock::new());
+        let mut acceptor = Acceptor {
             listener: listener.clone(),
             registry: registry.clone(),
-            database,
-            config: config.clone(),
+            database: database.clone(),
+            config,
+            turned_away: Told::default(),
         };
         let accepting = std::thread::Builder::new()
             .name("listener".into())
             .spawn(move || acceptor.run())
             .map_err(failed)?;
-        Ok(Server {
+        let server = Server {
             address,
             listener,
             registry,
             accepting,
-        })
+        };
+        Ok(Bound { server, database })
+    }
+
+    /// Where clients will find it; the port is the real one even if 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.server.address
+    }
+
+    /// The database is open: begins to let clients in.
+    pub fn serve(self, database: Arc<Database>) -> Server {
+        assert!(
+            self.database.set(database).is_ok(),
+            "invariant: a port serves one database"
+        );
+        self.server
     }
 }
 
@@ -133,12 +144,34 @@ impl Server {
 struct Acceptor {
     listener: Arc<TcpListener>,
     registry: Arc<Registry>,
-    database: Arc<Database>,
+    database: Arc<OnceLock<Arc<Database>>>,
     config: ServerConfig,
+    turned_away: Told,
+}
+
+/// When something was last told that may happen any number of times.
+#[derive(Default)]
+struct Told {
+    at: Option<Instant>,
+    since: u64,
+}
+
+impl Told {
+    fn client(&mut self, from: IpAddr) {
+        self.since += 1;
+        if self.at.is_some_and(|at| at.elapsed() < TELL_INTERVAL) {
+            return;
+        }
+        eprintln!(
+            "braid: {} clients were turned away, the last one from {from}: it is not in trusted_clients",
+            self.since
+        );
+        (self.at, self.since) = (Some(Instant::now()), 0);
+    }
 }
 
 impl Acceptor {
-    fn run(&self) {
+    fn run(&mut self) {
         loop {
             let accepted = self.listener.accept();
             if self.registry.is_stopping() {
@@ -156,10 +189,17 @@ impl Acceptor {
         }
     }
 
-    fn admit(&self, stream: TcpStream, peer: SocketAddr) {
-        if self.registry.connections() >= self.config.max_sessions + SPARE_CONNECTIONS
-            || !peer.ip().is_loopback()
-        {
+    fn is_trusted(&self, client: IpAddr) -> bool {
+        // Of a listener for both versions.
+        let client = client.to_canonical();
+        client.is_loopback() || self.config.trusted.iter().any(|n| n.contains(client))
+    }
+
+    fn admit(&mut self, stream: TcpStream, peer: SocketAddr) {
+        if !self.is_trusted(peer.ip()) {
+            return self.turned_away.client(peer.ip());
+        }
+        if self.registry.connections() >= self.config.max_sessions + SPARE_CONNECTIONS {
             return;
         }
         if let Err(e) = prepare(&stream) {
@@ -213,7 +253,7 @@ fn abort_instance(panic: &(dyn std::any::Any + Send)) -> ! {
 
 /// The life of a connection.
 fn connection(
-    database: &Arc<Database>,
+    database: &OnceLock<Arc<Database>>,
     config: &ServerConfig,
     stream: Arc<TcpStream>,
     peer: SocketAddr,
@@ -299,7 +339,7 @@ fn receive_startup(
 
 /// Makes the session and greets the client.
 fn open_session(
-    database: &Arc<Database>,
+    database: &OnceLock<Arc<Database>>,
     config: &ServerConfig,
     startup: &Startup,
     sid: u32,
@@ -307,6 +347,10 @@ fn open_session(
     entry: &Entry,
     output: &mut Output,
 ) -> sql::Result<SqlSession> {
+    let database = database
+        .get()
+        .ok_or_else(|| Error::new("57P03", "the database system is starting up"))?;
+    database.check_service(&startup.database)?;
     let secret = registry::new_secret(startup.minor)
         .map_err(|e| Error::new("58030", format!("could not generate a cancel key: {e}")))?;
     if !entry.become_session(sid, &secret, config.max_sessions) {

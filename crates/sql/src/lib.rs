@@ -26,6 +26,7 @@ pub mod pgtype;
 mod plan;
 mod plan_cache;
 pub mod prepared;
+mod service;
 mod session;
 pub mod types;
 mod views;

@@ -95,7 +95,7 @@ impl Instance {
                 "no answer after {START_LIMIT:?}: {e}; its log:\n{}",
                 self.log()
             );
-            std::thread::yield_now();
+            std::thread::park_timeout(Duration::from_millis(10));
         }
     }
 

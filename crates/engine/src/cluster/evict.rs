@@ -106,6 +106,12 @@ impl Evictions {
     }
 }
 
+/// Whether somebody holds the lock by which an instance is a member: itself, on whichever host, or who stands in for it. Good to be shown; proves no death.
+pub fn is_locked(dir: &Path, k: u16) -> Result<bool> {
+    let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(dir)?);
+    Ok(ClusterFile::open(&*storage)?.is_held(InstanceId(k))?)
+}
+
 impl Cluster {
     /// Whether a silent member has been waited for long enough.
     pub(super) fn is_overdue(&self, silent: Member) -> bool {

@@ -25,7 +25,7 @@ mod service;
 mod setup;
 
 use evict::Suspicion;
-pub use evict::{Eviction, Evictions};
+pub use evict::{Eviction, Evictions, is_locked};
 pub(crate) use layers::{Commits, of_core};
 pub(crate) use members::list;
 pub use members::{Layer, Members};

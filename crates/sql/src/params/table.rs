@@ -128,6 +128,8 @@ pub const PARAMS: &[Param] = &[
     fact("instance_number", "1", "Number of this instance."),
     start("port", count(0, 65_535), "5501", "Port that the first instance listens on; each further one has the next."),
     start("interconnect_port", count(0, 65_535), "6501", "Port that the first instance has for the others; each further one has the next. 0: any free one, also if port is given and this is not."),
+    start("interconnect_address", Kind::Text, "", "Address at which the other instances reach this one; empty: listen_addresses if that is a loopback address, otherwise 127.0.0.1. Any other than loopback needs certificates, which braid certificates makes."),
+    start("certificate_directory", Kind::Text, "", "Directory of authority.pem and of instance-K.pem and instance-K.key of this instance and of those that it may stand in for; empty: certificates in the database directory."),
     start("interconnect_peers", Kind::Text, "", "Where other instances are reached if not where they say, as 2=127.0.0.1:6502,3=127.0.0.1:6503."),
     start("gcs_server_processes", count(0, 32), "0", "Connections for blocks to each other instance, each with its thread; the same for all instances. 0: one for each four processors, 8 at most; to be set where machines differ."),
     start("background_priority", PRIORITY, "nice", "What the threads ask the system for that all sessions wait for (LMS, LMD, LMON, LGWR): weaker ones follow if it is refused. v$process says what each got."),
@@ -135,7 +137,8 @@ pub const PARAMS: &[Param] = &[
     start("lgwr_cpus", Kind::Text, "", "CPUs that LGWR is bound to, as 0,2-3; empty: any."),
     start("css_misscount", SECONDS, "30", "How long another instance may be silent before its end is ordered, if it keeps its locks."),
     start("fence_command", Kind::Text, "", "Program, with arguments, that makes sure that an instance is gone whose ordered end has not helped; it ends with 0 when, and only when, BRAID_INSTANCE in the life BRAID_INCARNATION at BRAID_ADDRESS can write no more."),
-    start("listen_addresses", Kind::Text, "127.0.0.1", "Loopback address this instance listens on."),
+    start("listen_addresses", Kind::Text, "127.0.0.1", "Address this instance listens on for clients; any other than loopback needs trusted_clients."),
+    start("trusted_clients", Kind::Text, "", "Networks, as 10.1.0.0/16,192.0.2.7, whose clients are let in as whom they say they are, without a password and in clear text, beside those of this machine. Nobody else is."),
 
     reported(session("application_name", Kind::Text, "", "Name of the client's program, as v$session shows it.")),
     session("bytea_output", Kind::Word(&["hex", "escape"]), "hex", "Text form of bytea."),

@@ -9,13 +9,13 @@ use wait::views;
 
 use super::Source::Here;
 use super::value::{NULL, int4, int8, optional, text, time};
-use super::{Context, Rows, VirtualTable, blockers, remote};
+use super::{Context, Rows, VirtualTable, blockers, remote, services};
 use crate::error::Result;
 use crate::types::SqlType::{Int4, Int8, Text, TimestampTz};
 
 pub const SESSION: &str = "v$session";
 /// Place in it of the first column about who blocks.
-pub const BLOCKERS: usize = 25;
+pub const BLOCKERS: usize = 26;
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {
@@ -47,6 +47,7 @@ pub const VIEWS: &[VirtualTable] = &[
             ("seconds_in_wait", Int8),
             ("time_since_last_wait_micro", Int8),
             ("seq#", Int8),
+            ("service_name", Text),
             ("blocking_instance", Int4),
             ("blocking_session", Int4),
             ("blocking_transaction", Int8),
@@ -229,7 +230,7 @@ fn sessions(cx: &Context) -> Result<Rows> {
             kind(s.kind),
             text(program),
             non_empty(who.client),
-            non_empty(who.database),
+            non_empty(who.database.clone()),
             int4(s.tid),
             time(s.logon),
             optional(s.sql().map(|t| t.to_string())),
@@ -251,6 +252,7 @@ fn sessions(cx: &Context) -> Result<Rows> {
             w.seconds,
             w.since_us,
             int8(s.wait_seq()),
+            optional(services::of_session(s.kind, &who.database)),
             blocking_instance,
             blocking_session,
             blocking_transaction,

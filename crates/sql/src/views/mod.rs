@@ -21,6 +21,7 @@ mod instance;
 mod relations;
 mod remote;
 mod schema;
+mod services;
 
 use std::sync::Arc;
 
@@ -153,11 +154,12 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 9] = [
+    let lists: [&'static [VirtualTable]; 10] = [
         activity::VIEWS,
         counters::VIEWS,
         remote::VIEWS,
         instance::VIEWS,
+        services::VIEWS,
         catalog::VIEWS,
         relations::VIEWS,
         constraints::VIEWS,

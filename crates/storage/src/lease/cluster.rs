@@ -239,6 +239,11 @@ impl ClusterFile {
         locks_of(&*self.file)?.held_by_other(COMING_BYTES + u64::from(instance.0))
     }
 
+    /// Whether another opening of the control file has an instance's lock. Seen, not held: good to be shown.
+    pub fn is_held(&self, instance: InstanceId) -> Result<bool> {
+        locks_of(&*self.file)?.held_by_other(super::lease_byte(instance))
+    }
+
     /// Runs `f` under the control file's exclusive lock, for whatever else is decided under it. Waits for the lock under `enq: CF - contention` until the deadline; a holder that hangs is evicted
     /// like any other instance that hangs.
     pub fn exclusive<R>(

@@ -1,0 +1,105 @@
+//! `braid service`: names under which applications connect, and the instances that they are to reach by them.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use block::InstanceId;
+use engine::services::{self, DEFAULT, Service, Services};
+
+use crate::Failure;
+use crate::cli::{ServiceCommand, ServiceDefinition};
+use crate::control::{State, Status};
+
+pub fn run(command: &ServiceCommand) -> Result<ExitCode, Failure> {
+    match command {
+        ServiceCommand::Add(of) => add(of),
+        ServiceCommand::Modify(of) => modify(of),
+        ServiceCommand::Remove(of) => remove(&of.data.data, &of.name),
+        ServiceCommand::List(of) => list(&of.data.data, of.json),
+    }
+}
+
+fn database(dir: &Path) -> Result<&Path, Failure> {
+    match engine::exists(dir) {
+        true => Ok(dir),
+        false => Err(Failure(format!("no database in {}", dir.display()))),
+    }
+}
+
+fn add(of: &ServiceDefinition) -> Result<ExitCode, Failure> {
+    let dir = database(&of.data.data)?;
+    if Services::read(dir)?.get(&of.name).is_some() {
+        return Err(Failure(format!(
+            "there is a service \"{}\" already; change it with: braid service modify",
+            of.name
+        )));
+    }
+    define(dir, of)
+}
+
+fn modify(of: &ServiceDefinition) -> Result<ExitCode, Failure> {
+    let dir = database(&of.data.data)?;
+    if Services::read(dir)?.get(&of.name).is_none() {
+        return Err(no_service(&of.name));
+    }
+    define(dir, of)
+}
+
+fn define(dir: &Path, of: &ServiceDefinition) -> Result<ExitCode, Failure> {
+    let service = Service::new(&of.preferred, &of.available)?;
+    services::define(dir, &of.name, Some(service))?;
+    list(dir, false)
+}
+
+fn remove(dir: &Path, name: &str) -> Result<ExitCode, Failure> {
+    match services::define(database(dir)?, name, None)? {
+        Some(_) => {
+            println!("braid: service \"{name}\" is gone; its connections go on");
+            Ok(ExitCode::SUCCESS)
+        }
+        None => Err(no_service(name)),
+    }
+}
+
+fn no_service(name: &str) -> Failure {
+    Failure(format!("there is no service \"{name}\""))
+}
+
+/// Who is up, by what the instances say of themselves.
+pub fn up(all: &[Status]) -> Vec<InstanceId> {
+    let open = all.iter().filter(|s| s.state == State::Open);
+    open.map(|s| InstanceId(s.instance)).collect()
+}
+
+fn list(dir: &Path, json: bool) -> Result<ExitCode, Failure> {
+    let all = Services::read(database(dir)?)?;
+    let up = up(&Status::read_all(dir)?);
+    let numbers = |list: &[InstanceId]| list.iter().map(|k| k.0).collect::<Vec<_>>();
+    if json {
+        let row = |(name, s): (&str, &Service)| {
+            serde_json::json!({
+                "name": name,
+                "preferred": numbers(&s.preferred),
+                "available": numbers(&s.available),
+                "runs_on": numbers(&s.runs_on(&up)),
+            })
+        };
+        let rows: Vec<_> = all.iter().map(row).collect();
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "{:<24}{:<13}{:<13}runs on",
+        "service", "preferred", "available"
+    );
+    println!("{DEFAULT:<24}{:<13}{:<13}{}", "", "", services::list(&up));
+    for (name, s) in all.iter() {
+        println!(
+            "{name:<24}{:<13}{:<13}{}",
+            services::list(&s.preferred),
+            services::list(&s.available),
+            services::list(&s.runs_on(&up))
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
