@@ -84,6 +84,12 @@ fn this_host() -> String {
     }
 }
 
+/// As its users call it; empty if it cannot be told.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map(|n| n.trim().to_string()).unwrap_or_default()
+}
+
 /// Writes over a file that is there, with blanks to its old length: what it has on disk is enough.
 fn overwrite(path: &Path, text: &str) -> std::io::Result<()> {
     use std::os::unix::fs::FileExt;
@@ -101,10 +107,7 @@ impl Status {
             pid,
             state: State::Starting,
             address,
-            host: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            host: host_name(),
             host_id: this_host(),
             started_at: utc_now(),
             scn: 0,

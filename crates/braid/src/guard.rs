@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -38,6 +39,8 @@ enum Event {
 struct Guard<'a> {
     args: &'a UpArgs,
     children: BTreeMap<u16, Child>,
+    /// Who relays what each says of errors: to its end, before the process counts as ended.
+    errors: BTreeMap<u16, JoinHandle<()>>,
     open: BTreeSet<u16>,
     sender: Sender<Event>,
     events: Receiver<Event>,
@@ -70,6 +73,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     let mut guard = Guard {
         args,
         children: BTreeMap::new(),
+        errors: BTreeMap::new(),
         open: BTreeSet::new(),
         sender,
         events,
@@ -176,15 +180,21 @@ impl Guard<'_> {
             self.relay(k, output, true)?;
         }
         if let Some(errors) = errors {
-            self.relay(k, errors, false)?;
+            let relay = self.relay(k, errors, false)?;
+            self.errors.insert(k, relay);
         }
         Ok(())
     }
 
     /// The end of the output is that of the process.
-    fn relay(&self, k: u16, from: impl Read + Send + 'static, output: bool) -> Result<(), Failure> {
+    fn relay(
+        &self,
+        k: u16,
+        from: impl Read + Send + 'static,
+        output: bool,
+    ) -> Result<JoinHandle<()>, Failure> {
         let to_guard = self.sender.clone();
-        std::thread::Builder::new()
+        let relay = std::thread::Builder::new()
             .name(format!("relay-{k}"))
             .spawn(move || {
                 for line in BufReader::new(from).lines().map_while(Result::ok) {
@@ -198,7 +208,7 @@ impl Guard<'_> {
                     let _ = to_guard.send(Event::Silent(k));
                 }
             })?;
-        Ok(())
+        Ok(relay)
     }
 
     fn wait(&mut self) -> Result<Happened, Failure> {
@@ -214,7 +224,10 @@ impl Guard<'_> {
             Ok(Event::Silent(k)) => match self.children.remove(&k) {
                 Some(mut child) => {
                     self.open.remove(&k);
-                    Ok(Happened::Ended(k, child.wait()?))
+                    let status = child.wait()?;
+                    // It has panicked if it could not print: there is nobody to tell then.
+                    let _ = self.errors.remove(&k).map(JoinHandle::join);
+                    Ok(Happened::Ended(k, status))
                 }
                 None => Ok(Happened::Nothing),
             },

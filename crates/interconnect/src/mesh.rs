@@ -565,15 +565,18 @@ impl Mesh {
         let started = seam::thread::Builder::new()
             .name("lmln-proof".to_string())
             .spawn(move || {
-                let mut judged = None;
+                let (mut judged, mut is_member) = (None, false);
                 let result = mesh.myself.accept(&socket, from, |i| {
                     let (verdict, peer) = mesh.judge(i);
                     judged = peer;
+                    is_member = true;
                     verdict
                 });
                 match (result, judged) {
                     (Ok(proved), Some(peer)) => peer.link(proved.lane).offer(proved),
                     (Ok(proved), None) => proved.stream.shutdown(),
+                    // Of this cluster, as it has proved; it comes a little too early, or too late.
+                    (Err(Error::Refused { .. }), _) if is_member => {}
                     (Err(e), _) => mesh.note_refusal(&e),
                 }
                 mesh.unproved.fetch_sub(1, Ordering::AcqRel);

@@ -138,6 +138,9 @@ struct State {
     leaving: bool,
     /// Lives that have left; they stay connected until they hang up.
     leavers: Vec<Member>,
+    /// Who was met for an epoch that has not been entered yet; that epoch, and since when.
+    met: Vec<Member>,
+    meeting: Option<(u64, Instant)>,
     /// Of each peer.
     suspicion: BTreeMap<u16, Suspicion>,
     /// When a connection to a peer broke that has not come back.
@@ -495,7 +498,7 @@ impl Cluster {
     /// A peer has said which epoch it is in.
     fn heard_epoch(&self, from: Member, epoch: u64) {
         let mine = self.members().epoch;
-        {
+        let is_coming = {
             let mut state = self.state.lock();
             let reached = state
                 .reached
@@ -506,10 +509,12 @@ impl Cluster {
                 *reached = epoch;
                 state.rung = true;
             }
-        }
+            state.met.contains(&from)
+        };
         self.changed.notify_all();
-        // Who is no member any more waits to hear that it is known here.
-        if epoch < mine || self.life_of(from.instance) != Some(from) {
+        // Who is no member any more waits to hear that it is known here. Who comes hears of it when this instance has entered its epoch.
+        let is_member = self.life_of(from.instance) == Some(from);
+        if epoch < mine || !(is_member || is_coming) {
             self.say_epoch(from, mine);
         }
     }

@@ -11,6 +11,8 @@ use wait::Event;
 
 /// How often a peer that does not answer and cannot be proved dead is mentioned.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
+/// How long the connections of those who come are waited for before an epoch is entered without them: longer than any pause between two attempts.
+const MEETING_PATIENCE: Duration = Duration::from_secs(3);
 /// How long the control file's lock is waited for to try a peer's locks; it is tried again at the next look.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
@@ -58,7 +60,7 @@ impl Cluster {
         if !self.members().is_alone() && self.obeys(self.orders()?)? {
             return Ok(());
         }
-        if found.epoch > self.members().epoch {
+        if found.epoch > self.members().epoch && !self.is_meeting_joiners(&found)? {
             self.enter(&found)?;
         }
         self.settle();
@@ -66,6 +68,38 @@ impl Cluster {
         self.forget_leavers();
         self.stand_in_for_the_lost()?;
         self.try_the_silent()
+    }
+
+    /// Whether an epoch is not entered yet because those who come in it are not connected yet: from its beginning on all commits are acknowledged by them, too, and would wait for the connections. Nobody dies or leaves in such an
+    /// epoch, so nothing waits for it but the joiner.
+    fn is_meeting_joiners(&self, found: &lease::Cluster) -> Result<bool> {
+        let (old, new) = (self.members(), Members::of(found));
+        let only_joins = old.up.iter().all(|m| new.up.contains(m));
+        if old.epoch == 0 || !only_joins {
+            return Ok(false);
+        }
+        let coming: Vec<Member> = new
+            .others(self.me)
+            .filter(|m| !old.up.contains(m))
+            .collect();
+        for &come in &coming {
+            self.meet(come, found)?;
+        }
+        let is_connected = |m: &Member| {
+            let interconnect = self.interconnect.get();
+            interconnect.is_none_or(|i| i.connected(m.instance) == Some(*m))
+        };
+        let all = coming.iter().all(is_connected);
+        let mut state = self.state.lock();
+        let met = coming.iter().filter(|m| !state.met.contains(m));
+        let met: Vec<Member> = met.copied().collect();
+        state.met.extend(met);
+        let since = match state.meeting {
+            Some((epoch, since)) if epoch == found.epoch => since,
+            _ => Instant::now(),
+        };
+        state.meeting = Some((found.epoch, since));
+        Ok(!all && since.elapsed() < MEETING_PATIENCE)
     }
 
     /// Enters the epoch that the control file has.
@@ -104,15 +138,15 @@ impl Cluster {
         self.state.lock().leavers.extend(&left);
         self.take_ceiling()?;
         self.open_new_files()?;
+        let met = self.state.lock().met.clone();
+        let gone_again = met.into_iter().filter(|m| !new.up.contains(m));
+        gone_again.for_each(|m| self.forget(m));
         for come in new.others(self.me).filter(|m| !old.up.contains(m)) {
-            let former = self.state.lock().leavers.clone();
-            if let Some(life) = former.into_iter().find(|m| m.instance == come.instance) {
-                self.forget(life);
-            }
             self.meet(come, found)?;
         }
         let new = Arc::new(new);
         *self.members.write() = new.clone();
+        self.state.lock().met.clear();
         // Somebody may have come and died since the last look: that is to be recovered, though no other was ever met.
         let nobody = |m: &Members| m.is_alone() && m.in_limbo.is_empty();
         let always_alone = nobody(&old) && nobody(&new);
@@ -145,6 +179,7 @@ impl Cluster {
         let mut state = self.state.lock();
         state.reached.remove(&(gone.instance.0, gone.incarnation));
         state.leavers.retain(|m| *m != gone);
+        state.met.retain(|m| *m != gone);
         state.suspicion.remove(&gone.instance.0);
         state.told.remove(&gone.instance.0);
         state.broken.remove(&gone.instance.0);
@@ -154,6 +189,13 @@ impl Cluster {
         let Some(interconnect) = self.interconnect.get() else {
             return Ok(());
         };
+        let is_known = |m: &Member| m.instance == come.instance && *m != come;
+        let former: Vec<Member> = {
+            let state = self.state.lock();
+            let known = state.leavers.iter().chain(&state.met);
+            known.filter(|m| is_known(m)).copied().collect()
+        };
+        former.into_iter().for_each(|life| self.forget(life));
         let recorded = found
             .member(come.instance)
             .map_or("", |m| m.address.as_str());

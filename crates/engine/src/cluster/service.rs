@@ -71,7 +71,13 @@ impl Service for Receiver {
             LinkChange::Up(member, _)
                 if interconnect.connected(member.instance) == Some(member) =>
             {
-                cluster.state.lock().broken.remove(&member.instance.0);
+                {
+                    let mut state = cluster.state.lock();
+                    state.broken.remove(&member.instance.0);
+                    // An epoch may have waited for it.
+                    state.rung |= state.met.contains(&member);
+                }
+                cluster.changed.notify_all();
                 cluster.say_epoch(member, cluster.members().epoch);
                 cluster.layers.each(|l| l.reconnected(member.instance));
             }

@@ -1,0 +1,188 @@
+//! Instances on several hosts: `braid instance` by itself on each, over one directory. The hosts are network namespaces of this machine, which root may make; where they cannot be made the tests say so.
+
+mod fence;
+mod network;
+#[path = "../processes/mod.rs"]
+mod processes;
+mod site;
+mod strangers;
+
+use network::Network;
+use processes::succeeds;
+use site::{Instance, PATIENCE, Site, client, number, try_client, until_so};
+use std::time::{Duration, Instant};
+
+const PORT: u16 = 5501;
+const BRAID: &str = env!("CARGO_BIN_EXE_braid");
+
+/// Instance k on host k, as its README says.
+fn start(site: &Site, network: &Network, k: u16, more: &[&str]) -> Instance {
+    let (address, port) = (network.address(k), PORT.to_string());
+    let trusted = format!("trusted_clients={}", network.address(0));
+    let mut args = vec![
+        "--interconnect-address",
+        &address,
+        "--listen",
+        &address,
+        "--set",
+        &trusted,
+    ];
+    // The port of instance 1: each has a host of its own.
+    let first = (PORT + 1 - k).to_string();
+    args.extend(["--port", if k == 1 { &port } else { &first }]);
+    args.extend(["--interconnect-port", "6500"]);
+    args.extend(more);
+    site.spawn(k, network.command(k, BRAID), &args)
+}
+
+fn certificates(site: &Site) {
+    succeeds(&["certificates", "--data", &site.data(), "--instances", "3"]);
+}
+
+#[test]
+fn instances_on_two_hosts_are_one_database() {
+    let Some(network) = Network::new(2) else {
+        return;
+    };
+    let site = Site::new("two");
+    let refused = start(&site, &network, 1, &[]);
+    assert!(!refused.ended());
+    let log = site.log(1);
+    assert!(
+        log.contains("authority.pem is missing") && log.contains("braid certificates --data"),
+        "{log}"
+    );
+    certificates(&site);
+    let one = start(&site, &network, 1, &[]);
+    let mut a = client(&site, 1, &network.address(1), PORT);
+    let two = start(&site, &network, 2, &[]);
+    let mut b = client(&site, 2, &network.address(2), PORT);
+    a.batch_execute(
+        "create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)",
+    )
+    .expect("on one");
+    assert_eq!(number(&mut b, "select sum(v) from t"), 30);
+    b.batch_execute("update t set v = v + 1").expect("on two");
+    assert_eq!(number(&mut a, "select sum(v) from t"), 32);
+    let met = a
+        .query(
+            "select inst_id, interconnect from gv$instance order by 1",
+            &[],
+        )
+        .expect("gv$instance");
+    let met: Vec<String> = met.iter().map(|r| r.get(1)).collect();
+    assert!(met[0].starts_with(&network.address(1)), "{met:?}");
+    assert!(met[1].starts_with(&network.address(2)), "{met:?}");
+
+    // Who is not in trusted_clients: the other host's own clients.
+    let url = format!("postgresql://tester@{}:{PORT}/braid", network.address(1));
+    let output = network.run(2, "psql", &["-X", &url, "-c", "select 1"]);
+    assert!(!output.status.success());
+    until_so("it is told", || {
+        site.log(1).contains("is not in trusted_clients")
+    });
+
+    // Two dies with a transaction under way. One goes on at once, and has what two left rolled back.
+    b.batch_execute("begin; update t set v = 1000 where id = 2")
+        .expect("on two");
+    two.kill();
+    a.batch_execute("insert into t values (3, 30)")
+        .expect("on one");
+    a.batch_execute("update t set v = v + 1 where id = 2")
+        .expect("the dead one's row");
+    assert_eq!(number(&mut a, "select sum(v) from t"), 63);
+    until_so("instance 1 has stood in for instance 2", || {
+        site.log(1).contains("what instance 2 left is rolled back")
+    });
+    let two = start(&site, &network, 2, &[]);
+    let mut b = client(&site, 2, &network.address(2), PORT);
+    assert_eq!(number(&mut b, "select sum(v) from t"), 63);
+    drop((a, b));
+    two.stop();
+    one.stop();
+    site.verify();
+}
+
+/// Of halves the one with the lowest number stays. The other reads on the storage, which it reaches still, that it is to end.
+#[test]
+fn of_two_hosts_that_are_cut_apart_one_goes_on() {
+    let Some(network) = Network::new(2) else {
+        return;
+    };
+    let site = Site::new("cut");
+    certificates(&site);
+    let more = ["--set", "css_misscount=3"];
+    let one = start(&site, &network, 1, &more);
+    let mut a = client(&site, 1, &network.address(1), PORT);
+    let two = start(&site, &network, 2, &more);
+    let mut b = client(&site, 2, &network.address(2), PORT);
+    a.batch_execute("create table t (id int primary key, v int); insert into t values (1, 0)")
+        .expect("on one");
+    b.batch_execute("update t set v = v + 1").expect("on two");
+    network.cut(2);
+    // The block is on two: this waits until two is dead.
+    a.batch_execute("update t set v = v + 1").expect("on one");
+    assert_eq!(number(&mut a, "select sum(v) from t"), 2);
+    assert!(!two.ended());
+    let said = [site.log(1), site.log(2)];
+    assert!(
+        said[0].contains("instance 2 has not answered for 3 s: its end is ordered"),
+        "{}",
+        said[0]
+    );
+    assert!(
+        said[1].contains("instance 1 has ordered the end of this instance"),
+        "{}",
+        said[1]
+    );
+    network.heal(2);
+    let two = start(&site, &network, 2, &more);
+    let mut b = client(&site, 2, &network.address(2), PORT);
+    b.batch_execute("update t set v = v + 1").expect("on two");
+    assert_eq!(number(&mut a, "select sum(v) from t"), 3);
+    // Shorter than anybody is patient for: it costs time only.
+    network.cut(2);
+    std::thread::park_timeout(Duration::from_secs(1));
+    network.heal(2);
+    let began = Instant::now();
+    a.batch_execute("update t set v = v + 1").expect("on one");
+    b.batch_execute("update t set v = v + 1").expect("on two");
+    assert!(began.elapsed() < PATIENCE);
+    drop((a, b));
+    two.stop();
+    one.stop();
+    site.verify();
+}
+
+/// Nobody gets so far as to hold up the members: they could not reach each other.
+#[test]
+fn hosts_that_do_not_reach_each_other_are_told_so() {
+    let Some(network) = Network::new(2) else {
+        return;
+    };
+    let site = Site::new("loopback");
+    let ports = ["--port", "5501", "--interconnect-port", "6501"];
+    let one = site.spawn(1, network.command(1, BRAID), &ports);
+    until_so("instance 1 is open", || site.log(1).contains("is open"));
+    let epoch = |site: &Site| site.status()[0]["epoch"].as_u64();
+    let before = epoch(&site);
+    assert!(!site.spawn(2, network.command(2, BRAID), &ports).ended());
+    let log = site.log(2);
+    assert!(
+        log.contains("on another host: both need an interconnect_address"),
+        "{log}"
+    );
+    certificates(&site);
+    assert!(!start(&site, &network, 2, &[]).ended());
+    let log = site.log(2);
+    assert!(log.contains("which is on loopback only"), "{log}");
+    assert_eq!(epoch(&site), before, "no member has come");
+    one.stop();
+    // And clients of other hosts are not let in by accident.
+    let address = network.address(1);
+    let bare = ["--listen", &*address, "--port", "5501"];
+    assert!(!site.spawn(1, network.command(1, BRAID), &bare).ended());
+    let log = site.log(1);
+    assert!(log.contains("trusted_clients has to say"), "{log}");
+    assert!(try_client(&address, PORT).is_err());
+}
