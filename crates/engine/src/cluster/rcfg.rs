@@ -96,10 +96,10 @@ impl Cluster {
         state.met.extend(met);
         let since = match state.meeting {
             Some((epoch, since)) if epoch == found.epoch => since,
-            _ => Instant::now(),
+            _ => seam::now(),
         };
         state.meeting = Some((found.epoch, since));
-        Ok(!all && since.elapsed() < MEETING_PATIENCE)
+        Ok(!all && seam::elapsed(since) < MEETING_PATIENCE)
     }
 
     /// Enters the epoch that the control file has.

@@ -174,9 +174,13 @@ fn a_disk_that_lies_is_found() {
 
 #[test]
 fn a_hasty_commit_is_found() {
-    let found = noticed(1..7, Canary::Haste, &["real time:"]);
+    // A seed in four or five notices it, others when the schedules change.
+    let found = (0..10).any(|part| {
+        let seeds = 1 + part * 6..7 + part * 6;
+        noticed(seeds, Canary::Haste, &["real time:"]) > 0
+    });
     assert!(
-        found > 0,
+        found,
         "a commit that others did not know of was noticed by no seed"
     );
 }
