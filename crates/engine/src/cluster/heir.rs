@@ -32,6 +32,8 @@ pub(super) struct Heirs {
     secret: Secret,
     certificates: Option<PathBuf>,
     heartbeat: Duration,
+    /// The same everywhere.
+    lms: u8,
     eviction: Eviction,
     state: Mutex<State>,
 }
@@ -59,6 +61,7 @@ impl Heirs {
             secret: host.secret.clone(),
             certificates: host.certificates.clone(),
             heartbeat: host.heartbeat,
+            lms: host.lms,
             eviction: host.eviction.clone(),
             state: Mutex::default(),
         }
@@ -153,7 +156,7 @@ impl Cluster {
             ..heirs.config.clone()
         };
         let cluster = ClusterHost {
-            lms: config.lms,
+            lms: heirs.lms,
             heartbeat: heirs.heartbeat,
             certificates: heirs.certificates.clone(),
             stands_in: false,
