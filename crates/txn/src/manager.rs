@@ -439,12 +439,14 @@ impl TxnManager {
                 .end;
         }
         redo.flush_to(end)?;
+        // Up to here all words are final and will be in the file. A commit that comes while it is written is the next checkpoint's, also if nothing else comes: the one of a clean stop.
+        let settled = redo.durable();
         self.status_file
             .lock()
             .persist(&self.visibility.words, self.clock.now())?;
         *last = Some(LastCheckpoint {
             marker: first.pos,
-            end: redo.end(),
+            end: settled,
         });
         Ok(first.pos)
     }
