@@ -98,11 +98,14 @@ impl Cache {
         }
     }
 
-    /// A lane by its number, which came from elsewhere.
-    pub(super) fn lane(&self, number: u16) -> Result<Latched<'_>> {
-        let lane = self.lanes().get(usize::from(number));
-        let lane = lane.ok_or(Error::NotInCluster)?;
-        Ok(Latched::new(self, lane))
+    /// A lane by its number, which came from elsewhere. None if there is no such lane.
+    pub(super) fn lane(&self, number: u16) -> Result<Option<Latched<'_>>> {
+        match self.lanes() {
+            [] => Err(Error::NotInCluster),
+            lanes => Ok(lanes
+                .get(usize::from(number))
+                .map(|lane| Latched::new(self, lane))),
+        }
     }
 }
 

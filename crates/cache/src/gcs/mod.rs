@@ -260,7 +260,7 @@ impl Cache {
                 if carries != block.is_some() || !message.block().is_none_or(of_lane) {
                     return Err(Error::BadMessage { from, kind });
                 }
-                let mut s = self.lane(lane)?;
+                let mut s = self.lane(lane)?.ok_or(Error::BadMessage { from, kind })?;
                 self.admit(&mut s, (from, epoch), (message, spent), block);
                 Ok(())
             }
