@@ -15,12 +15,11 @@
 //! - Everything that can grow has a limit: questions waiting, an answer's bytes, answers kept for their further pages. What is over a limit is answered with an error that says so.
 //! - Messages may be lost with their connection, or come twice. An unanswered page is asked for again; an answer that is made a second time has another number, and its reader begins again.
 
-use crate::cluster::{Layer, Members};
-use crate::{Error, Result};
+use crate::Result;
+use crate::cluster::{Layer, Members, Worker};
 use block::{BlockBuf, InstanceId};
 use interconnect::{Parcel, Post, Route};
 use seam::HashMap;
-use seam::thread::JoinHandle;
 use seam::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -111,7 +110,7 @@ pub struct Inquiries {
     open: Mutex<(u64, HashMap<u64, Open>)>,
     inbox: Mutex<Inbox>,
     asked: Condvar,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    worker: Worker,
     /// This, for the thread.
     own: std::sync::Weak<Inquiries>,
 }
@@ -126,7 +125,7 @@ impl Inquiries {
             open: Mutex::new((u64::from(incarnation) << 32, HashMap::default())),
             inbox: Mutex::default(),
             asked: Condvar::new(),
-            thread: Mutex::default(),
+            worker: Worker::default(),
             own: own.clone(),
         })
     }
@@ -499,20 +498,8 @@ impl Layer for Inquiries {
             self.post.set(post).is_ok(),
             "invariant: a cluster is joined once"
         );
-        let weak = self.own.clone();
-        let thread = wait::thread::spawn_named("pz00", move || {
-            while let Some(inquiries) = weak.upgrade()
-                && let Some(asked) = inquiries.next()
-            {
-                inquiries.serve(&asked);
-            }
-        });
-        let thread = thread.map_err(|source| Error::Thread {
-            name: "pz00",
-            source,
-        })?;
-        *self.thread.lock() = Some(thread);
-        Ok(())
+        let own = self.own.clone();
+        self.worker.start("pz00", own, Self::next, Self::serve)
     }
 
     fn message(
@@ -563,12 +550,7 @@ impl Layer for Inquiries {
     fn stopped(&self) {
         self.inbox.lock().stop = true;
         self.asked.notify_all();
-        if let Some(thread) = self.thread.lock().take() {
-            assert!(
-                thread.join().is_ok(),
-                "invariant: background threads do not panic"
-            );
-        }
+        self.worker.join();
     }
 }
 

@@ -23,6 +23,7 @@ mod rcfg;
 mod recover;
 mod service;
 mod setup;
+mod worker;
 
 use evict::Suspicion;
 pub use evict::{Eviction, Evictions, is_locked};
@@ -32,6 +33,7 @@ pub use members::{Layer, Members};
 pub(crate) use setup::Contact;
 pub use setup::{ClusterHost, Evidence, Kinds};
 pub use storage::lease::{FenceCommand, MemberRecord, MemberState};
+pub(crate) use worker::Worker;
 
 use crate::files::Places;
 use crate::inquiry::Inquiries;

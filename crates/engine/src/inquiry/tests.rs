@@ -1,6 +1,7 @@
 //! Instances in one process over channels that lose, repeat and keep messages.
 
 use super::*;
+use seam::thread::JoinHandle;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender, channel};
 

@@ -14,7 +14,7 @@
 
 mod wire;
 
-use crate::cluster::{Layer, Members};
+use crate::cluster::{Layer, Members, Worker};
 use crate::{Engine, Error, Progress, Result};
 use access::sequence::{Draw, Floor, Logged, Sequence, Taken};
 use block::sequence::SequenceState;
@@ -23,7 +23,6 @@ use fusion::sequences::{Begun, Effect, Given, Mark, Message, Outcome, Secured, S
 use fusion::{Epoch, Incarnation, Waiter};
 use interconnect::{Member, Parcel, Post, Route, now_ns};
 use redo::Redo;
-use seam::thread::JoinHandle;
 use seam::{Condvar, HashMap, Mutex};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -82,7 +81,7 @@ pub struct Sequences {
     post: OnceLock<Arc<dyn Post>>,
     inbox: Mutex<Inbox>,
     arrived: Condvar,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    worker: Worker,
     /// This, for the thread.
     own: Weak<Sequences>,
 }
@@ -135,7 +134,7 @@ impl Sequences {
             post: OnceLock::new(),
             inbox: Mutex::default(),
             arrived: Condvar::new(),
-            thread: Mutex::default(),
+            worker: Worker::default(),
             own: own.clone(),
         })
     }
@@ -546,20 +545,8 @@ impl Layer for Sequences {
             self.post.set(post).is_ok(),
             "invariant: a cluster is joined once"
         );
-        let weak = self.own.clone();
-        let thread = wait::thread::spawn_named("lck0", move || {
-            while let Some(sequences) = weak.upgrade()
-                && let Some(job) = sequences.next()
-            {
-                sequences.work(&job);
-            }
-        });
-        let thread = thread.map_err(|source| Error::Thread {
-            name: "lck0",
-            source,
-        })?;
-        *self.thread.lock() = Some(thread);
-        Ok(())
+        let own = self.own.clone();
+        self.worker.start("lck0", own, Self::next, Self::work)
     }
 
     fn message(
@@ -606,12 +593,7 @@ impl Layer for Sequences {
     fn stopped(&self) {
         self.inbox.lock().stop = true;
         self.arrived.notify_all();
-        if let Some(thread) = self.thread.lock().take() {
-            assert!(
-                thread.join().is_ok(),
-                "invariant: background threads do not panic"
-            );
-        }
+        self.worker.join();
     }
 }
 
