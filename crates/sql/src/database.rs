@@ -87,8 +87,9 @@ impl Database {
         for changes in publications.uncommitted.values() {
             next = next.with(changes);
         }
+        let version = next.version();
         let before = self.dict.swap(Arc::new(next));
-        self.plans.clear();
+        self.plans.dictionary_changed(version);
         self.forget_what_is_gone(&before);
         Ok(())
     }
@@ -121,8 +122,9 @@ impl Database {
     pub(crate) fn publish(&self, changes: Vec<Change>) -> Publication {
         let mut publications = self.publications.lock();
         let next = self.dict.load().successor(&changes);
+        let version = next.version();
         self.dict.store(Arc::new(next));
-        self.plans.clear();
+        self.plans.dictionary_changed(version);
         publications.last += 1;
         let number = Publication(publications.last);
         publications.uncommitted.insert(number, changes);

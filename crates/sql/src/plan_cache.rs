@@ -14,48 +14,114 @@ const MAX_STATEMENTS: usize = 4096;
 const MAX_TEXT_BYTES: usize = 16 << 10;
 
 /// Declared parameter types, and the statement planned for them.
-type Variant = (Vec<u32>, Arc<Statement>);
+type Variant<S> = (Vec<u32>, Arc<S>);
 
-#[derive(Default)]
-pub struct PlanCache {
+/// **Invariant.** All that is in it was planned with the dictionary of `version` or a later one. A statement is planned without a lock, and
+/// the dictionary may change meanwhile: kept after the change, the old plan would be found by everybody who plans because it is stale.
+pub struct PlanCache<S = Statement>(RwLock<Plans<S>>);
+
+struct Plans<S> {
+    /// Of the dictionary.
+    version: u64,
     /// By text; the few variants of one text differ in the types their clients declared.
-    statements: RwLock<HashMap<Arc<str>, Vec<Variant>>>,
+    statements: HashMap<Arc<str>, Vec<Variant<S>>>,
 }
 
-impl PlanCache {
-    pub fn get(&self, text: &str, declared: &[u32]) -> Option<Arc<Statement>> {
-        let statements = self.statements.read();
-        let variants = statements.get(text)?;
+impl<S> Default for PlanCache<S> {
+    fn default() -> Self {
+        PlanCache(RwLock::new(Plans {
+            version: 0,
+            statements: HashMap::new(),
+        }))
+    }
+}
+
+impl<S> Plans<S> {
+    /// Lets go what is older than this version of the dictionary.
+    fn advance(&mut self, version: u64) {
+        if version > self.version {
+            self.version = version;
+            self.statements.clear();
+        }
+    }
+}
+
+impl<S> PlanCache<S> {
+    /// A statement planned with the dictionary of this version, or a later one.
+    pub fn get(&self, version: u64, text: &str, declared: &[u32]) -> Option<Arc<S>> {
+        let plans = self.0.read();
+        if plans.version < version {
+            return None;
+        }
+        let variants = plans.statements.get(text)?;
         variants
             .iter()
             .find(|(types, _)| types == declared)
             .map(|(_, s)| s.clone())
     }
 
-    pub fn put(&self, declared: &[u32], statement: &Arc<Statement>) {
-        if statement.text().len() > MAX_TEXT_BYTES {
+    /// Keeps a statement. `version` is one that the dictionary had before the planning began.
+    pub fn put(&self, version: u64, text: &Arc<str>, declared: &[u32], statement: &Arc<S>) {
+        if text.len() > MAX_TEXT_BYTES {
             return;
         }
-        let mut statements = self.statements.write();
-        if statements.len() >= MAX_STATEMENTS {
-            statements.clear();
+        let mut plans = self.0.write();
+        plans.advance(version);
+        if version < plans.version {
+            return;
         }
-        let variants = statements.entry(statement.text().clone()).or_default();
+        if plans.statements.len() >= MAX_STATEMENTS {
+            plans.statements.clear();
+        }
+        let variants = plans.statements.entry(text.clone()).or_default();
         variants.retain(|(types, _)| types != declared);
         variants.push((declared.to_vec(), statement.clone()));
     }
 
-    pub fn clear(&self) {
-        self.statements.write().clear();
+    /// The dictionary has this version now.
+    pub fn dictionary_changed(&self, version: u64) {
+        self.0.write().advance(version);
     }
 
     /// All cached statements, for `v$sql`.
-    pub fn all(&self) -> Vec<Arc<Statement>> {
-        self.statements
+    pub fn all(&self) -> Vec<Arc<S>> {
+        self.0
             .read()
+            .statements
             .values()
             .flatten()
             .map(|(_, s)| s.clone())
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_made_before_the_dictionary_changed_is_not_kept_after() {
+        let plans = PlanCache::default();
+        let text: Arc<str> = "select 1".into();
+        plans.put(1, &text, &[], &Arc::new("old"));
+        assert_eq!(plans.get(1, &text, &[]).as_deref(), Some(&"old"));
+        // The planner began before, and comes with its plan after.
+        plans.dictionary_changed(2);
+        plans.put(1, &text, &[], &Arc::new("old"));
+        assert_eq!(plans.get(2, &text, &[]), None);
+        plans.put(2, &text, &[], &Arc::new("new"));
+        assert_eq!(plans.get(2, &text, &[]).as_deref(), Some(&"new"));
+    }
+
+    #[test]
+    fn who_sees_the_new_dictionary_finds_no_plan_of_the_old() {
+        let plans = PlanCache::default();
+        let text: Arc<str> = "select 1".into();
+        plans.put(1, &text, &[], &Arc::new("old"));
+        // The new one can be seen; what is kept for the old is about to be let go.
+        assert_eq!(plans.get(2, &text, &[]), None);
+        plans.put(2, &text, &[], &Arc::new("new"));
+        plans.dictionary_changed(2);
+        assert_eq!(plans.get(2, &text, &[]).as_deref(), Some(&"new"));
     }
 }

@@ -10,7 +10,7 @@ use super::timeout::Timer;
 use super::{Core, SqlSession};
 use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
-use crate::dict::Table;
+use crate::dict::{Dict, Table};
 use crate::error::{Error, Result};
 use crate::exec::select::SelectRun;
 use crate::exec::sort::Rows;
@@ -204,7 +204,9 @@ impl SqlSession {
         self.core.database.refresh()?;
         let shared = !self.core.has_own_dict();
         wait::stat::add(wait::Stat::ParseCount, 1);
-        if shared && let Some(known) = self.core.database.plans.get(sql, param_oids) {
+        let version = self.core.database.with_dict(Dict::version);
+        let plans = &self.core.database.plans;
+        if shared && let Some(known) = plans.get(version, sql, param_oids) {
             return Ok(known);
         }
         wait::stat::add(wait::Stat::ParseHard, 1);
@@ -216,7 +218,8 @@ impl SqlSession {
         }
         let statement = Arc::new(planned?);
         if shared && statement.is_cacheable() {
-            self.core.database.plans.put(param_oids, &statement);
+            let plans = &self.core.database.plans;
+            plans.put(version, statement.text(), param_oids, &statement);
         }
         Ok(statement)
     }
