@@ -142,6 +142,9 @@ impl Parts<'_> {
 
         let start = self.start();
         let to_read = self.log_files()?;
+        if self.apply != Apply::Nothing {
+            to_read.sync()?;
+        }
         let end = RedoReader::new(&to_read, start).finish()?;
         let floor = Scn(self.state.scn_ceiling.max(end.max_scn.0 + 1));
         let clock = Arc::new(Clock::new(floor, Scn(floor.0 + Clock::CEILING_STEP)));
@@ -213,6 +216,7 @@ impl Parts<'_> {
         let mut logs = Vec::new();
         for other in others {
             let log = other.log_files()?;
+            log.sync()?;
             let end = RedoReader::new(&log, other.start()).finish()?;
             bytes += end.next.pos.0 - other.start().pos.0;
             logs.push((log, other.start()));

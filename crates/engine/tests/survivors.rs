@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use storage::{SimStorage, Storage};
+use storage::{Faults, SimStorage, Storage};
 
 const ACCOUNTS: i64 = 12;
 const BALANCE: i32 = 100;
@@ -317,4 +317,71 @@ fn what_a_lost_instance_left_is_rolled_back_by_another() {
     [two, one]
         .iter()
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
+}
+
+/// Whose commits all members knew of when another came, and who then dies: the survivor was never told when they took effect by a message about them, and its snapshots are older than the dead one's next life.
+#[test]
+fn a_joiner_sees_what_was_committed_before_it_came() {
+    let (s, t) = create();
+    let first = start(&s, 1, 1);
+    let mut of_first = first.engine.session().unwrap();
+    of_first.begin(Isolation::ReadCommitted).unwrap();
+    of_first.insert(&t, &row(1, 1, "before")).unwrap();
+    of_first.commit().unwrap();
+    std::mem::forget(of_first);
+
+    let second = start_with(&s, 2, 2, true);
+    let mut session = second.engine.session().unwrap();
+    session.begin(Isolation::RepeatableRead).unwrap();
+    let snap = session.snapshot().unwrap();
+    first.kill(&s);
+    let found = find(&mut session, &t, &snap, 1).unwrap();
+    assert!(
+        found.is_some(),
+        "a snapshot taken after the commit lacks it"
+    );
+    session.end_statement();
+    session.commit().unwrap();
+    drop(session);
+    second.engine.stop(&Quiet).unwrap();
+}
+
+/// An instance dies in the middle of a write to its log: what others read there of it may not be on disk yet. They bring blocks forward over it, and then the power is lost.
+#[test]
+fn what_survivors_read_of_a_log_is_durable_before_they_write_blocks() {
+    let (s, t) = create();
+    let survivor = start(&s, 1, 1);
+    let victim = start(&s, 2, 2);
+    s.set_faults(Faults {
+        lying_files: Some("redo/thread2"),
+        ..Faults::default()
+    });
+    let mut undecided = victim.engine.session().unwrap();
+    undecided.begin(Isolation::ReadCommitted).unwrap();
+    let mut committed = victim.engine.session().unwrap();
+    committed.begin(Isolation::ReadCommitted).unwrap();
+    for id in 0..20 {
+        undecided.insert(&t, &row(2 * id, 1, "undecided")).unwrap();
+        committed
+            .insert(&t, &row(2 * id + 1, 1, "committed"))
+            .unwrap();
+    }
+    committed.commit().unwrap();
+    std::mem::forget((undecided, committed));
+    victim.kill(&s);
+    s.set_faults(Faults::default());
+    wait_for("recovery of the blocks", || {
+        let members = survivor.engine.cluster().unwrap().members();
+        members.dead.is_empty() && members.in_limbo == [block::InstanceId(2)]
+    });
+    for seed in 0..8 {
+        let after = s.after_crash(seed);
+        let engine = open(&after).unwrap();
+        let rows = contents(&engine, &t).unwrap();
+        let wanted = (0..20).map(|id| 2 * id + 1);
+        assert!(rows.keys().copied().eq(wanted), "seed {seed}: {rows:?}");
+        verify_all(&engine, &t, &format!("seed {seed}")).unwrap();
+        engine.stop(&Quiet).unwrap();
+    }
+    survivor.engine.stop(&Quiet).unwrap();
 }

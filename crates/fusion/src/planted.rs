@@ -28,6 +28,10 @@ pub(crate) enum Mutation {
     EvidenceInMessages,
     /// Recovery takes an SCN that is not above the survivors' clocks.
     Floor,
+    /// Who joins is not told of the groups that took effect before.
+    JoinersAreNotTold,
+    /// Who joins takes snapshots while it is undecided when the last group of a member took effect that died before it had told.
+    JoinBesideTheDead,
     /// R1: exclusive ownership is granted without taking shared copies back.
     NoInvalidation,
     /// R2: a current copy leaves before its redo is durable.

@@ -145,6 +145,15 @@ impl LogFiles {
         })
     }
 
+    /// Makes durable what can be read: a writer that was killed may not have come to that, and what others do from now on rests on it.
+    pub fn sync(&self) -> Result<()> {
+        let mut files = self.members.iter().flat_map(|m| &m.files);
+        let p = [self.identity.thread.0 as u64, 0, 0];
+        wait::during(Event::LogFileParallelWrite, p, || {
+            files.try_for_each(|f| Ok(f.sync()?))
+        })
+    }
+
     /// Writes whole log blocks at `pos` to every member that is healthy; durable when it returns. Fails when no member has them.
     pub(crate) fn write(&self, pos: u64, bufs: &[&[u8]]) -> Result<()> {
         let mut last = None;

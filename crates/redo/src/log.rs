@@ -83,7 +83,8 @@ impl Open {
 
 /// What the leader of the flush alone uses.
 struct Writer {
-    /// e(n) of the last durable batch.
+    /// The last durable batch, and its e(n).
+    last_batch: BatchNo,
     last_group: Scn,
     /// Batch boundaries, thinned out: the first is the checkpoint, the last the newest durable one.
     starts: VecDeque<RestartPoint>,
@@ -184,6 +185,7 @@ impl Redo {
             durable: AtomicU64::new(pos),
             queue: FlushQueue::default(),
             writer: Mutex::new(Writer {
+                last_batch: BatchNo(end.next.batch.0 - 1),
                 last_group,
                 starts: if end.start == end.next {
                     [end.next].into()
@@ -478,6 +480,7 @@ impl Redo {
             Some(sink) => sink.group_durable(closed.batch, &closed.group.0),
             None => self.clock.tick(),
         };
+        writer.last_batch = closed.batch;
         remember(
             &mut writer.starts,
             RestartPoint {
@@ -548,6 +551,12 @@ impl Redo {
         let writer = self.writer.lock();
         let after = writer.starts.partition_point(|s| s.pos <= pos);
         writer.starts[after.saturating_sub(1)]
+    }
+
+    /// The newest durable batch, whose group has been announced, and when that took effect: of all older ones it stands in the log. May wait for the write in progress.
+    pub fn newest_group(&self) -> (BatchNo, Scn) {
+        let writer = self.writer.lock();
+        (writer.last_batch, writer.last_group)
     }
 
     /// Frees the log below `point`, which came from [`Redo::restart_point`] and is durable in the control file. A point below the present

@@ -33,7 +33,8 @@ impl TxnManager {
     /// Enters an epoch with these members. `in_limbo`: who is dead and has not lived again; whoever else is gone left cleanly, after [`TxnManager::leave`].
     ///
     /// Before a joiner takes its first snapshot or changes anything, all others must have made this call, and the joiner must have heard a header that each of them sent
-    /// after it: its clock is then above every commit that was not announced to it and every horizon computed without it. The joiner makes this call before
+    /// after it, and their [`TxnManager::newest_group_of`] themselves: its clock is then above every commit that was not announced to it and every horizon computed without it, and should a member die, the joiner knows
+    /// when its last group took effect (`fusion::visibility`, V9). The joiner makes this call before
     /// [`TxnManager::recover`] and everything that follows, lest it compute a horizon of its snapshots alone; and after it has put its clock's ceiling into the control file, from which all take
     /// over the highest: a joiner starts beyond the ceilings that the others know.
     pub fn members_changed(
@@ -45,6 +46,9 @@ impl TxnManager {
         self.clock
             .raise_ceiling(Scn(self.control.refresh()?.scn_ceiling));
         self.cluster.members_changed(epoch, members, in_limbo);
+        // Also a group that no other was told of, because there was none: once the log has said this no such group is on its way.
+        let (batch, scn) = self.cache.redo().newest_group();
+        self.cluster.own_group(batch, scn);
         self.drive_waits(|_| true);
         if let Some(ges) = self.ges.get() {
             let me = self.config.instance;
@@ -61,7 +65,7 @@ impl TxnManager {
         }
     }
 
-    /// The newest group of another instance's thread that this one has heard of, and when it took effect.
+    /// The newest group of an instance's thread that this one has heard of, and when it took effect. Its own newest is known from the beginning of the epoch on.
     pub fn newest_group_of(&self, instance: InstanceId) -> Option<(redo::BatchNo, Scn)> {
         self.cluster.newest_group_of(instance)
     }

@@ -8,7 +8,7 @@
 //! **Invariants.**
 //! - Who is a member is what the control file says; nobody is told by a message, only that it is time to look. The thread `rcfg` alone moves this instance from epoch to epoch.
 //! - A life of an instance is parted from before the next is met: a leaver waits until everybody has entered an epoch without it. Who missed that, because the leaver could not wait, ends.
-//! - A joiner works only once every member has said that it is in the joiner's epoch or a later one. A leaver is a member until all that it has is written and its thread is closed.
+//! - A joiner works only once every member has said that it is in the joiner's epoch or a later one, and who could not say so any more is recovered. A leaver is a member until all that it has is written and its thread is closed.
 //! - An instance is dead when all its locks were got, under the control file's exclusive lock; silence and broken connections are only reasons to try. Locks that cannot be got are waited for, and that is said.
 //! - The dead are no members from the epoch on in which they are declared dead; the others recover their blocks in it ([`recover`]) and go on meanwhile.
 //! - A lone instance hears nothing of its layers' part in this: [`Layer::members_changed`] is called for the first time when somebody else comes.
@@ -72,7 +72,7 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(60);
 const LEAVE_PATIENCE: Duration = Duration::from_secs(20);
 const GOODBYE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The message that says which epoch its sender is in, and what it has heard of the last groups of that epoch's dead; sent to everybody on entering one, and again while somebody has not said the same.
+/// The message that says which epoch its sender is in, all its layers with it; and which is the newest group of its thread, and what it has heard of the last groups of that epoch's dead. Sent to everybody on entering one, and again while somebody has not said the same.
 pub(crate) const EPOCH: u16 = *interconnect::kinds::ENGINE.start();
 
 /// What a cluster is made of.
@@ -132,6 +132,8 @@ pub struct Cluster {
 struct State {
     /// The epoch that each life of an instance has said it is in.
     reached: BTreeMap<(u16, u32), u64>,
+    /// The newest epoch that all layers have entered: what others are told.
+    entered: u64,
     /// The newest epoch in which everybody was.
     settled: u64,
     /// Look now.
@@ -151,8 +153,10 @@ struct State {
     told: BTreeMap<u16, Instant>,
     /// The newest epoch in which the blocks of the dead were recovered.
     recovered: u64,
-    /// The newest group of each dead instance's thread that others have heard of: batch and SCN.
+    /// The newest group of each instance's thread that others have heard of: batch and SCN.
     heard: BTreeMap<u16, (u64, Scn)>,
+    /// Of each dead instance's thread the last batch, and the highest SCN.
+    ends: BTreeMap<u16, (u64, Scn)>,
     /// The end of this instance has been asked for.
     ended: bool,
 }
@@ -248,11 +252,11 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Waits until every member is in this instance's epoch, or a later one.
+    /// Waits until every member is in this instance's epoch, or a later one, and whoever died meanwhile is recovered: it may not have said which was its newest group, of which everybody else knew.
     pub(crate) fn wait_settled(&self, epoch: u64, progress: &dyn Progress) -> Result<()> {
         let give_up = seam::now() + JOIN_PATIENCE;
         let mut state = self.state.lock();
-        while state.settled < epoch {
+        while !self.is_welcome(&state, epoch) {
             if state.ended || state.stopping {
                 return Err(Error::Cluster(
                     "this instance was ended while it was joining".into(),
@@ -279,6 +283,11 @@ impl Cluster {
         Ok(())
     }
 
+    fn is_welcome(&self, state: &State, epoch: u64) -> bool {
+        let members = self.members();
+        state.settled >= members.epoch.max(epoch) && members.dead.is_empty()
+    }
+
     /// Members that have not said that they are in the present epoch.
     fn missing(&self, state: &State) -> String {
         let members = self.members();
@@ -287,9 +296,11 @@ impl Cluster {
             .filter(|m| !state.is_in(*m, members.epoch))
             .map(|m| m.instance)
             .collect();
-        match late.is_empty() {
-            true => "the control file".to_string(),
-            false => members::list(&late),
+        let dead: Vec<_> = members.dead.iter().map(|m| m.instance).collect();
+        match (late.is_empty(), dead.is_empty()) {
+            (true, true) => "the control file".to_string(),
+            (true, false) => format!("the recovery of {}", members::list(&dead)),
+            (false, _) => members::list(&late),
         }
     }
 
@@ -485,7 +496,7 @@ impl Cluster {
                 route: interconnect::Route::Control,
                 kind: EPOCH,
                 epoch,
-                body: &self.heard_of_the_dead(&members),
+                body: &self.newest_groups(&members),
                 block: None,
             },
         );
@@ -499,8 +510,7 @@ impl Cluster {
 
     /// A peer has said which epoch it is in.
     fn heard_epoch(&self, from: Member, epoch: u64) {
-        let mine = self.members().epoch;
-        let is_coming = {
+        let (mine, is_coming) = {
             let mut state = self.state.lock();
             let reached = state
                 .reached
@@ -511,7 +521,7 @@ impl Cluster {
                 *reached = epoch;
                 state.rung = true;
             }
-            state.met.contains(&from)
+            (state.entered, state.met.contains(&from))
         };
         self.changed.notify_all();
         // Who is no member any more waits to hear that it is known here. Who comes hears of it when this instance has entered its epoch.

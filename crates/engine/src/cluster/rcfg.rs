@@ -137,6 +137,10 @@ impl Cluster {
         dead.into_iter().for_each(|m| self.forget(m));
         self.state.lock().leavers.extend(&left);
         self.take_ceiling()?;
+        // Whoever enters an epoch in which the dead are recovered sees what they had committed.
+        for (_, scn) in found.members.iter().filter_map(|m| m.last_group) {
+            self.clock.lift(scn)?;
+        }
         self.open_new_files()?;
         let met = self.state.lock().met.clone();
         let gone_again = met.into_iter().filter(|m| !new.up.contains(m));
@@ -154,6 +158,7 @@ impl Cluster {
             self.end(&format!("epoch {} cannot be entered: {e}", new.epoch));
             return Ok(());
         }
+        self.state.lock().entered = new.epoch;
         self.tell_space();
         for peer in new.others(self.me).chain(left) {
             self.say_epoch(peer, new.epoch);

@@ -5,7 +5,8 @@
 //!
 //! **Invariants.**
 //! - Nothing of this decides who is dead or when an epoch changes; a thread that reads for an epoch that is over reads in vain, and is not waited for.
-//! - An instance is marked as recovered in the epoch in which its blocks were, after every member has said what it has heard of the dead one's last group: afterwards nobody hears of it any more.
+//! - An instance is marked as recovered in the epoch in which its blocks were, after every member has said what it has heard of the dead one's last group: afterwards nobody hears of it any more. If nobody has heard of
+//!   it, it takes effect when the instance is marked: above all that survivors have been told, and below what a joiner sees first, which waits for the mark.
 
 use super::{Cluster, Members};
 use crate::Result;
@@ -13,12 +14,15 @@ use crate::files::{self, double_write, status_double_write};
 use block::{InstanceId, Scn, ThreadId};
 use cache::DeadThreads;
 use interconnect::Member;
-use redo::{BatchNo, DeadRedo, LogFiles, RedoReader, RestartPoint};
+use redo::{BatchNo, DeadRedo, LogFiles, RedoReader, RestartPoint, ThreadEnd};
 use std::sync::Arc;
 use std::time::Duration;
 use storage::lease::RecoveredLife;
 use storage::{DoubleWrite, ReadOnly, Storage, TornHomes};
 use wait::{Event, Waiter};
+
+/// Where the threads of the dead end.
+type Ends = Vec<(ThreadId, ThreadEnd)>;
 
 /// After a read of the dead's redo that failed.
 const RETRY: Duration = Duration::from_millis(500);
@@ -46,9 +50,9 @@ impl Cluster {
         let began = seam::now();
         let waiter = Waiter::new();
         while self.is_current(members.epoch) {
-            let read = self.dead_threads(members).and_then(|threads| {
+            let read = self.dead_threads(members).and_then(|(threads, ends)| {
                 let blocks = threads.redo.blocks().count();
-                self.hear_from_the_dead(members, &threads.redo);
+                self.hear_from_the_dead(members, &threads.redo, &ends);
                 self.cache.dead_redo(members.epoch, threads)?;
                 Ok(blocks)
             });
@@ -70,7 +74,7 @@ impl Cluster {
         self.members().epoch == epoch && !self.state.lock().stopping
     }
 
-    fn dead_threads(&self, members: &Members) -> Result<DeadThreads> {
+    fn dead_threads(&self, members: &Members) -> Result<(DeadThreads, Ends)> {
         let state = self.control.refresh()?;
         let mut logs = Vec::new();
         let mut copies = Vec::new();
@@ -86,6 +90,8 @@ impl Cluster {
                 files::identity(&state, thread),
                 files::geometry(info),
             )?;
+            // Blocks are about to be written that rest on it.
+            log.sync()?;
             let start = RestartPoint {
                 pos: info.checkpoint,
                 batch: BatchNo(info.checkpoint_batch),
@@ -96,11 +102,12 @@ impl Cluster {
             }
         }
         let readers = logs.iter().map(|(log, start)| RedoReader::new(log, *start));
-        let (redo, _) = DeadRedo::read(readers.collect(), |_| Ok::<_, redo::Error>(()))?;
-        Ok(DeadThreads {
+        let (redo, ends) = DeadRedo::read(readers.collect(), |_| Ok::<_, redo::Error>(()))?;
+        let threads = DeadThreads {
             redo: Arc::new(redo),
             torn: TornHomes::read(&copies.iter().collect::<Vec<_>>())?,
-        })
+        };
+        Ok((threads, ends))
     }
 
     /// The cache says that nobody needs the threads of the dead any more. On whatever thread heard it.
@@ -129,16 +136,7 @@ impl Cluster {
             return Ok(());
         };
         if turn.read()?.epoch == members.epoch {
-            let recovered: Vec<_> = members
-                .dead
-                .iter()
-                .map(|m| RecoveredLife {
-                    instance: m.instance,
-                    incarnation: m.incarnation,
-                    last_group: self.last_group_of(m.instance),
-                })
-                .collect();
-            turn.recovered(&recovered)?;
+            turn.recovered(&self.last_groups(&members)?)?;
             eprintln!(
                 "braid: the blocks of {} are recovered",
                 super::members::list(&numbers(&members.dead))
@@ -149,18 +147,38 @@ impl Cluster {
         Ok(())
     }
 
+    /// When the last groups of the dead took effect. Everybody has said what was heard of them, and thereby lifted this clock above what the dead told anybody; so those that nobody has heard of take effect now, all at once.
+    fn last_groups(&self, members: &Members) -> Result<Vec<RecoveredLife>> {
+        let ends = self.state.lock().ends.clone();
+        for (_, highest) in ends.values() {
+            self.lift(*highest).map_err(crate::Error::Cluster)?;
+        }
+        let now = self.clock.tick();
+        let life = |m: &Member| {
+            let undecided = ends.get(&m.instance.0).map(|&(batch, _)| (batch, now));
+            let heard = self.heard_group_of(m.instance);
+            let is_last = |h: &(u64, Scn)| undecided.is_none_or(|(batch, _)| h.0 >= batch);
+            RecoveredLife {
+                instance: m.instance,
+                incarnation: m.incarnation,
+                last_group: heard.filter(is_last).or(undecided),
+            }
+        };
+        Ok(members.dead.iter().map(life).collect())
+    }
+
     /// The newest group of an instance's thread that any member has heard of.
-    fn last_group_of(&self, instance: InstanceId) -> Option<(u64, Scn)> {
+    fn heard_group_of(&self, instance: InstanceId) -> Option<(u64, Scn)> {
         let own = self.evidence.newest_group_of(instance);
         let heard = self.state.lock().heard.get(&instance.0).copied();
         own.max(heard)
     }
 
-    /// What this instance tells the others of the last groups of the dead.
-    pub(super) fn heard_of_the_dead(&self, members: &Members) -> Vec<u8> {
+    /// What this instance tells the others: the newest group of its own thread, for who joins, and what is known of those of the dead.
+    pub(super) fn newest_groups(&self, members: &Members) -> Vec<u8> {
         let mut out = Vec::new();
-        for m in &members.dead {
-            if let Some((batch, scn)) = self.evidence.newest_group_of(m.instance) {
+        for m in members.dead.iter().chain([&self.me]) {
+            if let Some((batch, scn)) = self.heard_group_of(m.instance) {
                 out.extend(m.instance.0.to_le_bytes());
                 out.extend(batch.to_le_bytes());
                 out.extend(scn.0.to_le_bytes());
@@ -170,8 +188,12 @@ impl Cluster {
     }
 
     /// What the dead had written down of each other's last groups: what is left of one may rest on a group of another that no survivor has heard of.
-    fn hear_from_the_dead(&self, members: &Members, redo: &DeadRedo) {
+    fn hear_from_the_dead(&self, members: &Members, redo: &DeadRedo, ends: &Ends) {
         let mut state = self.state.lock();
+        let last = |end: &ThreadEnd| (end.next.batch.0 - 1, end.max_scn);
+        state
+            .ends
+            .extend(ends.iter().map(|(thread, end)| (thread.0, last(end))));
         for m in &members.dead {
             if let Some((batch, scn)) = redo.newest_group_of(ThreadId(m.instance.0)) {
                 let heard = (batch.0, scn);
@@ -182,7 +204,7 @@ impl Cluster {
     }
 
     /// Takes in what another member has heard. False: these are no bytes of ours.
-    pub(super) fn hear_of_the_dead(&self, body: &[u8]) -> bool {
+    pub(super) fn hear_of_groups(&self, body: &[u8]) -> bool {
         let (entries, rest) = body.as_chunks::<18>();
         let mut state = self.state.lock();
         for e in entries {

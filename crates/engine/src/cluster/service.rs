@@ -71,14 +71,15 @@ impl Service for Receiver {
             LinkChange::Up(member, _)
                 if interconnect.connected(member.instance) == Some(member) =>
             {
-                {
+                let entered = {
                     let mut state = cluster.state.lock();
                     state.broken.remove(&member.instance.0);
                     // An epoch may have waited for it.
                     state.rung |= state.met.contains(&member);
-                }
+                    state.entered
+                };
                 cluster.changed.notify_all();
-                cluster.say_epoch(member, cluster.members().epoch);
+                cluster.say_epoch(member, entered);
                 cluster.layers.each(|l| l.reconnected(member.instance));
             }
             LinkChange::Up(..) => {}
@@ -129,7 +130,7 @@ impl Cluster {
             .get(used..)
             .ok_or_else(|| format!("its header takes {used} bytes, more than there are"))?;
         if kind == EPOCH {
-            if !self.hear_of_the_dead(body) {
+            if !self.hear_of_groups(body) {
                 return Err("it is too long or too short".to_string());
             }
             self.heard_epoch(from, arrival.header.epoch);

@@ -147,7 +147,7 @@ pub trait Evidence: Send + Sync {
     fn header_into(&self, out: &mut Vec<u8>);
     /// Takes in the header at the front of `bytes`, before anything else of the message is looked at; returns its length. An error: these are no bytes of ours; the connection is closed.
     fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> std::result::Result<usize, String>;
-    /// The newest group of an instance's thread that this one has heard of: its batch, and when it took effect.
+    /// The newest group of an instance's thread, this one's own too, that this one has heard of: its batch, and when it took effect.
     fn newest_group_of(&self, instance: InstanceId) -> Option<(u64, Scn)>;
 }
 

@@ -399,8 +399,15 @@ impl Visibility {
         self.release(out);
     }
 
+    /// A group of an instance that took effect, and need not be waited for: what a joiner is told before its first snapshot, and what is found in the redo of the dead.
+    pub fn told(&mut self, evidence: Evidence) {
+        self.note(evidence);
+    }
+
     /// Members changed. The dead acknowledge nothing any more; each of their threads has an heir, who announces what
-    /// [`decide`] makes of its last group. Joiners were given everybody's [`Report`] before this call.
+    /// [`decide`] makes of its last group. A joiner takes its first snapshot when it was told
+    /// of the newest group of each member's thread, in a message of the epoch in which it is a member; a group that is newer has waited for its acknowledgement. Members that die before they have told it are recovered first, and the joiner's clock is lifted to what
+    /// [`decide`] has made of their last groups: what they had acknowledged to clients is known to nobody then.
     pub fn members_changed(
         &mut self,
         members: impl IntoIterator<Item = InstanceId>,

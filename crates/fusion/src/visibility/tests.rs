@@ -7,6 +7,7 @@ use stateright::{Checker, Model, Property};
 
 fn config() -> Config {
     Config {
+        nodes: 3,
         owners: vec![0, 1],
         snapshots: 3,
         ticks: 2,
@@ -14,6 +15,7 @@ fn config() -> Config {
         cleanouts: true,
         asks_again: false,
         cut_off: false,
+        joins: false,
         planted: Planted::default(),
         early_cleanout: false,
     }
@@ -26,7 +28,7 @@ fn planted(mutation: Mutation) -> Planted {
 }
 
 /// The shapes of schedules that the simulation goes through.
-fn configs() -> [Config; 3] {
+fn configs() -> [Config; 4] {
     let asks_again = Config {
         asks_again: true,
         cleanouts: false,
@@ -37,7 +39,12 @@ fn configs() -> [Config; 3] {
         cleanouts: false,
         ..config()
     };
-    [config(), asks_again, cut_off]
+    let joins = Config {
+        joins: true,
+        cleanouts: false,
+        ..config()
+    };
+    [config(), asks_again, cut_off, joins]
 }
 
 fn step(world: &mut World, action: &Action) {
@@ -95,6 +102,9 @@ fn walk(config: &Config, seed: u64) -> Result<(), String> {
         if random.below(24) != 0 {
             actions.retain(|a| !matches!(a, Action::Crash(_)));
         }
+        if random.below(8) != 0 {
+            actions.retain(|a| !matches!(a, Action::Join));
+        }
         if actions.is_empty() {
             break;
         }
@@ -143,6 +153,41 @@ fn c04_model_of_a_commit_with_death_and_recovery_of_the_last_group() {
     }
 }
 
+/// V9: who joins sees what was acknowledged before, whoever dies then.
+#[test]
+fn c04_model_of_a_commit_with_a_joiner_and_deaths() {
+    for nodes in 2..if large_models() { 4 } else { 3 } {
+        let states = check(joining(nodes, None));
+        println!(
+            "one transaction, one snapshot, {nodes} instances, one of which joins, deaths: {states} states"
+        );
+    }
+}
+
+fn joining(nodes: usize, mutation: Option<Mutation>) -> Config {
+    Config {
+        nodes,
+        owners: vec![0],
+        snapshots: 1,
+        ticks: 1,
+        cleanouts: false,
+        joins: true,
+        planted: Planted { mutation },
+        ..config()
+    }
+}
+
+/// The model finds what the whole engine's simulation had found: commits that all members knew of, and the joiner that alone survived did not.
+#[test]
+fn c04_a_joiner_that_is_not_told_is_noticed_by_the_model() {
+    for mutation in [Mutation::JoinersAreNotTold, Mutation::JoinBesideTheDead] {
+        let checker = Exhaustive(joining(2, Some(mutation))).checker();
+        let checker = checker.threads(2).spawn_bfs().join();
+        let found = checker.discoveries();
+        assert_eq!(found.len(), 1, "{mutation:?} is not noticed");
+    }
+}
+
 #[test]
 fn c04_simulation_of_dependent_commits_with_deaths() {
     for seed in seeds(schedules(20_000)) {
@@ -162,7 +207,7 @@ fn c24_a_commit_answered_before_the_broadcast_is_acknowledged_is_noticed() {
     assert!(finds(mutated, 20_000).is_some());
 }
 
-/// `HeaderEvidence` is not in this list: random walks hardly ever come to the one schedule that shows it, so it has a
+/// What a joiner must know is found by the model above. `HeaderEvidence` is not in this list either: random walks hardly ever come to the one schedule that shows it, so it has a
 /// scripted test of its own below.
 #[test]
 fn every_rule_left_out_is_noticed() {
@@ -176,7 +221,7 @@ fn every_rule_left_out_is_noticed() {
     ] {
         let planted = planted(mutation);
         let seeds = configs().map(|config| finds(Config { planted, ..config }, 60_000));
-        println!("{mutation:?}: first noticed by seeds {seeds:?} of the three shapes");
+        println!("{mutation:?}: first noticed by seeds {seeds:?} of the four shapes");
         let noticed = seeds.iter().any(Option::is_some);
         assert!(noticed, "{mutation:?} is not noticed");
     }

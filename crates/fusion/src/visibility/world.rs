@@ -10,7 +10,6 @@ use crate::ids::GroupNo;
 use crate::planted::{Mutation, Planted};
 use block::ids::{InstanceId, Scn, TxnId};
 
-pub(super) const NODES: usize = 3;
 const GROUP: GroupNo = GroupNo(1);
 /// The clock of an unrelated instance that commits much is far ahead of the others.
 const STRIDE: u64 = 4;
@@ -18,6 +17,8 @@ const STRIDE: u64 = 4;
 /// Bounds of a walk.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Config {
+    /// Instances.
+    pub(super) nodes: usize,
     /// Owner of each transaction. Transaction 1, if there is one, rests on transaction 0.
     pub(super) owners: Vec<usize>,
     pub(super) snapshots: usize,
@@ -29,6 +30,8 @@ pub(super) struct Config {
     /// Nothing reaches the third instance before somebody dies, and it alone has much work of its own.
     pub(super) cut_off: bool,
     pub(super) planted: Planted,
+    /// The last instance joins on the way.
+    pub(super) joins: bool,
     /// Write cleaned blocks before the header that carries their SCN is durable.
     pub(super) early_cleanout: bool,
 }
@@ -38,6 +41,8 @@ enum Body {
     Commit(Message),
     /// A block whose row of this transaction is stamped with its commit SCN.
     Cleaned(usize, Scn),
+    /// The sender is in the epoch in which somebody joins, and this is the newest group of its thread.
+    Welcome(Option<Evidence>),
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -95,6 +100,12 @@ pub(super) struct World {
     shown: u8,
     ticks: usize,
     reports: Vec<Option<Report>>,
+    /// The newest epoch that was decided.
+    epoch: u8,
+    /// Not a member yet.
+    outside: bool,
+    /// From whom the joiner has had its welcome.
+    welcomed: u8,
     recovered: bool,
     crashed: bool,
     pub(super) violation: Option<&'static str>,
@@ -116,6 +127,7 @@ pub(super) enum Action {
     GrantDisk(usize, usize),
     Deliver(usize),
     Crash(u8),
+    Join,
     EnterEpoch(usize),
     Recover,
 }
@@ -130,32 +142,42 @@ fn txn_id(t: usize) -> TxnId {
     TxnId(t as u64 + 1)
 }
 
+impl Node {
+    fn new(config: &Config, n: usize, clock: Scn, members: impl Iterator<Item = usize>) -> Node {
+        let txns = config.owners.len();
+        let mut machine = Visibility::new(instance(n), clock, members.map(instance));
+        machine.planted = config.planted;
+        Node {
+            machine,
+            epoch: 0,
+            status: vec![Status::None; txns],
+            known: vec![None; txns],
+            drawing: None,
+            publishing: false,
+        }
+    }
+}
+
 impl World {
     pub(super) fn new(config: Config) -> Self {
         let txns = config.owners.len();
-        let nodes = (0..NODES)
-            .map(|n| {
-                let mut machine = Visibility::new(instance(n), Scn(1), (0..NODES).map(instance));
-                machine.planted = config.planted;
-                Some(Node {
-                    machine,
-                    epoch: 0,
-                    status: vec![Status::None; txns],
-                    known: vec![None; txns],
-                    drawing: None,
-                    publishing: false,
-                })
-            })
-            .collect();
+        let members = 0..config.nodes - usize::from(config.joins);
+        let mut nodes = vec![None; config.nodes];
+        for n in members.clone() {
+            nodes[n] = Some(Node::new(&config, n, Scn(1), members.clone()));
+        }
         World {
             nodes,
-            threads: vec![Thread::default(); NODES],
+            threads: vec![Thread::default(); config.nodes],
             letters: Vec::new(),
             readers: Vec::new(),
             disk_stamp: vec![None; txns],
             shown: 0,
             ticks: 0,
-            reports: vec![None; NODES],
+            reports: vec![None; config.nodes],
+            epoch: 0,
+            outside: config.joins,
+            welcomed: 0,
             recovered: false,
             crashed: false,
             violation: None,
@@ -168,20 +190,21 @@ impl World {
         for (t, &owner) in self.config.owners.iter().enumerate() {
             self.owner_actions(t, owner, &mut all);
         }
-        for n in 0..NODES {
+        for n in 0..self.config.nodes {
             let Some(node) = &self.nodes[n] else { continue };
             let ticks_here = !self.config.cut_off || n == 2;
             if self.ticks < self.config.ticks && ticks_here {
                 all.push(Action::Tick(n));
             }
-            if self.readers.len() < self.config.snapshots {
+            if self.readers.len() < self.config.snapshots && self.works(n) {
                 all.push(Action::Snapshot(n));
             }
-            if self.crashed && node.epoch == 0 {
+            if node.epoch < self.epoch {
                 all.push(Action::EnterEpoch(n));
             }
             for t in (0..node.known.len()).filter(|&t| node.known[t].is_some()) {
-                let others = (0..NODES).filter(|&to| to != n && self.nodes[to].is_some());
+                let others =
+                    (0..self.config.nodes).filter(|&to| to != n && self.nodes[to].is_some());
                 if self.config.cleanouts {
                     all.extend(
                         others
@@ -196,9 +219,15 @@ impl World {
         let arriving = (0..self.letters.len()).filter(|&l| !cut(&self.letters[l]));
         all.extend(arriving.map(Action::Deliver));
         if self.config.crashes && !self.crashed {
-            all.extend((1..7).map(Action::Crash));
+            let up = (0..self.config.nodes).filter(|&n| self.nodes[n].is_some());
+            let up: u8 = up.map(|n| 1 << n).sum();
+            let masks = (1..up).filter(|mask| mask & up == *mask && *mask != up);
+            all.extend(masks.map(Action::Crash));
         }
-        let survivors = (0..NODES).filter(|&n| self.nodes[n].is_some());
+        if self.outside && !self.crashed {
+            all.push(Action::Join);
+        }
+        let survivors = (0..self.config.nodes).filter(|&n| self.nodes[n].is_some());
         if self.crashed && !self.recovered && survivors.clone().all(|n| self.reports[n].is_some()) {
             all.push(Action::Recover);
         }
@@ -257,18 +286,31 @@ impl World {
         }
     }
 
+    fn joiner(&self) -> Option<usize> {
+        self.config.joins.then(|| self.config.nodes - 1)
+    }
+
+    /// Whether an instance takes snapshots: who joins does so when everybody has welcomed it who was a member then. Who died before that is recovered first.
+    fn works(&self, n: usize) -> bool {
+        let hasty = self.config.planted.breaks(Mutation::JoinBesideTheDead);
+        let gone = |m: usize| self.nodes[m].is_none() && (self.recovered || hasty);
+        let mut others = (0..self.config.nodes).filter(|&m| Some(m) != self.joiner());
+        Some(n) != self.joiner() || others.all(|m| self.welcomed & (1 << m) != 0 || gone(m))
+    }
+
     /// The owner, or after its death whoever took its undo over; questions wait until then.
     fn who_answers(&self, asker: usize, t: usize) -> Option<usize> {
         let owner = self.config.owners[t];
         if self.nodes[owner].is_some() {
             return Some(owner);
         }
-        let entered = self.nodes[asker].as_ref().is_some_and(|n| n.epoch == 1);
+        let entered = self.nodes[asker].as_ref();
+        let entered = entered.is_some_and(|n| n.epoch == self.epoch);
         (self.recovered && entered).then(|| self.heir())
     }
 
     fn heir(&self) -> usize {
-        (0..NODES)
+        (0..self.config.nodes)
             .find(|&n| self.nodes[n].is_some())
             .expect("somebody survives")
     }
@@ -322,6 +364,7 @@ impl World {
             }
             Action::Deliver(l) => self.deliver(l),
             Action::Crash(mask) => self.crash(mask),
+            Action::Join => self.join(),
             Action::EnterEpoch(n) => self.enter_epoch(n),
             Action::Recover => self.recover(),
         }
@@ -437,11 +480,20 @@ impl World {
                 .received(instance(letter.from), &letter.header, out);
             let status = node.status.clone();
             let look = |txn: TxnId| status[txn.0 as usize - 1];
-            if let Body::Commit(message) = letter.body {
-                node.machine
-                    .message(instance(letter.from), message, look, out);
+            match letter.body {
+                Body::Commit(message) => {
+                    node.machine
+                        .message(instance(letter.from), message, look, out);
+                }
+                Body::Welcome(Some(newest)) => node.machine.told(newest),
+                Body::Welcome(None) | Body::Cleaned(..) => {}
             }
         });
+        if let (Body::Welcome(_), Some(to)) = (&letter.body, self.joiner())
+            && to == letter.to
+        {
+            self.welcomed |= 1 << letter.from;
+        }
         if let Body::Cleaned(t, scn) = letter.body {
             self.learn(letter.to, t, Verdict::Committed(scn), true);
         }
@@ -456,16 +508,41 @@ impl World {
 
     fn crash(&mut self, mask: u8) {
         self.crashed = true;
-        for n in (0..NODES).filter(|n| mask & (1 << n) != 0) {
+        self.epoch += 1;
+        for n in (0..self.config.nodes).filter(|n| mask & (1 << n) != 0) {
             self.nodes[n] = None;
         }
     }
 
+    /// Its clock starts at the ceiling of all.
+    fn join(&mut self) {
+        self.outside = false;
+        self.epoch += 1;
+        let clocks = self.nodes.iter().flatten().map(|n| n.machine.clock());
+        let clock = clocks.max().expect("somebody is a member");
+        let n = self.config.nodes - 1;
+        let mut joiner = Node::new(&self.config, n, clock, 0..self.config.nodes);
+        joiner.epoch = self.epoch;
+        self.nodes[n] = Some(joiner);
+    }
+
     fn enter_epoch(&mut self, n: usize) {
         let node = self.nodes[n].as_mut().expect("enabled");
-        node.epoch = 1;
-        self.reports[n] = Some(node.machine.report());
-        self.letters.retain(|l| l.to != n || l.epoch == 1);
+        node.epoch = self.epoch;
+        self.letters.retain(|l| l.to != n || l.epoch == self.epoch);
+        if self.config.joins {
+            self.meet_members(n);
+        }
+        let node = self.nodes[n].as_ref().expect("enabled");
+        if self.crashed {
+            self.reports[n] = Some(node.machine.report());
+        } else {
+            let newest = node.machine.newest_of(instance(n));
+            let told = !self.config.planted.breaks(Mutation::JoinersAreNotTold);
+            for to in (0..self.config.nodes).filter(|&to| to != n) {
+                self.post(n, to, Body::Welcome(newest.filter(|_| told)));
+            }
+        }
         for reader in self.readers.iter_mut().filter(|r| r.node == n) {
             for (t, verdict) in reader.verdicts.iter().enumerate() {
                 if verdict.is_none() {
@@ -475,9 +552,20 @@ impl World {
         }
     }
 
+    /// From here on the joiner acknowledges what this instance commits.
+    fn meet_members(&mut self, n: usize) {
+        let up = (0..self.config.nodes).filter(|&m| self.nodes[m].is_some());
+        let members: Vec<InstanceId> = up.map(instance).collect();
+        self.with(n, |node, out| {
+            node.machine.members_changed(members, [], out)
+        });
+    }
+
     fn recover(&mut self) {
         self.recovered = true;
-        let dead: Vec<usize> = (0..NODES).filter(|&n| self.nodes[n].is_none()).collect();
+        let is_dead =
+            |n: &usize| self.nodes[*n].is_none() && !(self.outside && Some(*n) == self.joiner());
+        let dead: Vec<usize> = (0..self.config.nodes).filter(is_dead).collect();
         let mut findings = RedoFindings::default();
         for &n in &dead {
             let thread = &self.threads[n];
@@ -498,7 +586,7 @@ impl World {
                 node.status[t] = Status::Committed(scn);
             }
         }
-        let living: Vec<InstanceId> = (0..NODES)
+        let living: Vec<InstanceId> = (0..self.config.nodes)
             .filter(|&n| self.nodes[n].is_some())
             .map(instance)
             .collect();
@@ -518,6 +606,17 @@ impl World {
             })
             .collect();
         adopted.extend(decided);
+        // Everybody is in this epoch: that is what a joiner wanted to hear, and what is decided lies below its first snapshot.
+        let joiner = self.joiner().and_then(|n| self.nodes[n].as_mut());
+        if let Some(joiner) = joiner {
+            let survivors = (0..self.config.nodes).filter(|n| !dead.contains(n));
+            self.welcomed |= survivors.map(|n| 1 << n).sum::<u8>();
+            for report in &reports {
+                joiner.machine.lift(report.clock);
+                report.evidence.iter().for_each(|&e| joiner.machine.told(e));
+            }
+            adopted.iter().for_each(|e| joiner.machine.lift(e.scn));
+        }
         for n in living.iter().rev().map(|&i| node_of(i)) {
             self.with(n, |node, out| {
                 let members = living.iter().copied();

@@ -11,8 +11,8 @@
 //! - *Questions* are answered from the status words after the clock was lifted to the asker's snapshot (V2); who answers waits for nothing, who asks holds no latch.
 //! - *Messages* leave with the machine's latch free, because the post takes its header from here. Their order does not matter: the protocol is checked with a network that
 //!   reorders.
-//! - A batch without commits is no group: nothing can rest on it, so it is neither registered nor announced, and `newest` in headers stays at the newest batch with
-//!   commits.
+//! - A batch without commits is no group: nothing can rest on it, so it is neither registered nor announced. As the newest batch of this thread when an epoch begins it stands for all before it, whose SCNs are in
+//!   the log.
 //! - What comes from an instance that is not a member is dropped, unless its epoch is one that this instance has yet to enter.
 
 mod commit_cache;
@@ -26,7 +26,7 @@ use block::{InstanceId, Scn, ThreadId, TxnId};
 use commit_cache::CommitCache;
 use deadlock::Walks;
 use fusion::GroupNo;
-use fusion::visibility::{Effect, Message, ReplyId, Shown, Status, Visibility};
+use fusion::visibility::{Effect, Evidence, Message, ReplyId, Shown, Status, Visibility};
 use interconnect::{Parcel, Post, Route};
 use redo::{BatchNo, Clock, CommitWaiter, GroupEvidence};
 use seam::HashMap;
@@ -255,7 +255,16 @@ impl Cluster {
         self.carry_out(m);
     }
 
-    /// The newest group of another instance's thread that this one has heard of, and when it took effect.
+    /// The newest group of this instance's thread: so far nobody may have been told of any.
+    pub(crate) fn own_group(&self, batch: BatchNo, scn: Scn) {
+        self.machine.lock().visibility.told(Evidence {
+            instance: self.me,
+            group: GroupNo(batch.0),
+            scn,
+        });
+    }
+
+    /// The newest group of an instance's thread that this one has heard of, and when it took effect.
     pub(crate) fn newest_group_of(&self, instance: InstanceId) -> Option<(BatchNo, Scn)> {
         let newest = self.machine.lock().visibility.newest_of(instance)?;
         Some((BatchNo(newest.group.0), newest.scn))
