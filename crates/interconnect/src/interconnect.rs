@@ -87,9 +87,7 @@ impl Bound {
             std::io::ErrorKind::AddrInUse => Error::InUse(address),
             _ => Error::io("listen on", address, e),
         })?;
-        let address = listener
-            .local_addr()
-            .map_err(|e| Error::io("listen on", address, e))?;
+        let address = listener.local_addr();
         Ok(Bound { listener, address })
     }
 
