@@ -10,6 +10,8 @@
 //! 4. Somebody lives: those who are found dead, this instance's former life among them, are declared so, and the living recover their blocks (`cluster::recover`). That is waited for, without the lock and without the dead ones' locks.
 //!    Then this instance's own redo, if its thread is open, is read for its undo and its transactions only: other instances may have changed all other blocks since.
 //!
+//! What is waited for afterwards, until the others have let this instance in, is waited for with its own locks alone.
+//!
 //! A crash at any point leaves threads that are open, and is recovered in the same way: a block that has a change already passes it over, and a rollback goes on where the last one was.
 
 use crate::background::Background;
@@ -286,6 +288,8 @@ impl Opening<'_> {
         let address = contact.map_or(String::new(), Contact::to_text);
         let (me, joined) = turn.join(&lease, &address)?;
         core.control.share(file.clone());
+        // The locks of the dead go before the control file's: their next lives may be waiting for both.
+        drop(found);
         turn.release()?;
         let membership = Membership {
             file,

@@ -4,7 +4,7 @@ mod common;
 
 use block::{BlockBuf, InstanceId};
 use common::*;
-use engine::cluster::{ClusterHost, Eviction, Layer, Members};
+use engine::cluster::{ClusterHost, Eviction, Layer, MemberState, Members};
 use engine::*;
 use interconnect::{Bound, Fault, Parcel, Route, Secret};
 use seam::{Condvar, Mutex};
@@ -363,6 +363,47 @@ fn a_start_declares_the_dead_and_waits_for_their_recovery() {
         assert!(node.book.book.lock().ended.is_empty());
     }
     [again, three, one].iter().for_each(Node::stop);
+}
+
+/// Who starts looks at the dead, whose locks it gets for that. It does not keep them while it waits to be let in: the next life of one of them may be starting, too.
+#[test]
+fn who_waits_to_be_let_in_keeps_nobody_else_out() {
+    let (s, _) = create();
+    let [one, two, three] = [1, 2, 3].map(|k| start(&s, k, k.into(), "a").unwrap());
+    s.kill_client(3);
+    let silence = |node: &Node| {
+        node.engine
+            .cluster()
+            .unwrap()
+            .interconnect()
+            .unwrap()
+            .stop()
+    };
+    silence(&three);
+    one.book.until("3 is recovered", |b| {
+        let last = b.members.last();
+        last.is_some_and(|m| m.dead.is_empty() && m.in_limbo == [InstanceId(3)])
+    });
+    // It has its locks, and says nothing: nobody is let in.
+    silence(&two);
+    let state = |k| {
+        let records = one.engine.cluster().unwrap().records().unwrap();
+        records.member(InstanceId(k)).map(|m| m.state)
+    };
+    let begin = |k: u16, client| {
+        let s = s.clone();
+        let thread = std::thread::spawn(move || start(&s, k, client, "a"));
+        let deadline = Instant::now() + PATIENCE;
+        while state(k) != Some(MemberState::Up) && !thread.is_finished() {
+            assert!(Instant::now() < deadline, "{k} does not join");
+            std::thread::park_timeout(Duration::from_millis(2));
+        }
+        thread
+    };
+    let coming = [begin(4, 4), begin(3, 33)];
+    s.kill_client(2);
+    let [four, again] = coming.map(|thread| thread.join().unwrap().unwrap());
+    [again, four, one].iter().for_each(Node::stop);
 }
 
 /// Two that live and do not hear each other: the end of one is ordered, that of the other is not. Only when its guard has ended it is it dead, and its work is recovered.

@@ -385,3 +385,38 @@ fn what_survivors_read_of_a_log_is_durable_before_they_write_blocks() {
     }
     survivor.engine.stop(&Quiet).unwrap();
 }
+
+/// The last survivor stops while it recovers what the other left: of a block that went from it to the dead one, changed by both, only its past image has what it logged itself.
+#[test]
+fn who_stops_while_another_is_recovered_leaves_nothing_unwritten() {
+    let (s, t) = create();
+    let victim = start(&s, 1, 1);
+    let survivor = start(&s, 2, 2);
+    let pad = "changed by turns".repeat(200);
+    let mut of_survivor = survivor.engine.session().unwrap();
+    of_survivor.begin(Isolation::ReadCommitted).unwrap();
+    for id in 0..200 {
+        of_survivor.insert(&t, &row(id, 0, &pad)).unwrap();
+    }
+    of_survivor.commit().unwrap();
+    let mut of_victim = victim.engine.session().unwrap();
+    for s in [&mut of_survivor, &mut of_victim] {
+        s.begin(Isolation::ReadCommitted).unwrap();
+        (0..200).for_each(|id| add(s, &t, id, 1).unwrap());
+        s.commit().unwrap();
+    }
+    std::mem::forget(of_victim);
+    drop(of_survivor);
+    victim.kill(&s);
+    let cluster = survivor.engine.cluster().unwrap().clone();
+    while cluster.members().dead.is_empty() {
+        std::thread::yield_now();
+    }
+    survivor.engine.stop(&Quiet).unwrap();
+    let engine = open(&s).unwrap();
+    let rows = contents(&engine, &t).unwrap();
+    assert!(rows.keys().copied().eq(0..200));
+    assert!(rows.values().all(|(grp, _)| *grp == 2));
+    verify_all(&engine, &t, "in the end").unwrap();
+    engine.stop(&Quiet).unwrap();
+}

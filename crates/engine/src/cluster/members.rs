@@ -104,7 +104,7 @@ pub trait Layer: Send + Sync {
     /// All members have entered the epoch.
     fn settled(&self, _epoch: u64) {}
 
-    /// This instance is about to leave: what others may need is handed over or written. All sessions have ended; the others still answer.
+    /// This instance is about to leave: what others, or the recovery of those that are dead, may need is handed over or written. All sessions have ended; the others, if there are any, still answer.
     fn leaving(&self, _progress: &dyn Progress) -> Result<()> {
         Ok(())
     }

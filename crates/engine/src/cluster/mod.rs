@@ -380,13 +380,11 @@ impl Cluster {
         Ok(self.file.read()?)
     }
 
-    /// Gives back what this instance has of the others' blocks: the first step of leaving, while the others still answer. All sessions have ended.
+    /// Gives back what this instance has of the others' blocks: the first step of leaving, while the others still answer. All sessions have ended. Also of an instance that is alone: those that were with it may be dead, with blocks in their
+    /// redo of which only past images here have what this one logged.
     pub(crate) fn hand_over(&self, progress: &dyn Progress) -> Result<()> {
         self.heirs.end();
-        match self.members().is_alone() {
-            true => Ok(()),
-            false => self.layers.leaving(progress),
-        }
+        self.layers.leaving(progress)
     }
 
     /// The control file's lock, at a moment when this instance has met everybody that is in it: who had joined just before would not be parted from, and would meet this instance's next life as if it were this one.

@@ -1,6 +1,7 @@
 //! One life of an instance: a process that opens the database, lets clients work, and stops when it is told to, or is killed.
 
 use crate::common::{self, Quiet, Rng};
+use crate::draws::Sequences;
 use crate::shared::{Shared, Stage, pause, say};
 use crate::work;
 use engine::cluster::{ClusterHost, Eviction};
@@ -16,6 +17,7 @@ use storage::Storage;
 pub struct Start {
     pub shared: Arc<Shared>,
     pub table: Arc<TableDef>,
+    pub sequences: Sequences,
     pub instance: u16,
     pub process: Process,
     pub seed: u64,

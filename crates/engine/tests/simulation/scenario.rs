@@ -5,7 +5,9 @@ use crate::common::{self, Quiet, Rng};
 use crate::node::{self, Start};
 use crate::shared::{Shared, Stage, pause, say};
 use crate::work;
-use engine::{Config, Engine, TableDef};
+use crate::{draws, tables};
+use draws::Sequences;
+use engine::{Config, Engine, Isolation, TableDef, check_all};
 use seam::sim::{self, Options, Process, net};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +26,8 @@ pub enum Canary {
     Disk,
     /// A commit is answered before others know of it.
     Haste,
+    /// Tables are dropped and truncated beside those who use them.
+    Locks,
 }
 
 /// Runs a seed and says what became of it. Panics, or ends the process, if something is wrong.
@@ -32,7 +36,8 @@ pub fn run(seed: u64, canary: Option<Canary>) {
         time_limit: TIME_LIMIT,
         planted: match canary {
             Some(Canary::Haste) => Some("a commit is answered before others know of it"),
-            _ => None,
+            Some(Canary::Locks) => Some("tables are changed without their locks"),
+            Some(Canary::Disk) | None => None,
         },
         ..Options::new(seed)
     };
@@ -46,11 +51,11 @@ pub fn run(seed: u64, canary: Option<Canary>) {
             "seed {seed}: {:#?}",
             book.failures
         );
-        (room.events, book.committed, book.refused)
+        (room.events, book.committed, book.refused, book.definitions)
     });
-    let (events, committed, refused) = outcome.result;
+    let (events, committed, refused, definitions) = outcome.result;
     eprintln!(
-        "seed {seed}: {events} events, {committed} transactions, {refused} refused, {} steps, {} ms, trace {:016x}",
+        "seed {seed}: {events} events, {committed} transactions, {definitions} of definitions, {refused} refused, {} steps, {} ms, trace {:016x}",
         outcome.steps,
         outcome.time.as_millis(),
         outcome.trace
@@ -61,6 +66,7 @@ pub fn run(seed: u64, canary: Option<Canary>) {
 struct Room {
     shared: Arc<Shared>,
     table: Arc<TableDef>,
+    sequences: Sequences,
     rng: Rng,
     seed: u64,
     /// Of each instance the process of its present life, if it has one.
@@ -79,10 +85,12 @@ impl Room {
         let (storage, table) = common::create();
         let engine = common::open(&storage).expect("a new database opens");
         work::load(&engine, &table).expect("it is loaded");
+        let sequences = draws::create(&engine).expect("sequences are created");
         engine.stop(&Quiet).expect("it stops");
         Room {
             shared: Shared::new(storage),
             table,
+            sequences,
             rng: Rng(seed),
             seed,
             present: BTreeMap::new(),
@@ -109,6 +117,7 @@ impl Room {
         node::start(Start {
             shared: self.shared.clone(),
             table: self.table.clone(),
+            sequences: self.sequences,
             instance,
             process,
             seed: self.rng.next(),
@@ -133,7 +142,7 @@ impl Room {
     }
 
     fn happen(&mut self, lies: bool) {
-        let instances = 2 + self.rng.below(2) as u16;
+        let instances = 2 + self.rng.below(2) as u16 + u16::from(self.rng.one_in(8));
         for k in 1..=instances {
             self.start(k);
             if self.rng.one_in(2) {
@@ -196,15 +205,35 @@ impl Room {
             .values()
             .nth(self.rng.below(self.present.len() as u64) as usize)
             .expect("it is below their number");
-        match self.rng.below(8) {
-            0..3 => {
-                node::kill(&self.shared, process);
-                self.present.remove(&k);
-                if self.rng.one_in(2) {
-                    self.start(k);
+        match self.rng.below(17) {
+            0..6 => {
+                self.kill(k);
+                // Another one at the same time, or whoever recovers the first.
+                let next = match self.rng.below(6) {
+                    0 => self.present.keys().next_back().copied(),
+                    1 => {
+                        let time = self.rng.below(150_000);
+                        pause(Duration::from_micros(time));
+                        self.present.keys().next().copied()
+                    }
+                    _ => None,
+                };
+                next.into_iter().for_each(|k| self.kill(k));
+                for k in next.into_iter().chain([k]) {
+                    if self.rng.one_in(2) {
+                        self.start(k);
+                    }
                 }
             }
-            3 => {
+            16 => {
+                self.lose_power();
+                for k in 1..=instances {
+                    if self.rng.one_in(2) {
+                        self.start(k);
+                    }
+                }
+            }
+            6..8 => {
                 // During a cut nobody comes or goes.
                 self.heal();
                 if self.wait_for(process, &Stage::Open) {
@@ -216,17 +245,17 @@ impl Room {
                     }
                 }
             }
-            4 => {
+            8..10 => {
                 let time = 1 + self.rng.below(400);
                 say(&format!("process {process} is frozen for {time} ms"));
                 sim::freeze(process, Duration::from_millis(time));
             }
-            5 if other != process => {
+            10..12 if other != process => {
                 say(&format!("process {process} is cut off from {other}"));
                 net::cut(process, other);
                 self.cuts.push((process, other));
             }
-            6 => {
+            12..14 => {
                 self.heal();
             }
             _ if other != process => {
@@ -237,9 +266,16 @@ impl Room {
         }
     }
 
+    fn kill(&mut self, k: u16) {
+        if let Some(process) = self.present.remove(&k) {
+            node::kill(&self.shared, process);
+        }
+    }
+
     /// Kills everything at once, and lets unsynced writes be lost.
     fn lose_power(&mut self) {
         say("the power is lost");
+        self.heal();
         self.present.clear();
         for process in 1..=self.processes {
             if !matches!(
@@ -289,9 +325,12 @@ impl Room {
         self.processes += 1;
         let process = self.processes;
         let (shared, table, seed) = (self.shared.clone(), self.table.clone(), self.seed);
+        let sequences = self.sequences;
         shared.set_stage(process, Stage::Opening);
         sim::start_in(process, "check", move || {
-            let looked = catch_unwind(AssertUnwindSafe(|| look(&shared, &table, process)));
+            let looked = catch_unwind(AssertUnwindSafe(|| {
+                look(&shared, &table, &sequences, process)
+            }));
             match looked {
                 Ok(Ok(())) => {}
                 Ok(Err(e)) => shared.fail(format!("seed {seed}, at the end: {e}")),
@@ -304,7 +343,12 @@ impl Room {
     }
 }
 
-fn look(shared: &Arc<Shared>, table: &Arc<TableDef>, process: Process) -> engine::Result<()> {
+fn look(
+    shared: &Arc<Shared>,
+    table: &Arc<TableDef>,
+    sequences: &Sequences,
+    process: Process,
+) -> engine::Result<()> {
     let config = Config {
         instance: 1,
         ..common::config()
@@ -316,7 +360,7 @@ fn look(shared: &Arc<Shared>, table: &Arc<TableDef>, process: Process) -> engine
         shared.fail(format!("accounts sum to {sum} in the end"));
     }
     let lists: BTreeMap<List, Vec<Token>> = rows
-        .range(work::FIRST_LIST..)
+        .range(work::FIRST_LIST..tables::FIRST_SLOT)
         .map(|(&list, (_, text))| (list, work::tokens(text)))
         .collect();
     let found = checker::check(&shared.book().txns, &lists);
@@ -325,7 +369,23 @@ fn look(shared: &Arc<Shared>, table: &Arc<TableDef>, process: Process) -> engine
         eprintln!("in the end: {lists:?}");
     }
     found.into_iter().for_each(|f| shared.fail(f));
-    common::verify_all(&engine, table, "at the end")?;
+    draws::check(&engine, shared, sequences)?;
+    let mut all = tables::all(&engine, table)?;
+    for t in &all {
+        let mut s = engine.session()?;
+        s.begin(Isolation::ReadCommitted)?;
+        if let Some(wrong) = tables::look_at(&mut s, t)? {
+            shared.fail(format!("table {} in the end: {wrong}", t.object.0));
+        }
+        s.end_statement();
+        s.commit()?;
+    }
+    all.push(table.clone());
+    let mut problems = Vec::new();
+    check_all(&engine, &Quiet, &mut |p| problems.push(p), &|_| {
+        Ok(all.clone())
+    })?;
+    problems.into_iter().for_each(|p| shared.fail(p));
     engine.stop(&Quiet)?;
     Ok(())
 }

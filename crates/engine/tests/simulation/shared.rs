@@ -21,18 +21,31 @@ pub enum Stage {
     Killed,
 }
 
+/// A value of a sequence.
+#[derive(Clone, Copy, Debug)]
+pub struct Drawn {
+    pub sequence: usize,
+    pub value: i64,
+    pub process: Process,
+    /// By a transaction whose commit was acknowledged.
+    pub committed: bool,
+}
+
 #[derive(Default)]
 pub struct Book {
     pub txns: Vec<Txn>,
     /// In which process each of them ran.
     pub places: Vec<Process>,
     pub tokens: Token,
+    pub draws: Vec<Drawn>,
     /// Processes by number, each one life of an instance.
     pub lives: BTreeMap<Process, Stage>,
     /// What must not have happened.
     pub failures: Vec<String>,
     pub committed: u64,
     pub transfers: u64,
+    /// Tables created, dropped, truncated, indexed.
+    pub definitions: u64,
     pub refused: u64,
 }
 

@@ -1,9 +1,12 @@
-//! Clients: transfers between accounts, and lists that are appended to and read. Accounts and lists are rows of one table; of an account the balance is the indexed number, of a list the tokens are its text.
+//! Clients: transfers between accounts, lists that are appended to and read, draws from sequences, and tables that come and go. Accounts and lists are rows of one table; of an account the balance is the indexed number, of a list the tokens
+//! are its text.
 
 use crate::checker::{List, Op, Outcome, Token};
 use crate::common::{Rng, decode, find, row, scan};
+use crate::draws::Sequences;
 use crate::node::Start;
 use crate::shared::{Shared, Stage, now_us, pause};
+use crate::tables::FIRST_SLOT;
 use engine::{
     Engine, Error, Isolation, LockOutcome, LockWait, Result, Session, TableDef, WriteOutcome,
 };
@@ -41,8 +44,9 @@ pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
             t: &start.table,
             shared: &start.shared,
             rng: &mut rng,
+            drawn: Vec::new(),
         };
-        if let Err(e) = c.transaction() {
+        if let Err(e) = c.transaction(engine, &start.sequences) {
             let process = start.process;
             return start.shared.fail(format!(
                 "a statement of process {process} failed: {} {e}",
@@ -60,33 +64,43 @@ pub fn tokens(text: &str) -> Vec<Token> {
     text.split_terminator(',').map(parse).collect()
 }
 
-struct Client<'a> {
-    s: &'a mut Session,
-    t: &'a Arc<TableDef>,
-    shared: &'a Shared,
-    rng: &'a mut Rng,
+pub struct Client<'a> {
+    pub s: &'a mut Session,
+    pub t: &'a Arc<TableDef>,
+    pub shared: &'a Shared,
+    pub rng: &'a mut Rng,
+    /// What this transaction drew from sequences, by its place in the book.
+    pub drawn: Vec<usize>,
 }
 
 impl Client<'_> {
     /// One transaction, to its end. An error is one that no client may see.
-    fn transaction(&mut self) -> Result<()> {
-        let repeatable = self.rng.one_in(2);
+    fn transaction(&mut self, engine: &Engine, sequences: &Sequences) -> Result<()> {
+        let what = self.rng.below(11);
+        // A definition is looked up as of now.
+        let repeatable = self.rng.one_in(2) && what < 9;
         self.s.begin(match repeatable {
             true => Isolation::RepeatableRead,
             false => Isolation::ReadCommitted,
         })?;
         let txn = self.shared.begin(repeatable);
-        let done = match self.rng.below(8) {
+        let done = match what {
             0..3 => self.transfer(),
             3 => self.sum(),
-            _ => self.lists(txn, repeatable),
+            4..8 => self.lists(txn, repeatable),
+            8 => self.draws(sequences),
+            _ => self.tables(engine),
         };
         match done {
             Ok(()) if self.rng.one_in(10) => self.roll_back(txn),
             Ok(()) => {
                 self.s.commit()?;
                 self.shared.end(txn, Outcome::Committed(now_us()));
-                self.shared.book().committed += 1;
+                let mut book = self.shared.book();
+                book.committed += 1;
+                self.drawn
+                    .iter()
+                    .for_each(|&d| book.draws[d].committed = true);
                 Ok(())
             }
             Err(e) if is_conflict(&e) => {
@@ -105,21 +119,28 @@ impl Client<'_> {
 
     /// Changes a row as an UPDATE does: locked, and looked at again if it had changed.
     fn change(&mut self, id: i64, to: impl Fn(i32, &str) -> (i32, String)) -> Result<()> {
+        let main = self.t.clone();
+        self.change_in(&main, id, to)
+    }
+
+    pub fn change_in(
+        &mut self,
+        t: &TableDef,
+        id: i64,
+        to: impl Fn(i32, &str) -> (i32, String),
+    ) -> Result<()> {
         let snap = self.s.snapshot()?;
-        let Some((rid, mut grp, mut text)) = find(self.s, self.t, &snap, id)? else {
+        let Some((rid, mut grp, mut text)) = find(self.s, t, &snap, id)? else {
             return Err(Error::Corrupt(format!("row {id} is not there")));
         };
         let mut body = Vec::new();
-        match self
-            .s
-            .lock_row(self.t, rid, &snap, LockWait::Wait, &mut body)?
-        {
+        match self.s.lock_row(t, rid, &snap, LockWait::Wait, &mut body)? {
             LockOutcome::Locked => {}
-            LockOutcome::Changed => (_, grp, text) = decode(self.t, &body),
+            LockOutcome::Changed => (_, grp, text) = decode(t, &body),
             other => return Err(Error::Corrupt(format!("row {id} is {other:?}"))),
         }
         let (grp, text) = to(grp, &text);
-        let done = self.s.update(self.t, rid, &row(id, grp, &text), None)?;
+        let done = self.s.update(t, rid, &row(id, grp, &text), None)?;
         if done != WriteOutcome::Done {
             return Err(Error::Corrupt(format!("row {id} is locked, and {done:?}")));
         }
@@ -127,7 +148,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    fn transfer(&mut self) -> Result<()> {
+    pub fn transfer(&mut self) -> Result<()> {
         let from = self.rng.below(ACCOUNTS as u64) as i64;
         let to = self.rng.below(ACCOUNTS as u64) as i64;
         let amount = self.rng.below(20) as i32;
@@ -139,8 +160,9 @@ impl Client<'_> {
 
     fn sum(&mut self) -> Result<()> {
         let snap = self.s.snapshot()?;
-        let rows = scan(self.s, self.t, &snap)?;
+        let mut rows = scan(self.s, self.t, &snap)?;
         self.s.end_statement();
+        rows.split_off(&FIRST_SLOT);
         let sum: i32 = rows.range(..FIRST_LIST).map(|(_, (b, _))| b).sum();
         if sum != BALANCE * ACCOUNTS as i32 || rows.len() as i64 != ACCOUNTS + LISTS {
             self.shared.fail(format!(
