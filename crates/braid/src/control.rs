@@ -7,10 +7,8 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 
 use block::InstanceId;
@@ -18,6 +16,7 @@ use engine::services::Services;
 
 use crate::cli::{DataArgs, StatusArgs, StopArgs};
 use crate::instance::counted;
+use crate::process::{Held, start_ticks};
 use crate::{Failure, service};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,18 +186,6 @@ impl Status {
     }
 }
 
-/// Field 22 of `/proc/PID/stat`, counted from behind the program's name, which may hold anything.
-fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    // A zombie has ended; only its parent has not noticed.
-    let state = fields.next()?;
-    if state == "Z" || state == "X" {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
-}
-
 fn utc_now() -> String {
     let micros = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -341,40 +328,11 @@ fn stop(status: &Status) -> Result<(), Failure> {
 
 /// Asks a process to end and waits until it has.
 fn end(pid: u32, name: &str, is_running: impl Fn() -> bool) -> Result<(), Failure> {
-    let raw = Pid::from_raw(pid as i32)
-        .ok_or_else(|| Failure("the status file names process 0".into()))?;
-    let process = match rustix::process::pidfd_open(raw, PidfdFlags::empty()) {
-        Ok(process) => process,
-        Err(rustix::io::Errno::SRCH) => return Ok(()),
-        Err(e) => return Err(Failure(format!("cannot reach {name} (pid {pid}): {e}"))),
-    };
-    // The number may have passed to another process before it was opened; now that it is held, it cannot any more.
-    if !is_running() {
+    let Some(process) = Held::of(pid, name, is_running)? else {
         return Ok(());
-    }
-    match rustix::process::pidfd_send_signal(&process, Signal::INT) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-        Err(e) => return Err(Failure(format!("cannot stop {name} (pid {pid}): {e}"))),
-    }
-    let started = Instant::now();
-    let second = rustix::time::Timespec {
-        tv_sec: 1,
-        tv_nsec: 0,
     };
-    loop {
-        let ended = rustix::event::poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&second));
-        match ended {
-            Ok(0) => println!(
-                "braid: {name} is stopping ({} s)",
-                started.elapsed().as_secs()
-            ),
-            Ok(_) => break,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(e) => {
-                return Err(Failure(format!("cannot wait for {name}: {e}")));
-            }
-        }
-    }
+    process.interrupt(name)?;
+    process.wait(&format!("{name} is stopping"))?;
     println!("braid: {name} has stopped");
     Ok(())
 }

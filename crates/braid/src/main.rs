@@ -9,6 +9,7 @@ mod control;
 mod guard;
 mod instance;
 mod lab;
+mod process;
 mod progress;
 mod service;
 mod settings;

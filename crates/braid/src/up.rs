@@ -10,6 +10,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cli::{SettingArgs, StartArgs, UpArgs};
 use crate::control::{GuardFile, State, Status, request_start};
 use crate::instance::OPEN_LINE;
+use crate::process::{self, Held};
 use crate::{Failure, guard};
 
 const FIRST: u16 = 1;
@@ -98,24 +99,24 @@ fn instance_command(settings: &SettingArgs, k: u16) -> Result<Command, Failure> 
     Ok(command)
 }
 
+/// Instances that were killed are waited for: until they have ended their ports and files are in use.
 fn refuse_directory_in_use(dir: &Path) -> Result<(), Failure> {
     if !dir.exists() {
         return Ok(());
     }
-    match Status::read_all(dir)?
-        .iter()
-        .find(|status| status.is_running())
-    {
-        Some(s) => Err(Failure(format!(
-            "directory {} is in use by instance {} (pid {}, {}); stop it with: braid down --data {}",
-            dir.display(),
-            s.instance,
-            s.pid,
-            s.address,
-            dir.display()
-        ))),
-        None => Ok(()),
+    for s in Status::read_all(dir)?.iter().filter(|s| s.is_running()) {
+        let name = format!("instance {} (pid {}, {})", s.instance, s.pid, s.address);
+        if s.elsewhere.is_some() || !process::is_ending(s.pid) {
+            return Err(Failure(format!(
+                "directory {0} is in use by {name}; stop it with: braid down --data {0}",
+                dir.display()
+            )));
+        }
+        if let Some(ending) = Held::of(s.pid, &name, || s.is_running())? {
+            ending.wait(&format!("{name} was killed, and is still ending"))?;
+        }
     }
+    Ok(())
 }
 
 /// Waits for the instance. Ctrl-C and the like are passed on to it, which then stops cleanly.

@@ -130,6 +130,24 @@ fn up_status_down() {
     );
 }
 
+/// Its ports and files are in use until the system has taken back its memory.
+#[test]
+fn up_waits_for_those_who_were_killed() {
+    let scratch = Scratch::new("killed");
+    let (data, port) = (scratch.data(), free_port());
+    for _ in 0..3 {
+        let output = up(&data, port);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let output = braid(&["status", "--data", &data, "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let pid = status[0]["pid"].to_string();
+        let killed = Command::new("kill").args(["-9", &pid]).status();
+        assert!(killed.expect("kill runs").success());
+    }
+    let output = up(&data, port);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
 /// Scripts go by the exit code: 0 for a sound database, 1 for one with a problem, which is named on standard output.
 #[test]
 fn verify_tells_damage_by_its_exit_code() {
