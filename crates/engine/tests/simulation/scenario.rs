@@ -216,6 +216,10 @@ impl Room {
                         pause(Duration::from_micros(time));
                         self.present.keys().next().copied()
                     }
+                    2 => {
+                        self.stop_while_another_is_recovered();
+                        None
+                    }
                     _ => None,
                 };
                 next.into_iter().for_each(|k| self.kill(k));
@@ -263,6 +267,19 @@ impl Room {
                 net::break_connections(process, other);
             }
             _ => {}
+        }
+    }
+
+    fn stop_while_another_is_recovered(&mut self) {
+        let time = self.rng.below(50_000);
+        pause(Duration::from_micros(time));
+        let is_open = |p: &Process| self.shared.stage(*p) == Stage::Open;
+        let open = self.present.iter().find(|(_, p)| is_open(p));
+        if let Some((&k, &process)) = open {
+            // During a cut nobody goes.
+            self.heal();
+            self.shared.set_stage(process, Stage::Stopping);
+            self.present.remove(&k);
         }
     }
 
