@@ -228,6 +228,11 @@ pub fn engine_config(
         },
         peers: peers(&params.text("interconnect_peers"))?,
         lms: params.int("gcs_server_processes") as u8,
+        affinity: engine::Affinity {
+            window: Duration::from_secs(params.int("gc_policy_time") as u64),
+            minimum: params.int("gc_policy_minimum") as u32,
+            percent: params.int("gc_affinity_ratio") as u32,
+        },
         priority: match params.text("background_priority").as_str() {
             "realtime" => Priority::RealTime,
             "slice" => Priority::ShortSlice,

@@ -28,7 +28,10 @@ pub use change::{Change, RecordHeader};
 pub use dbw::{CheckpointClient, Writer, WriterConfig};
 pub use error::{Error, Result};
 pub use gcs::kept::give_back as give_back_kept;
-pub use gcs::{ClusterMember, DeadThreads, Reconfiguration, ThreadsClosed};
+pub use gcs::{
+    Affinity, ClusterMember, DeadThreads, GranuleRow, PolicyEvent, PolicyRow, Reconfiguration,
+    ThreadsClosed,
+};
 pub use guard::{Pin, ReadGuard, WriteGuard, latches_held};
 
 use block::Dba;

@@ -33,6 +33,8 @@ pub struct Config {
     pub peers: Vec<PeerAddress>,
     /// Connections for blocks to each other instance; the same everywhere.
     pub lms: u8,
+    /// When blocks that one instance uses mostly are mastered there.
+    pub affinity: cache::Affinity,
     /// Of the threads that all sessions, here and elsewhere, wait for: the receiving ones and `lgwr`. As far as the system permits.
     pub priority: Priority,
     /// CPUs that the receiving threads are bound to; empty for any.
@@ -66,6 +68,7 @@ impl Config {
             interconnect: None,
             peers: Vec::new(),
             lms: 1,
+            affinity: cache::Affinity::default(),
             priority: Priority::default(),
             lms_cpus: Vec::new(),
             lgwr_cpus: Vec::new(),

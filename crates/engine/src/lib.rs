@@ -33,6 +33,7 @@ mod verify;
 mod write;
 
 pub use bulk::Bulk;
+pub use cache::{Affinity, GranuleRow, PolicyEvent, PolicyRow};
 pub use config::Config;
 pub use ddl::SequenceDef;
 pub use error::{Error, Result};

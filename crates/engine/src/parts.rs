@@ -185,6 +185,7 @@ impl Parts<'_> {
             self.data_files.clone(),
             redo.clone(),
         )?;
+        cache.set_affinity(self.config.affinity);
         assert!(
             events.cache.set(Arc::downgrade(&cache)).is_ok(),
             "invariant: the log learns of its cache once"

@@ -127,6 +127,11 @@ fn client(
         let mut own = first;
         while !told.stop.load(Ordering::SeqCst) {
             own += 1;
+            if rng.one_in(8) {
+                // Also who masters what changes all the time.
+                let block = block::Dba::new(block::FileId::DATA, rng.below(512) as u32);
+                engine.transactions().cache().remaster(block);
+            }
             told.tried.lock().insert(own);
             let done = transaction(&mut s, &t, &mut rng, own);
             let dead = killed.load(Ordering::SeqCst);

@@ -14,4 +14,6 @@ pub mod sequences;
 mod testing;
 pub mod visibility;
 
-pub use ids::{Bucket, Epoch, Generation, GroupNo, Incarnation, Member, RequestId, Turn, Waiter};
+pub use ids::{
+    Bucket, Epoch, Generation, Granule, GroupNo, Incarnation, Member, RequestId, Term, Turn, Waiter,
+};

@@ -74,6 +74,16 @@ pub(crate) enum Mutation {
     IgnoreImplied,
     /// Orders of a service long ended are carried out.
     IgnoreTurns,
+    /// Moved granules: messages of older terms are looked at.
+    AdmitOldTerms,
+    /// Moved granules: the new master serves before everybody has declared.
+    OpenUndeclared,
+    /// Moved granules: who comes serves before it knows which were taken.
+    NewcomerUntaught,
+    /// Moved granules: when a master is gone, those of the hash buckets go on with what they know.
+    KeepEntriesOfTheGone,
+    /// Moved granules: the recoverer tells the names in dead threads only to whom it believes to be the master.
+    NamesByBelief,
     /// Sequences: values are taken before everybody has declared what it was given.
     DrawUndeclared,
     /// Sequences: what others were given is not remembered.

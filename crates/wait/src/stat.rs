@@ -71,6 +71,10 @@ stats! {
     GcCrBlocksReceived, "gc cr blocks received";
     GcCrBlocksServed, "gc cr blocks served";
     GcBlockFlushes, "gc current block flushes";
+    GcMessagesSent, "gc messages sent";
+    GcOwnRequests, "gc blocks asked of this instance itself";
+    GcRemoteRequests, "gc blocks asked of other instances";
+    GcRemasters, "gc granules remastered here";
     InterconnectRefusals, "interconnect connections refused";
 }
 

@@ -3,7 +3,9 @@
 use super::helper::Job;
 use super::session::{How, Told, Waiting};
 use super::timing::Spent;
-use super::{Arrived, Cause, ClusterMember, Image, LANE, State, ToRead, state_of, wire};
+use super::{
+    Arrived, Cause, ClusterMember, Image, LANE, State, TERMED_LANE, ToRead, state_of, wire,
+};
 use crate::Cache;
 use crate::frame::{CLEAN, CLOSED, Frame, FrameIx, SHARED};
 use block::{BlockBuf, Dba, InstanceId, Scn};
@@ -116,7 +118,10 @@ impl Cache {
                     .block
                     .expect("invariant: a copy came with the message");
                 if let Some(w) = s.waiting.remove(&waiter.0) {
-                    let how = copy_came(cause, w.joined);
+                    let mut how = copy_came(cause, w.joined);
+                    if w.remastered {
+                        how = how.named(Event::GcRemaster);
+                    }
                     let copy = Told::Copy(Arc::new(bytes.clone()));
                     s.outgoing.tell(w.slot, waiter.0, copy, how);
                 }
@@ -126,6 +131,8 @@ impl Cache {
                 self.gcs.copies_lost.fetch_add(1, SeqCst);
             }
             Effect::Recover { block, generation } => self.recover(s, block, generation),
+            Effect::MasterMoved { granule, from, to } => self.master_moved(s, granule, (from, to)),
+            Effect::GranuleOpened { granule } => self.granule_opened(s, granule),
             Effect::CloseThreads { dead } => {
                 let life = |m: &Member| (m.instance, m.incarnation.0 as u32);
                 let dead: Vec<ClusterMember> = dead.iter().map(life).collect();
@@ -158,8 +165,14 @@ impl Cache {
         };
         let spent = s.timing.leaving(to, message, since);
         s.last_sent_to = Some(to);
-        let head = (to, LANE + u16::from(s.number), s.lane.epoch().0);
+        let term = s.lane.term_of(message);
+        let first = if term.is_by_hash() { LANE } else { TERMED_LANE };
+        let head = (to, first + u16::from(s.number), s.lane.epoch().0);
+        stat::add(Stat::GcMessagesSent, 1);
         s.outgoing.letter(head, block, |body| {
+            if !term.is_by_hash() {
+                wire::put_term(term, body);
+            }
             wire::encode(message, body);
             if let Some(spent) = spent {
                 spent.put(body);
@@ -459,6 +472,13 @@ fn block_of(message: &Message) -> Option<Dba> {
 
 /// What the wait for a block that may be used now turned out to be.
 pub(super) fn how_it_came(w: &Waiting, cause: &Cause<'_>) -> How {
+    match w.remastered {
+        true => how_the_block_came(w, cause).named(Event::GcRemaster),
+        false => how_the_block_came(w, cause),
+    }
+}
+
+fn how_the_block_came(w: &Waiting, cause: &Cause<'_>) -> How {
     let Some(from) = cause.from else {
         // By what another session here did.
         return How::local(match w.releasing {

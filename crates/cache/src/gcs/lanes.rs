@@ -74,7 +74,7 @@ impl Cache {
     }
 
     pub(super) fn lane_number(&self, dba: Dba) -> u8 {
-        let bucket = fusion::gcs::bucket_of(dba, BUCKETS).0;
+        let bucket = fusion::gcs::bucket_of(dba, BUCKETS);
         (usize::from(bucket) % self.lanes().len().max(1)) as u8
     }
 

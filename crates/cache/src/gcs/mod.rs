@@ -13,6 +13,7 @@
 //! - A past image is in [`State::images`] before its frame is clean, and the checkpoint reads frames before images: so it never passes one (R5).
 //! - Undo blocks belong to their instance: they never go through the lane. Others get copies ([`Cache::read_undo`]).
 
+mod affinity;
 mod effects;
 mod helper;
 pub(crate) mod kept;
@@ -24,6 +25,7 @@ mod timing;
 mod undo;
 mod wire;
 
+pub use affinity::{Affinity, GranuleRow, PolicyEvent, PolicyRow};
 pub use recovery::{DeadThreads, Reconfiguration, ThreadsClosed};
 pub(crate) use session::{Acquired, Admission};
 
@@ -31,7 +33,7 @@ use crate::frame::{CLEAN, CLOSED, EXCLUSIVE, FrameIx, SHARED};
 use crate::{Cache, Error, Result};
 use block::{BlockBuf, Dba, InstanceId, Scn};
 use fusion::gcs::{Admission as Epochs, Effect, Lane, Message, Mode};
-use fusion::ids::{Epoch, Generation};
+use fusion::ids::{Epoch, Generation, Term};
 use interconnect::Post;
 use lanes::LaneCell;
 use outgoing::{Latched, Outgoing};
@@ -47,8 +49,12 @@ const BUCKETS: u16 = 256;
 /// Kinds of messages, within [`interconnect::kinds::CACHE`].
 const UNDO_WANTED: u16 = 2;
 const UNDO_COPY: u16 = 3;
+/// This instance uses most what its receiver uses less: it should master it.
+const OFFER: u16 = 4;
 /// Of the first lane, the others after it.
 const LANE: u16 = 10;
+/// The same with a term in front: about a block of a granule that somebody took.
+const TERMED_LANE: u16 = 50;
 
 /// A member of the cluster in one of its lives.
 pub type ClusterMember = (InstanceId, u32);
@@ -71,6 +77,7 @@ pub(crate) struct Gcs {
     closing: Mutex<lanes::Closing>,
     /// How often a member was gone: see [`Cache::copies_lost`].
     copies_lost: AtomicU64,
+    policy: Mutex<affinity::Policy>,
 }
 
 /// A lane. See the module.
@@ -79,8 +86,8 @@ struct State {
     number: u8,
     lane: Lane,
     members: Vec<InstanceId>,
-    /// Master of each bucket.
-    masters: Vec<InstanceId>,
+    /// Who has asked for blocks of which granule.
+    uses: affinity::Uses,
     dead: recovery::Dead,
     /// Sessions that wait, by the number that the lane knows them by.
     waiting: HashMap<u64, Waiting>,
@@ -90,7 +97,7 @@ struct State {
     arrived: HashMap<Dba, Arrived>,
     images: HashMap<Dba, Image>,
     /// Messages of an epoch that this instance has not entered.
-    later: Vec<(InstanceId, u64, Message, Option<Box<BlockBuf>>)>,
+    later: Vec<Later>,
     /// The frame that its evictor has latched.
     evicting: Option<(Dba, FrameIx)>,
     undo: undo::Wanted,
@@ -101,6 +108,9 @@ struct State {
     scratch: Vec<Effect>,
     outgoing: Outgoing,
 }
+
+/// Sender, epoch and term of a message, and the block that came with it.
+type Later = ((InstanceId, u64, Term), Message, Option<Box<BlockBuf>>);
 
 struct ToRead {
     mode: Mode,
@@ -152,7 +162,7 @@ impl State {
             number,
             lane: Lane::new(me),
             members: Vec::new(),
-            masters: Vec::new(),
+            uses: affinity::Uses::default(),
             dead: recovery::Dead::default(),
             waiting: HashMap::default(),
             last_waiter: 0,
@@ -176,7 +186,7 @@ impl State {
 
     /// Which instance masters a block.
     fn master(&self, dba: Dba) -> InstanceId {
-        self.masters[usize::from(fusion::gcs::bucket_of(dba, BUCKETS).0)]
+        self.lane.master_of(dba)
     }
 }
 
@@ -248,20 +258,28 @@ impl Cache {
         match kind {
             UNDO_WANTED => self.undo_wanted(from, body),
             UNDO_COPY => self.undo_arrived((from, epoch), body, block),
+            OFFER => self.offered((from, epoch), body),
             LANE.. => {
                 let bad = Error::BadMessage { from, kind };
+                let (first, termed) = match kind {
+                    TERMED_LANE.. => (TERMED_LANE, wire::split_term(body)),
+                    _ => (LANE, Some((Term::BY_HASH, body))),
+                };
+                let Some((term, body)) = termed else {
+                    return Err(bad);
+                };
                 let Some((body, spent)) = Spent::split(body) else {
                     return Err(bad);
                 };
                 let message = wire::decode(body).ok_or(bad)?;
                 let carries = matches!(message, Message::Block { .. } | Message::Copy { .. });
-                let lane = kind - LANE;
+                let lane = kind - first;
                 let of_lane = |dba| u16::from(self.lane_number(dba)) == lane;
                 if carries != block.is_some() || !message.block().is_none_or(of_lane) {
                     return Err(Error::BadMessage { from, kind });
                 }
                 let mut s = self.lane(lane)?.ok_or(Error::BadMessage { from, kind })?;
-                self.admit(&mut s, (from, epoch), (message, spent), block);
+                self.admit(&mut s, (from, epoch, term), (message, spent), block);
                 Ok(())
             }
             _ => Err(Error::BadMessage { from, kind }),
@@ -271,17 +289,20 @@ impl Cache {
     fn admit(
         &self,
         s: &mut State,
-        (from, epoch): (InstanceId, u64),
+        (from, epoch, term): (InstanceId, u64, Term),
         (message, spent): (Message, Option<Spent>),
         block: Option<&BlockBuf>,
     ) {
         match s.lane.admits(Epoch(epoch)) {
             Epochs::Never => {}
             Epochs::Later => {
-                s.later
-                    .push((from, epoch, message, block.map(|b| Box::new(b.clone()))))
+                let block = block.map(|b| Box::new(b.clone()));
+                s.later.push(((from, epoch, term), message, block));
             }
             Epochs::Now => {
+                if let Message::Request { block, .. } = message {
+                    s.count_use(block, from);
+                }
                 let received_ns = received_ns();
                 s.timing.arrived(from, &message, spent, received_ns);
                 let cause = Cause {
@@ -290,7 +311,7 @@ impl Cache {
                     spent,
                     received_ns,
                 };
-                self.step(s, cause, |lane, out| lane.message(from, message, out));
+                self.step(s, cause, |lane, out| lane.message(from, term, message, out));
             }
         }
     }
@@ -310,6 +331,7 @@ impl Cache {
             self.ask_undo_again(s, None);
             self.start_recoveries(s);
         });
+        self.follow_policy();
     }
 
     /// Past images kept here: a clean leave waits until there are none, and asks for their writing.

@@ -16,7 +16,7 @@ use super::{BUCKETS, Cause, ClusterMember, State, ToRead, is_private, master_of}
 use crate::{Cache, Error, Result};
 use block::{BlockBuf, Dba, InstanceId};
 use fusion::gcs::{Message, Mode, Plan};
-use fusion::ids::{Epoch, Generation, Incarnation, Member};
+use fusion::ids::{Epoch, Generation, Incarnation, Member, Term};
 use redo::DeadRedo;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -103,7 +103,6 @@ impl Cache {
         s.timing.forget();
         s.members = r.members.iter().map(|m| m.0).collect();
         s.members.sort();
-        s.masters = (0..BUCKETS).map(|b| master_of(&s.members, b)).collect();
         s.dead = Dead {
             members: r.dead.clone(),
             in_limbo: r.in_limbo.clone(),
@@ -113,13 +112,13 @@ impl Cache {
         let plan = Plan {
             epoch: Epoch(r.epoch),
             members: r.members.iter().copied().map(member).collect(),
-            masters: s.masters.clone(),
+            masters: (0..BUCKETS).map(|b| master_of(&s.members, b)).collect(),
             recovering: r.dead.iter().copied().map(member).collect(),
             recoverer: r.recoverer,
         };
         self.step(s, Cause::default(), |lane, out| lane.reconfigure(plan, out));
-        for (from, epoch, message, block) in std::mem::take(&mut s.later) {
-            self.admit(s, (from, epoch), (message, None), block.as_deref());
+        for (from, message, block) in std::mem::take(&mut s.later) {
+            self.admit(s, from, (message, None), block.as_deref());
         }
         self.ask_undo_again(s, None);
         self.start_recoveries(s);
@@ -157,7 +156,7 @@ impl Cache {
         if s.lane.epoch().0 == epoch {
             let me = s.me;
             self.step(s, Cause::default(), |lane, out| {
-                lane.message(me, message, out)
+                lane.message(me, Term::BY_HASH, message, out)
             });
         }
     }

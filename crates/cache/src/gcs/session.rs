@@ -79,6 +79,8 @@ pub(super) struct Waiting {
     pub joined: bool,
     /// The block was here, and on its way to another instance.
     pub releasing: bool,
+    /// Its granule was getting another master meanwhile.
+    pub remastered: bool,
 }
 
 /// A session's place to wait.
@@ -274,7 +276,9 @@ impl Cache {
             copy_would_do: matches!(want, Want::Read { .. }),
             joined: s.waiting.values().any(|w| w.dba == dba),
             releasing: s.lane.mode(dba).is_some_and(|(m, _)| want.mode() <= m),
+            remastered: s.lane.is_frozen(dba) && !s.lane.term_of_block(dba).is_by_hash(),
         };
+        s.count_own_use(dba, waiting.joined);
         s.waiting.insert(waiter, waiting);
         s.last_sent_to = None;
         self.step(s, Cause::default(), |lane, out| {

@@ -353,11 +353,12 @@ mod tests {
     use super::*;
     use block::Scn;
     use fusion::gcs::{Mode, Source, Want};
-    use fusion::ids::{Epoch, Turn};
+    use fusion::ids::{Epoch, Term, Turn};
 
     const BLOCK: Dba = Dba(77);
     const TURN: Turn = Turn {
         epoch: Epoch(1),
+        term: Term::BY_HASH,
         number: 1,
     };
     const MS: u64 = 1_000_000;

@@ -2,10 +2,22 @@
 
 use block::{Dba, InstanceId, Scn};
 use fusion::gcs::{Declaration, DeclaredHold, Message, Mode, Source, Want};
-use fusion::ids::{Bucket, Epoch, RequestId, Turn};
+use fusion::ids::{Bucket, Epoch, Granule, RequestId, Term, Turn};
 
 /// First bytes of the messages behind which is said what the request has cost so far ([`super::timing`]): orders and answers about one.
 pub(super) const TIMED: [u8; 6] = [3, 5, 10, 15, 16, 17];
+
+/// Appends the term under which a message is sent.
+pub(super) fn put_term(term: Term, out: &mut Vec<u8>) {
+    Writer(out).term(term);
+}
+
+/// Takes a term off the front.
+pub(super) fn split_term(bytes: &[u8]) -> Option<(Term, &[u8])> {
+    let mut r = Reader(bytes);
+    let term = r.term()?;
+    Some((term, r.0))
+}
 
 /// Appends the message. The bytes of a block travel beside it.
 pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
@@ -120,7 +132,7 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
         }
         Message::DeclareWanted { buckets, blocks } => {
             w.u8(18);
-            w.list(buckets, |w, b| w.u16(b.0));
+            w.list(buckets, |w, b| w.bucket(*b));
             w.list(blocks, |w, b| w.u64(b.0));
         }
         Message::Declare {
@@ -130,7 +142,7 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
             more,
         } => {
             w.u8(19);
-            w.u16(bucket.0);
+            w.bucket(*bucket);
             w.option(*after, |w, b| w.u64(b.0));
             w.declarations(blocks);
             w.flag(*more);
@@ -147,7 +159,7 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
         }
         Message::DeclareMore { bucket, after } => {
             w.head(26, *after);
-            w.u16(bucket.0);
+            w.bucket(*bucket);
         }
         Message::DeclareBlocks { blocks } => {
             w.u8(27);
@@ -173,6 +185,24 @@ pub(super) fn encode(message: &Message, out: &mut Vec<u8>) {
         }
         Message::Inherited { block, turn } => w.turned(24, *block, *turn),
         Message::RecoveryDone => w.u8(25),
+        Message::Moved { block } => w.head(29, *block),
+        Message::TakenWanted { after } => {
+            w.u8(30);
+            w.option(*after, |w, g| w.u64(g.0));
+        }
+        Message::Taken {
+            after,
+            granules,
+            more,
+        } => {
+            w.u8(31);
+            w.option(*after, |w, g| w.u64(g.0));
+            w.list(granules, |w, (granule, term)| {
+                w.u64(granule.0);
+                w.term(*term);
+            });
+            w.flag(*more);
+        }
     }
 }
 
@@ -182,11 +212,11 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
     let tag = r.u8()?;
     let message = match tag {
         18 => Message::DeclareWanted {
-            buckets: r.list(2, |r| r.take().map(u16::from_le_bytes).map(Bucket))?,
+            buckets: r.list(3, Reader::bucket)?,
             blocks: r.list(8, Reader::dba)?,
         },
         19 => Message::Declare {
-            bucket: Bucket(r.take().map(u16::from_le_bytes)?),
+            bucket: r.bucket()?,
             after: r.option(Reader::dba)?,
             blocks: r.declarations()?,
             more: r.flag()?,
@@ -198,7 +228,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
         },
         26 => {
             let after = r.dba()?;
-            let bucket = Bucket(r.take().map(u16::from_le_bytes)?);
+            let bucket = r.bucket()?;
             Message::DeclareMore { bucket, after }
         }
         27 => Message::DeclareBlocks {
@@ -206,6 +236,15 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Message> {
         },
         28 => Message::DeadRedoMore { after: r.dba()? },
         25 => Message::RecoveryDone,
+        29 => Message::Moved { block: r.dba()? },
+        30 => Message::TakenWanted {
+            after: r.option(Reader::granule)?,
+        },
+        31 => Message::Taken {
+            after: r.option(Reader::granule)?,
+            granules: r.list(14, |r| Some((r.granule()?, r.term()?)))?,
+            more: r.flag()?,
+        },
         1..=3 | 15..=17 => about_request(tag, &mut r)?,
         _ => about_turn(tag, &mut r)?,
     };
@@ -369,7 +408,25 @@ impl Writer<'_> {
     }
     fn turn(&mut self, turn: Turn) {
         self.u64(turn.epoch.0);
+        self.term(turn.term);
         self.u64(turn.number);
+    }
+    fn term(&mut self, term: Term) {
+        self.u32(term.number);
+        self.u16(term.master.0);
+    }
+    fn bucket(&mut self, bucket: Bucket) {
+        match bucket {
+            Bucket::Hash(bucket) => {
+                self.u8(0);
+                self.u16(bucket);
+            }
+            Bucket::Granule(granule, term) => {
+                self.u8(1);
+                self.u64(granule.0);
+                self.term(term);
+            }
+        }
     }
     fn mode(&mut self, mode: Mode) {
         self.u8(match mode {
@@ -455,8 +512,25 @@ impl Reader<'_> {
     fn turn(&mut self) -> Option<Turn> {
         Some(Turn {
             epoch: Epoch(self.u64()?),
+            term: self.term()?,
             number: self.u64()?,
         })
+    }
+    fn term(&mut self) -> Option<Term> {
+        Some(Term {
+            number: u32::from_le_bytes(self.take()?),
+            master: self.instance()?,
+        })
+    }
+    fn granule(&mut self) -> Option<Granule> {
+        self.u64().map(Granule)
+    }
+    fn bucket(&mut self) -> Option<Bucket> {
+        match self.u8()? {
+            0 => self.take().map(u16::from_le_bytes).map(Bucket::Hash),
+            1 => Some(Bucket::Granule(self.granule()?, self.term()?)),
+            _ => None,
+        }
     }
     fn mode(&mut self) -> Option<Mode> {
         match self.u8()? {
@@ -510,9 +584,15 @@ mod tests {
     use super::*;
     use fusion::gcs::BLOCKS_PER_MESSAGE;
 
+    const TERM: Term = Term {
+        number: 6,
+        master: InstanceId(2),
+    };
+
     fn turn(n: u64) -> Turn {
         Turn {
             epoch: Epoch(3),
+            term: TERM,
             number: n,
         }
     }
@@ -589,15 +669,15 @@ mod tests {
                 clock: snapshot,
             },
             Message::DeclareWanted {
-                buckets: vec![Bucket(12), Bucket(255)],
+                buckets: vec![Bucket::Hash(255), Bucket::Granule(Granule(9), TERM)],
                 blocks: vec![block],
             },
             Message::DeclareMore {
-                bucket: Bucket(12),
+                bucket: Bucket::Granule(Granule(9), TERM),
                 after: block,
             },
             Message::Declare {
-                bucket: Bucket(12),
+                bucket: Bucket::Hash(12),
                 after: Some(block),
                 blocks: vec![(block, declared), (Dba(78), Declaration::default())],
                 more: true,
@@ -626,6 +706,13 @@ mod tests {
             },
             Message::Inherited { block, turn },
             Message::RecoveryDone,
+            Message::Moved { block },
+            Message::TakenWanted { after: None },
+            Message::Taken {
+                after: Some(Granule(3)),
+                granules: vec![(Granule(4), TERM), (Granule(5), TERM)],
+                more: true,
+            },
         ];
         for want in [Want::Read { snapshot }, Want::Shared, Want::Exclusive] {
             all.push(Message::Request {
@@ -704,16 +791,21 @@ mod tests {
             image: Some(Scn(1)),
         };
         let long = Message::Declare {
-            bucket: Bucket(1),
+            bucket: Bucket::Granule(Granule(1), TERM),
             after: Some(Dba(1)),
             blocks: vec![(Dba(1), declared); BLOCKS_PER_MESSAGE],
             more: true,
         };
         let asked = Message::DeclareWanted {
-            buckets: vec![Bucket(1); usize::from(super::super::BUCKETS)],
+            buckets: vec![Bucket::Granule(Granule(1), TERM); usize::from(super::super::BUCKETS)],
             blocks: vec![Dba(1); BLOCKS_PER_MESSAGE],
         };
-        for message in [long, asked] {
+        let taken = Message::Taken {
+            after: Some(Granule(1)),
+            granules: vec![(Granule(1), TERM); BLOCKS_PER_MESSAGE],
+            more: true,
+        };
+        for message in [long, asked, taken] {
             let mut bytes = Vec::new();
             encode(&message, &mut bytes);
             assert!(

@@ -5,7 +5,7 @@ use crate::draws::Sequences;
 use crate::shared::{Shared, Stage, pause, say};
 use crate::work;
 use engine::cluster::{ClusterHost, Eviction};
-use engine::{Config, Engine, Host, TableDef};
+use engine::{Affinity, Config, Engine, Host, TableDef};
 use interconnect::{Bound, Secret};
 use seam::sim::{self, Process};
 use std::sync::Arc;
@@ -69,6 +69,12 @@ fn live(s: &Start) {
     let config = Config {
         instance: s.instance,
         join_others: true,
+        // Also the policy moves masters, beside what clients do (`work`).
+        affinity: Affinity {
+            window: Duration::from_millis(500),
+            minimum: 4,
+            percent: 60,
+        },
         ..common::config()
     };
     let host = host(&s.shared, s.process);

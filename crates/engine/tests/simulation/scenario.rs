@@ -51,11 +51,17 @@ pub fn run(seed: u64, canary: Option<Canary>) {
             "seed {seed}: {:#?}",
             book.failures
         );
-        (room.events, book.committed, book.refused, book.definitions)
+        (
+            room.events,
+            book.committed,
+            book.refused,
+            book.definitions,
+            book.taken,
+        )
     });
-    let (events, committed, refused, definitions) = outcome.result;
+    let (events, committed, refused, definitions, taken) = outcome.result;
     eprintln!(
-        "seed {seed}: {events} events, {committed} transactions, {definitions} of definitions, {refused} refused, {} steps, {} ms, trace {:016x}",
+        "seed {seed}: {events} events, {committed} transactions, {definitions} of definitions, {refused} refused, {taken} granules taken, {} steps, {} ms, trace {:016x}",
         outcome.steps,
         outcome.time.as_millis(),
         outcome.trace

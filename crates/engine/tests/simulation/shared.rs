@@ -47,6 +47,8 @@ pub struct Book {
     /// Tables created, dropped, truncated, indexed.
     pub definitions: u64,
     pub refused: u64,
+    /// Granules that an instance took over.
+    pub taken: u64,
 }
 
 pub struct Shared {

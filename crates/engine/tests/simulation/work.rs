@@ -7,6 +7,7 @@ use crate::draws::Sequences;
 use crate::node::Start;
 use crate::shared::{Shared, Stage, now_us, pause};
 use crate::tables::FIRST_SLOT;
+use block::{Dba, FileId};
 use engine::{
     Engine, Error, Isolation, LockOutcome, LockWait, Result, Session, TableDef, WriteOutcome,
 };
@@ -16,6 +17,8 @@ use std::time::Duration;
 pub const ACCOUNTS: i64 = 6;
 pub const BALANCE: i32 = 100;
 pub const LISTS: i64 = 3;
+/// The database has about as many.
+const BLOCKS: u64 = 512;
 /// The id of the first list.
 pub const FIRST_LIST: i64 = 100;
 
@@ -46,6 +49,17 @@ pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
             rng: &mut rng,
             drawn: Vec::new(),
         };
+        if c.rng.one_in(15) {
+            // Somewhere in the data file: this instance masters it from now on.
+            let block = c.rng.below(BLOCKS) as u32;
+            let taken = engine
+                .transactions()
+                .cache()
+                .remaster(Dba::new(FileId::DATA, block));
+            if taken {
+                start.shared.book().taken += 1;
+            }
+        }
         if let Err(e) = c.transaction(engine, &start.sequences) {
             let process = start.process;
             return start.shared.fail(format!(

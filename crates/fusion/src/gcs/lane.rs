@@ -7,19 +7,25 @@
 //!    dead instance owned (20). For each the master collects a declaration of every member before it serves again.
 //! 3. A frozen bucket opens when, in addition, the blocks named by the dead threads are known.
 //! 4. The dead threads are closed when every master has everything on disk that they were needed for (18).
+//! 5. Who masters a granule may change within an epoch: [`moves`].
 
-use super::holder::Holder;
+mod moves;
+
+use super::holder::{Holder, Part};
 use super::master::{FrozenBucket, Master, Rebuilding};
 use super::message::{BLOCKS_PER_MESSAGE, Closed, Declaration, Effect, Message, Want};
 use super::{Mode, bucket_of};
-use crate::ids::{Bucket, Epoch, Generation, Member, Waiter};
+use crate::ids::{Bucket, Epoch, Generation, Granule, Member, Term, Waiter};
 use crate::planted::{Mutation, Planted};
 use block::ids::{Dba, InstanceId, LogPos, Scn};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
+use std::ops::{Bound, RangeInclusive};
 
 /// Buckets asked for in one message: whoever declares them goes over all its blocks, and puts together what it has of these, in one step.
 const BUCKETS_PER_STEP: usize = 16;
+
+/// Every block there may be.
+const ALL: RangeInclusive<Dba> = Dba(0)..=Dba(u64::MAX);
 
 /// What a change of epoch decides.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -49,16 +55,19 @@ pub struct Lane {
     me: InstanceId,
     epoch: Epoch,
     members: BTreeSet<Member>,
-    masters: Vec<InstanceId>,
     recovering: BTreeSet<Member>,
     recoverer: InstanceId,
+    /// Nobody's redo is recovered in this epoch: granules may be taken.
+    quiet: bool,
+    /// Who has not said yet, to this instance that has just come, which granules it masters; and behind which it goes on.
+    untaught: BTreeMap<InstanceId, Option<Granule>>,
     holder: Holder,
     master: Master,
-    /// Blocks that dead threads name, of the buckets frozen here. None until the recoverer has said them all.
-    dead_redo: Option<BTreeMap<Bucket, Vec<Dba>>>,
-    /// Those that it has said so far, of all buckets mastered here.
+    /// Blocks that dead threads name, of the hash buckets frozen here. None until the recoverer has said them all.
+    dead_redo: Option<BTreeMap<u16, Vec<Dba>>>,
+    /// Those that it has said so far, whoever masters them.
     named: BTreeSet<Dba>,
-    of_frozen: BTreeMap<Bucket, Vec<Dba>>,
+    of_frozen: BTreeMap<u16, Vec<Dba>>,
     reported: bool,
     /// The recoverer's: what it read, and which masters need the dead threads no more.
     pass_one: Option<BTreeSet<Dba>>,
@@ -75,7 +84,8 @@ impl Lane {
             me,
             epoch: Epoch(0),
             members: BTreeSet::new(),
-            masters: Vec::new(),
+            quiet: false,
+            untaught: BTreeMap::new(),
             recovering: BTreeSet::new(),
             recoverer: me,
             holder: Holder::new(me),
@@ -194,8 +204,17 @@ impl Lane {
 
     // ---- messages ----
 
-    pub fn message(&mut self, from: InstanceId, message: Message, out: &mut Vec<Effect>) {
-        self.dispatch(from, message, out);
+    /// A message, and the term under which it was sent ([`Lane::term_of`]).
+    pub fn message(
+        &mut self,
+        from: InstanceId,
+        term: Term,
+        message: Message,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.is_of_this_term(from, term, &message, out) {
+            self.dispatch(from, message, out);
+        }
         self.settle(out);
     }
 
@@ -214,9 +233,8 @@ impl Lane {
         out: &mut Vec<Effect>,
         step: impl FnOnce(&mut Holder, &dyn Fn(Dba) -> InstanceId, &mut Vec<Effect>),
     ) {
-        let masters = &self.masters;
-        let count = masters.len() as u16;
-        let master = |block| masters[bucket_of(block, count).0 as usize];
+        let masters = &self.master.masters;
+        let master = |block| masters.master(block);
         step(&mut self.holder, &master, out);
     }
 
@@ -262,7 +280,7 @@ impl Lane {
 
     /// How many things a step may be about: nothing is said about one of them more than a few times.
     fn known(&self) -> usize {
-        self.masters.len() + self.master.entries.len() + self.holder.len()
+        usize::from(self.master.masters.buckets()) + self.master.entries.len() + self.holder.len()
     }
 
     fn dispatch(&mut self, from: InstanceId, message: Message, out: &mut Vec<Effect>) {
@@ -328,6 +346,13 @@ impl Lane {
                 more,
             } => self.dead_redo(after, (blocks, more), out),
             Message::DeadRedoMore { after } => self.send_dead_redo(from, Some(after), out),
+            Message::Moved { .. } => {} // the term says it
+            Message::TakenWanted { after } => self.say_taken(from, after, out),
+            Message::Taken {
+                after,
+                granules,
+                more,
+            } => self.taught(from, after, (granules, more), out),
             Message::RecoveryDone => {
                 self.finished.insert(from);
                 if self
@@ -416,7 +441,13 @@ impl Lane {
                 None => {}
             }
         }
-        self.want_declarations([peer], &buckets, &blocks, out);
+        match self.untaught.get(&peer) {
+            Some(&after) => self.send(peer, Message::TakenWanted { after }, out),
+            None if self.untaught.is_empty() => {
+                self.want_declarations([peer], &buckets, &blocks, out);
+            }
+            None => {}
+        }
         if self.pass_one.is_some() {
             self.send_dead_redo(peer, None, out);
         }
@@ -429,7 +460,7 @@ impl Lane {
 
     /// Requests, and services for others, again.
     fn drive_again(&mut self, out: &mut Vec<Effect>) {
-        self.holder_step(out, |h, master, out| h.ask_again(master, out));
+        self.holder_step(out, |h, master, out| h.ask_again(&ALL, master, out));
         for block in self.master.in_service() {
             self.master.drive(block, out);
         }
@@ -451,7 +482,8 @@ impl Lane {
                 supplier: gone.instance,
             });
         }
-        let old_masters = std::mem::replace(&mut self.masters, plan.masters);
+        let old_masters = self.master.masters.plan(plan.masters);
+        let has_just_come = self.epoch == Epoch(0);
         let survivors: BTreeSet<InstanceId> = self
             .members
             .intersection(&plan.members)
@@ -459,6 +491,7 @@ impl Lane {
             .collect();
         self.epoch = plan.epoch;
         self.members = plan.members;
+        self.quiet = plan.recovering.is_empty();
         self.recovering = plan.recovering;
         self.recoverer = plan.recoverer;
         self.dead_redo = self.recovering.is_empty().then(BTreeMap::new);
@@ -467,9 +500,10 @@ impl Lane {
         self.reported = false;
         self.pass_one = None;
         self.finished.clear();
-        let waited = self.holder.new_epoch(out);
+        let waited = self.holder.void_orders(&ALL, out);
+        self.ask_what_is_taken(has_just_come, out);
         self.rebuild_directory(&old_masters, &survivors, out);
-        self.holder_step(out, |h, master, out| h.resume(&waited, master, out));
+        self.holder_step(out, |h, master, out| h.resume(&ALL, &waited, master, out));
         self.settle(out);
     }
 
@@ -481,30 +515,29 @@ impl Lane {
     ) {
         let members: BTreeSet<InstanceId> = self.members.iter().map(|m| m.instance).collect();
         self.master.epoch = self.epoch;
-        self.master.buckets = self.masters.len() as u16;
         self.master.unwritten.clear();
         let unfinished = std::mem::take(&mut self.master.frozen);
-        for (at, &master) in self.masters.iter().enumerate() {
-            let bucket = Bucket(at as u16);
-            let mine_before =
-                old_masters.get(at) == Some(&self.me) && !unfinished.contains_key(&bucket);
-            if master == self.me && !mine_before {
-                let frozen = FrozenBucket {
-                    missing: members.iter().map(|&m| (m, None)).collect(),
-                    ..FrozenBucket::default()
-                };
-                self.master.frozen.insert(bucket, frozen);
+        let mut came = self.granules_that_came(&unfinished, survivors, out);
+        for at in 0..self.master.masters.buckets() {
+            let bucket = Bucket::Hash(at);
+            let mine_before = old_masters.get(usize::from(at)) == Some(&self.me)
+                && !unfinished.contains_key(&bucket);
+            if self.master.masters.of_bucket(at) == self.me && !mine_before {
+                came.insert(bucket);
             }
         }
-        let buckets = self.master.buckets;
-        let (masters, me, frozen) = (&self.masters, self.me, &self.master.frozen);
-        let stays = |block: &Dba| {
-            let bucket = bucket_of(*block, buckets);
-            masters[bucket.0 as usize] == me && !frozen.contains_key(&bucket)
-        };
-        self.master.entries.retain(|block, _| stays(block));
-        self.master.rebuilding.retain(|block, _| stays(block));
-        let came: Vec<Bucket> = frozen.keys().copied().collect();
+        for &bucket in &came {
+            self.freeze(bucket);
+        }
+        let came: Vec<Bucket> = came.into_iter().collect();
+        let (m, me) = (&self.master, self.me);
+        let stays = |block: &Dba| m.masters.master(*block) == me && !m.is_frozen(*block);
+        let known = m.entries.keys().chain(m.rebuilding.keys());
+        let goes: Vec<Dba> = known.copied().filter(|b| !stays(b)).collect();
+        for block in goes {
+            self.master.entries.remove(&block);
+            self.master.rebuilding.remove(&block);
+        }
         let anew = self.master.bury(survivors);
         for &block in &anew {
             let missing = members.clone();
@@ -512,7 +545,18 @@ impl Lane {
             let rebuilding = Rebuilding { missing, declared };
             self.master.rebuilding.insert(block, rebuilding);
         }
-        self.want_declarations(members, &came, &anew, out);
+        if self.untaught.is_empty() {
+            self.want_declarations(members, &came, &anew, out);
+        }
+    }
+
+    /// The bucket came to this master: everybody is to declare what he has of it.
+    fn freeze(&mut self, bucket: Bucket) {
+        let frozen = FrozenBucket {
+            missing: self.members.iter().map(|m| (m.instance, None)).collect(),
+            ..FrozenBucket::default()
+        };
+        self.master.frozen.insert(bucket, frozen);
     }
 
     fn want_declarations(
@@ -543,19 +587,21 @@ impl Lane {
         blocks: &[Dba],
         out: &mut Vec<Effect>,
     ) {
-        let count = self.master.buckets;
-        let parts = match buckets.is_empty() {
-            true => BTreeMap::new(),
-            false => self.holder.declare_buckets(buckets, count, self.part),
-        };
-        for (bucket, (blocks, more)) in parts {
-            let message = Message::Declare {
-                bucket,
-                after: None,
-                blocks,
-                more,
-            };
-            self.send(to, message, out);
+        let mut by_hash = BTreeSet::new();
+        for &bucket in buckets {
+            match bucket {
+                Bucket::Hash(bucket) => {
+                    by_hash.insert(bucket);
+                }
+                Bucket::Granule(granule, term) => self.declare_granule(to, granule, term, out),
+            }
+        }
+        if !by_hash.is_empty() {
+            let masters = &self.master.masters;
+            let parts = self.holder.declare_buckets(&by_hash, masters, self.part);
+            for (bucket, part) in parts {
+                self.send_declaration(to, (Bucket::Hash(bucket), None), part, out);
+            }
         }
         if !blocks.is_empty() {
             let declare = |&block: &Dba| (block, self.holder.declare_block(block));
@@ -565,11 +611,23 @@ impl Lane {
     }
 
     fn declare_more(&mut self, to: InstanceId, bucket: Bucket, after: Dba, out: &mut Vec<Effect>) {
-        let count = self.master.buckets;
-        let (blocks, more) = self.holder.declare_more((bucket, after), count, self.part);
+        let from = (bucket, Some(after));
+        let part = self
+            .holder
+            .declare_behind(from, &self.master.masters, self.part);
+        self.send_declaration(to, from, part, out);
+    }
+
+    fn send_declaration(
+        &self,
+        to: InstanceId,
+        (bucket, after): (Bucket, Option<Dba>),
+        (blocks, more): Part,
+        out: &mut Vec<Effect>,
+    ) {
         let message = Message::Declare {
             bucket,
-            after: Some(after),
+            after,
             blocks,
             more,
         };
@@ -648,22 +706,41 @@ impl Lane {
         else {
             return;
         };
-        if !frozen.missing.is_empty() {
+        let hasty =
+            self.planted.breaks(Mutation::OpenUndeclared) && matches!(bucket, Bucket::Granule(..));
+        if !frozen.missing.is_empty() && !hasty {
             return;
         }
-        let lost = dead_redo.remove(&bucket).unwrap_or_default();
-        let lost: BTreeSet<Dba> = lost.into_iter().collect();
+        let lost: BTreeSet<Dba> = match bucket {
+            Bucket::Hash(bucket) => {
+                let lost = dead_redo.remove(&bucket).unwrap_or_default();
+                lost.into_iter().collect()
+            }
+            Bucket::Granule(granule, _) => {
+                let blocks = self.master.masters.blocks(granule);
+                self.named.range(blocks).copied().collect()
+            }
+        };
         let frozen = self.master.frozen.remove(&bucket).expect("just seen");
         let recoverer = self.recoverer;
         let blocks: BTreeSet<Dba> = frozen.declared.keys().chain(&lost).copied().collect();
         let nothing = BTreeMap::new();
         for &block in &blocks {
+            // A block may be of another master's granule, or of a granule that is frozen for itself and opens later.
+            let masters = &self.master.masters;
+            let rebuilt_with = masters.rebuilt_with(block).contains(&Some(bucket));
+            if !rebuilt_with || masters.master(block) != self.me || self.master.is_frozen(block) {
+                continue;
+            }
             let declared = frozen.declared.get(&block).unwrap_or(&nothing);
             let lost = lost.contains(&block);
             self.master.rebuilt(block, declared, lost, recoverer, out);
         }
         for block in frozen.asked {
             self.master.pump(block, out);
+        }
+        if let Bucket::Granule(granule, _) = bucket {
+            out.push(Effect::GranuleOpened { granule });
         }
     }
 
@@ -681,9 +758,10 @@ impl Lane {
         let Some(pass_one) = &self.pass_one else {
             return;
         };
-        let buckets = self.master.buckets;
         let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let his = |b: &&Dba| self.masters[bucket_of(**b, buckets).0 as usize] == to;
+        // Everybody is told all of them: who is to have a block that is on the move is known to its new master alone.
+        let believed = self.planted.breaks(Mutation::NamesByBelief);
+        let his = |b: &&Dba| !believed || self.master.masters.master(**b) == to;
         let range = pass_one.range((behind, Bound::Unbounded));
         let mut blocks: Vec<Dba> = range.filter(his).take(self.part + 1).copied().collect();
         let more = blocks.len() > self.part;
@@ -706,10 +784,12 @@ impl Lane {
             return; // a late copy
         }
         for &block in &blocks {
-            let bucket = bucket_of(block, self.master.buckets);
-            match self.master.frozen.contains_key(&bucket) {
-                true => self.of_frozen.entry(bucket).or_default().push(block),
-                false => self.master.keep_threads_for(block, out),
+            let bucket = bucket_of(block, self.master.masters.buckets());
+            if self.master.frozen.contains_key(&Bucket::Hash(bucket)) {
+                self.of_frozen.entry(bucket).or_default().push(block);
+            }
+            if !self.master.is_frozen(block) {
+                self.master.keep_threads_for(block, out);
             }
         }
         self.named.extend(blocks);
@@ -732,16 +812,15 @@ impl Lane {
             let blocks = blocks.iter().map(nothing_new).collect();
             self.send(self.me, Message::DeclareBlocks { blocks }, out);
         }
+        self.remind_of_the_declared(out);
+    }
+
+    /// What is declared goes on, each bucket in a step of its own.
+    fn remind_of_the_declared(&self, out: &mut Vec<Effect>) {
         let all_declared = |f: &(&Bucket, &FrozenBucket)| f.1.missing.is_empty();
         let declared = self.master.frozen.iter().filter(all_declared);
-        for bucket in declared.map(|(&b, _)| b).collect::<Vec<_>>() {
-            let reminder = Message::Declare {
-                bucket,
-                after: None,
-                blocks: Vec::new(),
-                more: false,
-            };
-            self.send(self.me, reminder, out);
+        for (&bucket, _) in declared {
+            self.send_declaration(self.me, (bucket, None), Part::default(), out);
         }
     }
 
@@ -770,6 +849,16 @@ impl Lane {
     /// The mode that the block's copy here may be used in; None if there is none.
     pub fn mode(&self, block: Dba) -> Option<(Mode, Generation)> {
         self.holder.mode(block)
+    }
+
+    /// Whether everything that came to this master is served.
+    pub fn is_whole(&self) -> bool {
+        self.master.frozen.is_empty() && self.untaught.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_granules_of(&mut self, shift: u32) {
+        self.master.masters.with_granules_of(shift);
     }
 
     #[cfg(test)]

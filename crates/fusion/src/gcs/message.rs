@@ -1,6 +1,6 @@
 //! What instances say to each other about blocks, and what a lane asks its driver to do.
 
-use crate::ids::{Bucket, Generation, Member, RequestId, Turn, Waiter};
+use crate::ids::{Bucket, Generation, Granule, Member, RequestId, Term, Turn, Waiter};
 use block::ids::{Dba, InstanceId, LogPos, Scn};
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ pub struct DeclaredHold {
     pub duty: bool,
 }
 
-/// Blocks that one message speaks of at most. A declaration takes 44 bytes, a frame of the interconnect 256 KiB.
+/// Blocks that one message speaks of at most. A declaration takes 50 bytes, a frame of the interconnect 256 KiB.
 pub const BLOCKS_PER_MESSAGE: usize = 4096;
 
 /// Messages. `Block` and `Copy` travel with the block's bytes.
@@ -233,6 +233,22 @@ pub enum Message {
     },
     /// Everything in the sender's buckets that the dead threads were needed for is on disk.
     RecoveryDone,
+    // granules that move
+    /// The block has another master than the receiver believes: the one of the term under which this is said.
+    Moved {
+        block: Dba,
+    },
+    /// The sender has come, and asks which granules the receiver has taken: the part behind `after`.
+    TakenWanted {
+        after: Option<Granule>,
+    },
+    /// Granules that the sender masters, by address, behind `after`.
+    Taken {
+        after: Option<Granule>,
+        granules: Vec<(Granule, Term)>,
+        /// There are more, behind the last of these.
+        more: bool,
+    },
 }
 
 impl Message {
@@ -259,13 +275,16 @@ impl Message {
             | Message::Recover { block, .. }
             | Message::Recovered { block, .. }
             | Message::Inherit { block, .. }
-            | Message::Inherited { block, .. } => Some(block),
+            | Message::Inherited { block, .. }
+            | Message::Moved { block } => Some(block),
             Message::DeclareWanted { .. }
             | Message::DeclareMore { .. }
             | Message::Declare { .. }
             | Message::DeclareBlocks { .. }
             | Message::DeadRedo { .. }
             | Message::DeadRedoMore { .. }
+            | Message::TakenWanted { .. }
+            | Message::Taken { .. }
             | Message::RecoveryDone => None,
         }
     }
@@ -280,6 +299,8 @@ impl Message {
                 | Message::DeclareBlocks { .. }
                 | Message::DeadRedo { .. }
                 | Message::DeadRedoMore { .. }
+                | Message::TakenWanted { .. }
+                | Message::Taken { .. }
         )
     }
 }
@@ -352,6 +373,14 @@ pub enum Effect {
     DropCopies { supplier: InstanceId },
     /// The threads of these dead are needed no more.
     CloseThreads { dead: BTreeSet<Member> },
+    /// This instance has heard that the granule has another master. Its sessions' requests go there from now on.
+    MasterMoved {
+        granule: Granule,
+        from: Term,
+        to: Term,
+    },
+    /// The granule that came to this instance is served.
+    GranuleOpened { granule: Granule },
 }
 
 /// What the cache found when it closed a frame.

@@ -7,6 +7,7 @@
 mod holder;
 mod lane;
 mod master;
+mod masters;
 mod message;
 #[cfg(test)]
 mod pauses;
@@ -20,15 +21,15 @@ mod world;
 pub use holder::{Holder, STEP_DOWN_AFTER_COPIES};
 pub use lane::{Admission, Lane, Plan};
 pub use master::Master;
+pub use masters::GRANULE_SHIFT;
 pub use message::{
     BLOCKS_PER_MESSAGE, Closed, Declaration, DeclaredHold, Effect, Message, Mode, Source, Want,
 };
 
-use crate::ids::Bucket;
 use block::ids::Dba;
 
-/// The bucket of a block, of `buckets` in all: neighbouring blocks fall into different ones.
-pub fn bucket_of(block: Dba, buckets: u16) -> Bucket {
+/// The hash bucket of a block, of `buckets` in all: neighbouring blocks fall into different ones.
+pub fn bucket_of(block: Dba, buckets: u16) -> u16 {
     let hash = block.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    Bucket((hash % u64::from(buckets)) as u16)
+    (hash % u64::from(buckets)) as u16
 }

@@ -1,7 +1,7 @@
 //! How long a change of epoch keeps a lane busy: what local sessions and other instances wait for, because its driver runs one step at a time.
 
 use super::*;
-use crate::ids::{Epoch, Incarnation, Member};
+use crate::ids::{Epoch, Incarnation, Member, Term};
 use block::ids::{FileId, InstanceId, LogPos, Scn};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -82,7 +82,9 @@ impl Cluster {
     fn deliver_all(&mut self) {
         while let Some((from, to, message)) = self.mail.pop_front() {
             if self.lanes.contains_key(&to) {
-                self.step(to, |lane, out| lane.message(from, message, out));
+                self.step(to, |lane, out| {
+                    lane.message(from, Term::BY_HASH, message, out)
+                });
             }
         }
     }

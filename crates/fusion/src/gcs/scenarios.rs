@@ -1,7 +1,7 @@
 //! The races of CORRECTNESS.md, each told as a story. Numbers in the names are that list's.
 
 use super::tests::{READ, model};
-use super::world::{Action, Config, World, dba};
+use super::world::{Action, Config, Letter, World, dba};
 use super::*;
 use crate::planted::{Mutation, Planted};
 use block::ids::Dba;
@@ -16,6 +16,7 @@ impl Story {
             crashes: 9,
             rejoins: 9,
             evictions: 9,
+            takes: 9,
             ..model(nodes, blocks, &[READ, Want::Shared, Want::Exclusive], 99)
         };
         Story(World::new(config))
@@ -31,7 +32,10 @@ impl Story {
 
     /// Everything goes on until nothing is left to do, except what is held back.
     fn settle_without(&mut self, held_back: impl Fn(&Action) -> bool) {
-        while let Some(action) = self.0.helpful_actions().into_iter().find(|a| !held_back(a)) {
+        // What follows a broken rule need not end.
+        while let Some(action) = self.0.helpful_actions().into_iter().find(|a| !held_back(a))
+            && self.fine()
+        {
             self.0.apply(&action);
         }
     }
@@ -44,7 +48,22 @@ impl Story {
                 self.settle_without(|_| false);
             }
         }
-        assert!(!self.0.pending(), "a session is left waiting");
+        assert!(
+            !self.fine() || !self.0.pending(),
+            "a session is left waiting"
+        );
+    }
+
+    /// Node `n` becomes the master of the block's granule.
+    fn take(&mut self, n: usize, block: Dba) {
+        let node = self.0.nodes[n].as_ref().expect("it lives");
+        let granule = node.lane.granule_of(block);
+        self.go(Action::Take(n, granule));
+    }
+
+    fn master_of(&self, n: usize, block: Dba) -> usize {
+        let node = self.0.nodes[n].as_ref().expect("it lives");
+        usize::from(node.lane.master_of(block).0) - 1
     }
 
     fn fine(&self) -> bool {
@@ -160,6 +179,118 @@ fn c20_only_moved_buckets_are_frozen() {
     );
     story.settle();
     assert_eq!(story.0.finished(), 2);
+}
+
+/// While nobody has declared anything yet of a granule that moves, everything else is served; a request that was on its way to the old master
+/// is served by the new one.
+#[test]
+fn c20_only_the_granule_that_moves_is_frozen() {
+    let mut story = Story::of(3, 8, None);
+    let moves = story.block_of(1);
+    let stays = dba((0..8).find(|&b| dba(b) != moves).expect("there are more"));
+    story.go(Action::Start(2, moves, Want::Exclusive));
+    story.take(0, moves);
+    story.go(Action::Start(0, moves, Want::Exclusive));
+    story.go(Action::Start(0, stays, Want::Exclusive));
+    story.go(Action::Start(1, stays, Want::Exclusive));
+    let asks = |l: &Letter| l.to == 1 && matches!(l.message, Message::DeclareWanted { .. });
+    let asked = story.0.letters.iter().position(asks);
+    story.go(Action::Deliver(asked.expect("everybody is asked")));
+    loop {
+        let declares = |a: &Action| match a {
+            Action::Deliver(l) => matches!(story.0.letters[*l].message, Message::Declare { .. }),
+            _ => false,
+        };
+        let mut actions = story.0.helpful_actions().into_iter();
+        let Some(action) = actions.find(|a| !declares(a)) else {
+            break;
+        };
+        story.0.apply(&action);
+    }
+    assert_eq!(
+        story.0.finished(),
+        2,
+        "what stays is served, what moves is not"
+    );
+    story.settle();
+    assert_eq!(story.0.finished(), 4);
+    assert_eq!(story.0.violation, None);
+    for n in 0..3 {
+        assert_eq!(story.master_of(n, moves), 0);
+    }
+}
+
+/// Two take the same granule before they hear of each other: all agree on one of them in the end.
+#[test]
+fn c20_two_take_a_granule_at_once() {
+    let mut story = Story::of(3, 2, None);
+    let block = dba(0);
+    story.go(Action::Start(1, block, Want::Exclusive));
+    story.settle();
+    story.take(0, block);
+    story.take(2, block);
+    for n in 0..3 {
+        story.go(Action::Start(n, block, Want::Exclusive));
+    }
+    story.settle();
+    assert_eq!(story.0.violation, None);
+    let masters: Vec<_> = (0..3).map(|n| story.master_of(n, block)).collect();
+    assert_eq!(masters, [2, 2, 2]);
+}
+
+/// A granule stays its master's when others die; when its master dies it is its hash buckets' masters' again.
+#[test]
+fn c20_a_granule_that_was_taken_and_deaths() {
+    let run = |mutation| {
+        let mut story = Story::of(3, 3, mutation);
+        let block = story.block_of(1);
+        story.take(0, block);
+        story.settle();
+        story.go(Action::Start(1, block, Want::Exclusive));
+        story.settle();
+        story.go(Action::Crash(2, false));
+        story.settle();
+        let kept = [0, 1].map(|n| story.master_of(n, block)) == [0, 0];
+        story.go(Action::Rejoin(2));
+        story.settle();
+        let heard = story.master_of(2, block) == 0;
+        story.go(Action::Start(2, block, Want::Exclusive));
+        story.settle();
+        story.go(Action::Crash(0, false));
+        story.go(Action::Start(1, block, Want::Exclusive));
+        story.settle();
+        let returned = story.master_of(1, block) != 0;
+        kept && heard && returned && story.fine()
+    };
+    assert!(run(None));
+    assert!(!run(Some(Mutation::KeepEntriesOfTheGone)));
+}
+
+/// Who has just come masters a hash bucket with a block of a granule that was taken. It has asked everybody what they hold; then its master
+/// gives that block to another.
+#[test]
+fn c16_a_newcomer_hears_what_is_taken_before_it_serves() {
+    let run = |mutation| {
+        let mut story = Story::of(3, 3, mutation);
+        story.go(Action::Crash(1, false));
+        story.settle();
+        story.go(Action::Decide);
+        story.settle();
+        story.take(0, dba(0));
+        story.take(0, dba(1));
+        story.take(0, dba(2));
+        story.settle();
+        story.go(Action::Rejoin(1));
+        story.settle();
+        let block = story.block_of(1);
+        story.go(Action::Start(2, block, Want::Exclusive));
+        story.settle();
+        story.go(Action::Start(1, block, Want::Exclusive));
+        story.settle_without(|a| matches!(a, Action::Execute(2, _)));
+        story.fine()
+    };
+    assert!(run(None));
+    assert!(!run(Some(Mutation::NewcomerUntaught)));
 }
 
 /// Messages of a reconfiguration that another death overtook do nothing.

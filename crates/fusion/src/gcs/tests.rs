@@ -22,6 +22,8 @@ pub(super) fn model(nodes: usize, blocks: u32, wants: &[Want], sessions: usize) 
         evictions: 0,
         background: false,
         remasters: 0,
+        takes: 0,
+        granule_shift: 0,
         part: 1000,
         planted: Planted::default(),
     }
@@ -108,7 +110,11 @@ impl Walk {
         let is_fault = |a: &Action| {
             matches!(
                 a,
-                Action::Crash(..) | Action::Break(..) | Action::Duplicate(_) | Action::Remaster(..)
+                Action::Crash(..)
+                    | Action::Break(..)
+                    | Action::Duplicate(_)
+                    | Action::Remaster(..)
+                    | Action::Take(..)
             )
         };
         if actions.iter().any(|a| is_fault(a) == fault) {
@@ -136,7 +142,7 @@ impl Walk {
                 }
             }
             let images = self.world.images();
-            let rests = images.is_empty() && !self.world.recovering();
+            let rests = images.is_empty() && !self.world.recovering() && self.world.is_whole();
             if !self.world.pending() && rests && self.world.letters.is_empty() {
                 return Ok(());
             }
@@ -230,6 +236,52 @@ fn simulation_with_all_faults_and_declarations_in_parts() {
     }
 }
 
+/// Granules are taken at any moment, by several at once, also while others die and come.
+fn moving() -> Config {
+    Config {
+        takes: 6,
+        blocks: 3,
+        granule_shift: 1,
+        ..faulty()
+    }
+}
+
+#[test]
+fn simulation_of_granules_that_move() {
+    let config = Config {
+        crashes: 0,
+        rejoins: 0,
+        remasters: 0,
+        takes: 12,
+        ..moving()
+    };
+    for seed in seeds(schedules(3_000)) {
+        walk(&config, seed, 300).unwrap_or_else(|e| panic!("{e}\n{}", replay(seed)));
+    }
+}
+
+#[test]
+fn simulation_of_granules_that_move_with_all_faults() {
+    for seed in seeds(schedules(6_000)) {
+        walk(&moving(), seed, 400).unwrap_or_else(|e| panic!("{e}\n{}", replay(seed)));
+    }
+}
+
+/// What is declared, named and taught comes in parts of one.
+#[test]
+fn simulation_of_granules_that_move_in_parts() {
+    let config = Config {
+        blocks: 7,
+        part: 1,
+        breaks: 8,
+        takes: 10,
+        ..moving()
+    };
+    for seed in seeds(schedules(2_000)) {
+        walk(&config, seed, 400).unwrap_or_else(|e| panic!("{e}\n{}", replay(seed)));
+    }
+}
+
 /// Looks for a seed that notices the mutation; returns it with what was noticed.
 fn notices(mutation: Mutation, config: Config, tries: u64) -> Option<(u64, String)> {
     let planted = Planted {
@@ -280,12 +332,53 @@ fn every_rule_left_out_is_noticed() {
         (Mutation::IgnoreTurns, &twice),
         (Mutation::AdmitOldEpochs, &faulty()),
         (Mutation::NoInheritedDuty, &faulty()),
+        (Mutation::AdmitOldTerms, &moving()),
+        (Mutation::OpenUndeclared, &moving()),
+        (Mutation::NewcomerUntaught, &moving()),
+        (Mutation::KeepEntriesOfTheGone, &moving()),
+        (Mutation::NamesByBelief, &moving()),
     ] {
         let noticed = notices(mutation, config.clone(), 20_000);
         println!("{mutation:?}: {noticed:?}");
         unnoticed.extend(noticed.is_none().then_some(mutation));
     }
     assert!(unnoticed.is_empty(), "not noticed: {unnoticed:?}");
+}
+
+#[test]
+fn model_granules_that_move() {
+    let taken = |nodes, blocks, takes, sessions| Config {
+        takes,
+        ..model(nodes, blocks, &[Want::Exclusive], sessions)
+    };
+    check(
+        "2 instances, 1 block, 2 sessions, 2 takes",
+        taken(2, 1, 2, 2),
+    );
+    check(
+        "3 instances, 1 block, 2 sessions, a take",
+        taken(3, 1, 1, 2),
+    );
+    let death = Config {
+        crashes: 1,
+        ..taken(3, 1, 1, 1)
+    };
+    check("3 instances, 1 block, 1 session, a take, a death", death);
+    if large_models() {
+        check(
+            "3 instances, 1 block, 2 sessions, 2 takes",
+            taken(3, 1, 2, 2),
+        );
+        let rejoin = Config {
+            crashes: 1,
+            rejoins: 1,
+            ..taken(2, 1, 1, 1)
+        };
+        check(
+            "2 instances, 1 block, 1 session, a take, a death and rejoin",
+            rejoin,
+        );
+    }
 }
 
 #[test]

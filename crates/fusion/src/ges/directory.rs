@@ -3,7 +3,7 @@
 
 use super::Mode;
 use super::message::{Effect, Kept, Message, Resource, Value};
-use crate::ids::{Epoch, RequestId, Turn};
+use crate::ids::{Epoch, RequestId, Term, Turn};
 use crate::planted::{Mutation, Planted};
 use block::ids::InstanceId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -142,6 +142,7 @@ impl Directory {
             request,
             turn: Turn {
                 epoch: self.epoch,
+                term: Term::BY_HASH,
                 number: self.last_turn,
             },
             missing: entry.holders.iter().filter_map(against).collect(),

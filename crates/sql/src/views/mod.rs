@@ -18,6 +18,7 @@ mod empty;
 mod everywhere;
 pub mod functions;
 mod instance;
+mod mastering;
 mod relations;
 mod remote;
 mod schema;
@@ -154,11 +155,12 @@ pub fn all() -> impl Iterator<Item = &'static VirtualTable> {
 
 /// Those of this instance alone.
 fn here() -> impl Iterator<Item = &'static VirtualTable> {
-    let lists: [&'static [VirtualTable]; 10] = [
+    let lists: [&'static [VirtualTable]; 11] = [
         activity::VIEWS,
         counters::VIEWS,
         remote::VIEWS,
         instance::VIEWS,
+        mastering::VIEWS,
         services::VIEWS,
         catalog::VIEWS,
         relations::VIEWS,

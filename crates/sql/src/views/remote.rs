@@ -141,7 +141,7 @@ fn optional_number(n: Option<u32>) -> Datum {
 }
 
 /// By segment: the blocks of a table, of an index, of a sequence.
-fn object_names(cx: &Context) -> HashMap<u32, String> {
+pub fn object_names(cx: &Context) -> HashMap<u32, String> {
     let mut names = HashMap::new();
     let system = cx.database.engine().dictionary();
     names.insert(system.object.0, "(dictionary)".to_string());

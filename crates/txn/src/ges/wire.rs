@@ -5,7 +5,7 @@ use crate::Result;
 use crate::cluster::wire::{self as base, Reader};
 use block::InstanceId;
 use fusion::ges::{Kept, Message, Mode, Value};
-use fusion::{Epoch, RequestId, Turn};
+use fusion::{Epoch, RequestId, Term, Turn};
 
 const MODES: [Mode; 6] = [
     Mode::Null,
@@ -179,6 +179,7 @@ impl Reader<'_> {
     fn turn(&mut self) -> Result<Turn> {
         Ok(Turn {
             epoch: Epoch(self.u64()?),
+            term: Term::BY_HASH,
             number: self.u64()?,
         })
     }
@@ -306,7 +307,12 @@ mod tests {
         let table = names::global(Resource::Table(ObjectId(77))).unwrap();
         let key = names::global(Resource::Name(NameClass::Advisory, u64::MAX, 1)).unwrap();
         let (id, epoch) = (RequestId(5), Epoch(6));
-        let turn = Turn { epoch, number: 7 };
+        let term = Term::BY_HASH;
+        let turn = Turn {
+            epoch,
+            term,
+            number: 7,
+        };
         let read = Value {
             version: 9,
             data: 8,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gcs::bucket_of;
+use crate::gcs::masters::Masters;
 use std::ops::Bound;
 
 impl Holder {
@@ -175,19 +176,28 @@ impl Holder {
 
     // ---- reconnection, reconfiguration, recovery ----
 
-    /// Sends outstanding requests again.
-    pub(in crate::gcs) fn ask_again(&self, master: MasterOf, out: &mut Vec<Effect>) {
-        for &block in self.outstanding.values() {
+    /// Sends outstanding requests for these blocks again.
+    pub(in crate::gcs) fn ask_again(
+        &self,
+        blocks: &RangeInclusive<Dba>,
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        for &block in self.outstanding.values().filter(|b| blocks.contains(b)) {
             self.ask(block, master, out);
         }
     }
 
-    /// A new epoch: orders under way are void, what was closed for them is opened again. Returns the blocks that sessions wait for.
-    pub(in crate::gcs) fn new_epoch(&mut self, out: &mut Vec<Effect>) -> Vec<Dba> {
-        self.flushing.clear();
-        self.recoveries.clear();
+    /// These blocks have a new epoch, or a new term: orders under way are void, what was closed for them is opened again. Returns those that sessions wait for.
+    pub(in crate::gcs) fn void_orders(
+        &mut self,
+        blocks: &RangeInclusive<Dba>,
+        out: &mut Vec<Effect>,
+    ) -> Vec<Dba> {
+        self.flushing.retain(|(_, block)| !blocks.contains(block));
+        self.recoveries.retain(|block, _| !blocks.contains(block));
         let (mut closed, mut waited, mut idle) = (Vec::new(), Vec::new(), Vec::new());
-        for (&block, local) in &mut self.blocks {
+        for (&block, local) in self.blocks.range_mut(blocks.clone()) {
             let parked = local.parked.take().is_some() || !local.parked_reads.is_empty();
             local.parked_reads.clear();
             if let Some(image) = &mut local.image {
@@ -211,50 +221,66 @@ impl Holder {
         waited
     }
 
-    /// After the epoch's new masters are known: local sessions go on, requests are driven again.
+    /// After the new masters of these blocks are known: local sessions go on, requests are driven again.
     pub(in crate::gcs) fn resume(
         &mut self,
+        blocks: &RangeInclusive<Dba>,
         waited: &[Dba],
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
-        self.ask_again(master, out);
+        self.ask_again(blocks, master, out);
         for &block in waited {
             self.advance(block, master, out);
         }
     }
 
-    /// The first part of the declaration of each of these buckets, of `count` in all, in one pass.
+    /// The first part of the declaration of each of these hash buckets, in one pass. Granules in them that somebody took are
+    /// declared, too: whoever asks need not know of the same ones.
     pub(in crate::gcs) fn declare_buckets(
         &self,
-        buckets: &[Bucket],
-        count: u16,
+        buckets: &BTreeSet<u16>,
+        masters: &Masters,
         limit: usize,
-    ) -> BTreeMap<Bucket, Part> {
-        let mut parts: BTreeMap<Bucket, Part> =
+    ) -> BTreeMap<u16, Part> {
+        let mut parts: BTreeMap<u16, Part> =
             buckets.iter().map(|&b| (b, Part::default())).collect();
         for (&block, local) in &self.blocks {
-            if let Some(part) = parts.get_mut(&bucket_of(block, count)) {
+            if let Some(part) = parts.get_mut(&bucket_of(block, masters.buckets())) {
                 declare_into(part, block, local, limit);
             }
         }
         parts
     }
 
-    /// The next part of a bucket's declaration.
-    pub(in crate::gcs) fn declare_more(
+    /// The first part of a granule's declaration, or the next part of any bucket's.
+    pub(in crate::gcs) fn declare_behind(
         &self,
-        (bucket, after): (Bucket, Dba),
-        count: u16,
+        (bucket, after): (Bucket, Option<Dba>),
+        masters: &Masters,
         limit: usize,
     ) -> Part {
         let mut part = Part::default();
-        let behind = (Bound::Excluded(after), Bound::Unbounded);
-        for (&block, local) in self.blocks.range(behind) {
+        let (first, last) = match bucket {
+            Bucket::Hash(_) => (Bound::Unbounded, Bound::Unbounded),
+            Bucket::Granule(granule, _) => {
+                let blocks = masters.blocks(granule);
+                let (first, last) = blocks.into_inner();
+                (Bound::Included(first), Bound::Included(last))
+            }
+        };
+        if let (Some(after), Bound::Included(last)) = (after, last)
+            && after >= last
+        {
+            return part;
+        }
+        let first = after.map_or(first, Bound::Excluded);
+        for (&block, local) in self.blocks.range((first, last)) {
             if part.1 {
                 break;
             }
-            if bucket_of(block, count) == bucket {
+            let is_in = |b: u16| bucket_of(block, masters.buckets()) == b;
+            if !matches!(bucket, Bucket::Hash(b) if !is_in(b)) {
                 declare_into(&mut part, block, local, limit);
             }
         }

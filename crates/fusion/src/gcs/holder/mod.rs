@@ -16,6 +16,7 @@ use crate::ids::{Bucket, Generation, RequestId, Turn, Waiter};
 use crate::planted::{Mutation, Planted};
 use block::ids::{Dba, InstanceId, LogPos, Scn};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 /// An exclusive holder that served this many copies of one version to readers steps down to shared.
 pub const STEP_DOWN_AFTER_COPIES: u8 = 2;

@@ -11,12 +11,13 @@
 mod recovery;
 mod requests;
 
-use super::bucket_of;
+use super::masters::Masters;
 use super::message::{Declaration, Effect, Message, Mode, Source, Want};
 use crate::ids::{Bucket, Epoch, RequestId, Turn};
 use crate::planted::{Mutation, Planted};
 use block::ids::{Dba, InstanceId, Scn};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Holding {
@@ -117,7 +118,7 @@ pub struct Master {
     pub(super) frozen: BTreeMap<Bucket, FrozenBucket>,
     /// Single blocks of which declarations are missing. Nothing is served for them.
     pub(super) rebuilding: BTreeMap<Dba, Rebuilding>,
-    pub(super) buckets: u16,
+    pub(super) masters: Masters,
     /// Blocks that dead threads are needed for until they are on disk.
     pub(super) unwritten: BTreeSet<Dba>,
     pub(crate) planted: Planted,
@@ -132,7 +133,7 @@ impl Master {
             last_turn: 0,
             frozen: BTreeMap::new(),
             rebuilding: BTreeMap::new(),
-            buckets: 1,
+            masters: Masters::new(),
             unwritten: BTreeSet::new(),
             planted: Planted::default(),
         }
@@ -140,9 +141,31 @@ impl Master {
 
     /// Nothing is served for this block while its directory entry is being rebuilt.
     fn halted(&self, block: Dba) -> bool {
-        let frozen = || self.frozen.contains_key(&bucket_of(block, self.buckets));
         let rebuilding = || self.rebuilding.contains_key(&block);
-        !self.frozen.is_empty() && frozen() || !self.rebuilding.is_empty() && rebuilding()
+        self.is_frozen(block) || !self.rebuilding.is_empty() && rebuilding()
+    }
+
+    /// Whether the block is in a bucket that is being rebuilt.
+    pub(super) fn is_frozen(&self, block: Dba) -> bool {
+        let frozen = |b: &Bucket| self.frozen.contains_key(b);
+        !self.frozen.is_empty()
+            && self
+                .masters
+                .rebuilt_with(block)
+                .iter()
+                .flatten()
+                .any(frozen)
+    }
+
+    /// Forgets all about these blocks: they have another master.
+    pub(super) fn forget_blocks(&mut self, blocks: &RangeInclusive<Dba>) {
+        let of = |map: &BTreeMap<Dba, Entry>| map.range(blocks.clone()).map(|(&b, _)| b).collect();
+        let known: Vec<Dba> = of(&self.entries);
+        for block in known {
+            self.entries.remove(&block);
+        }
+        self.rebuilding.retain(|block, _| !blocks.contains(block));
+        self.unwritten.retain(|block| !blocks.contains(block));
     }
 
     /// Blocks that are being served.
@@ -153,18 +176,21 @@ impl Master {
 
     /// The block's entry, for something that is to be done with it once it is halted no more.
     fn entry_for_later(&mut self, block: Dba) -> &mut Entry {
-        if !self.frozen.is_empty()
-            && let Some(frozen) = self.frozen.get_mut(&bucket_of(block, self.buckets))
-        {
-            frozen.asked.insert(block);
+        if !self.frozen.is_empty() {
+            for bucket in self.masters.rebuilt_with(block).iter().flatten() {
+                if let Some(frozen) = self.frozen.get_mut(bucket) {
+                    frozen.asked.insert(block);
+                }
+            }
         }
         self.entries.entry(block).or_default()
     }
 
-    fn turn(&mut self) -> Turn {
+    fn turn(&mut self, block: Dba) -> Turn {
         self.last_turn += 1;
         Turn {
             epoch: self.epoch,
+            term: self.masters.term_of_block(block),
             number: self.last_turn,
         }
     }

@@ -146,7 +146,7 @@ impl Master {
     }
 
     pub(super) fn recover(&mut self, block: Dba, executor: InstanceId, out: &mut Vec<Effect>) {
-        let turn = self.turn();
+        let turn = self.turn(block);
         let entry = self.entries.get_mut(&block).expect("being rebuilt");
         entry.service = Some(Service::unasked(executor, None, turn, Phase::Recovering));
         self.drive(block, out);
@@ -157,7 +157,7 @@ impl Master {
         if self.planted.breaks(Mutation::NoInheritedDuty) {
             return;
         }
-        let turn = self.turn();
+        let turn = self.turn(block);
         let entry = self.entries.get_mut(&block).expect("being rebuilt");
         let Some((&heir, holding)) = entry.holders.iter().next() else {
             let newest = entry.images.iter().max_by_key(|(_, version)| **version);

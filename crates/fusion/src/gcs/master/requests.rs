@@ -173,7 +173,7 @@ impl Master {
         };
         entry.believe(request.from, request.have);
         let phase = entry.first_phase(request, self.planted);
-        let turn = self.turn();
+        let turn = self.turn(block);
         let entry = self.entries.get_mut(&block).expect("looked up above");
         entry.service = Some(Service {
             request,

@@ -27,11 +27,17 @@ impl World {
             .expect("the living act")
             .lane
             .epoch();
+        let term = self.nodes[from]
+            .as_ref()
+            .expect("the living act")
+            .lane
+            .term_of(&message);
         self.letters.push(Letter {
             from,
             to,
             life: self.lives[to],
             epoch,
+            term,
             message,
             bytes,
         });
@@ -100,7 +106,9 @@ impl World {
                     session.stage = Stage::Copy { version: bytes };
                 }
             }
-            Effect::DropCopies { .. } => {} // sessions here use a copy in one step
+            // Sessions here use a copy in one step.
+            Effect::DropCopies { .. } | Effect::MasterMoved { .. } => {}
+            Effect::GranuleOpened { .. } => {}
             Effect::CloseThreads { dead } => self.close_threads(&dead),
         }
     }
@@ -309,8 +317,8 @@ impl World {
             Action::Deliver(l) | Action::Duplicate(l) => {
                 let letter = &self.letters[*l];
                 let (from, to) = (letter.from, letter.to);
-                let (epoch, message) = (letter.epoch.0, &letter.message);
-                format!("{action:?} {from}->{to} e{epoch} {message:?}")
+                let (epoch, term, message) = (letter.epoch.0, letter.term, &letter.message);
+                format!("{action:?} {from}->{to} e{epoch} {term:?} {message:?}")
             }
             _ => format!("{action:?}"),
         }
@@ -323,7 +331,7 @@ impl World {
     }
 
     pub(in crate::gcs) fn bucket(&self, block: Dba) -> usize {
-        bucket_of(block, self.plan.masters.len() as u16).0 as usize
+        usize::from(bucket_of(block, self.plan.masters.len() as u16))
     }
 
     pub(in crate::gcs) fn images(&self) -> Vec<(usize, Dba)> {
@@ -334,6 +342,11 @@ impl World {
                 images.map(move |&b| (n, b))
             })
             .collect()
+    }
+
+    /// Whether nothing is frozen anywhere.
+    pub(in crate::gcs) fn is_whole(&self) -> bool {
+        self.nodes.iter().flatten().all(|n| n.lane.is_whole())
     }
 
     pub(in crate::gcs) fn recovering(&self) -> bool {

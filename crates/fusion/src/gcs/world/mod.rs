@@ -7,7 +7,7 @@ mod steps;
 
 use super::{Closed, Effect, Lane, Message, Mode, Plan, Want};
 use crate::gcs::bucket_of;
-use crate::ids::{Epoch, Generation, Incarnation, Member, RequestId, Waiter};
+use crate::ids::{Epoch, Generation, Granule, Incarnation, Member, RequestId, Term, Waiter};
 use crate::planted::{Mutation, Planted};
 use block::ids::{Dba, FileId, InstanceId, LogPos, Scn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +29,10 @@ pub(super) struct Config {
     pub(super) background: bool,
     /// Moves of a bucket to another master while everybody lives.
     pub(super) remasters: usize,
+    /// Granules that an instance takes within an epoch.
+    pub(super) takes: usize,
+    /// Blocks of a granule, as a power of two.
+    pub(super) granule_shift: u32,
     /// Declarations in one message.
     pub(super) part: usize,
     pub(super) planted: Planted,
@@ -106,6 +110,7 @@ pub(super) struct Letter {
     pub(super) to: usize,
     life: Incarnation,
     epoch: Epoch,
+    term: Term,
     pub(super) message: Message,
     /// Version of the bytes that travel with it.
     bytes: u64,
@@ -144,6 +149,7 @@ pub(super) enum Action {
     Rejoin(usize),
     Decide,
     Remaster(usize, usize),
+    Take(usize, Granule),
     Enter(usize),
     ReadRedo(usize),
 }
@@ -200,6 +206,7 @@ impl World {
         let mut lane = Lane::new(instance(n));
         lane.plant(self.config.planted);
         lane.declare_in_parts_of(self.config.part);
+        lane.with_granules_of(self.config.granule_shift);
         self.nodes[n] = Some(Node {
             lane,
             incarnation: self.lives[n],
@@ -237,6 +244,11 @@ impl World {
                 .collect();
             all.extend(pairs.into_iter().map(|(a, b)| Action::Break(a, b)));
         }
+        // As the engine does: the dead are recovered, and an epoch begins in which nobody is.
+        let recovered = !self.plan.recovering.is_empty() && self.dead.is_empty();
+        if self.config.takes > 0 && recovered && self.members_are_alive() {
+            all.push(Action::Decide);
+        }
         if self.config.remasters > 0 && self.members_are_alive() {
             for bucket in 0..self.plan.masters.len() {
                 let others = (0..self.config.nodes).filter(|&n| {
@@ -260,6 +272,13 @@ impl World {
         if self.config.evictions > 0 {
             let clean = node.frames.iter().filter(|(_, f)| f.evictable());
             all.extend(clean.map(|(&b, _)| Action::Evict(n, b)));
+        }
+        if self.config.takes > 0 && entered {
+            let granules = (0..self.config.blocks).map(|b| node.lane.granule_of(dba(b)));
+            let granules: BTreeSet<Granule> = granules.collect();
+            let can = |&g: &Granule| node.lane.clone().take(g, &mut Vec::new());
+            let taken = granules.into_iter().filter(can);
+            all.extend(taken.map(|g| Action::Take(n, g)));
         }
         let alive = self.nodes.iter().flatten().count();
         if self.config.crashes > 0 && alive > 1 {

@@ -43,6 +43,12 @@ impl World {
                 self.config.remasters -= 1;
                 self.decide(Some((bucket, n)));
             }
+            Action::Take(n, granule) => {
+                self.config.takes -= 1;
+                self.with(n, 0, |lane, out| {
+                    lane.take(granule, out);
+                });
+            }
             Action::Enter(n) => self.enter(n),
             Action::ReadRedo(n) => {
                 self.read_redo = true;
@@ -237,7 +243,7 @@ impl World {
         }
         let from = instance(letter.from);
         self.with(letter.to, letter.bytes, |lane, out| {
-            lane.message(from, letter.message, out);
+            lane.message(from, letter.term, letter.message, out);
         });
     }
 

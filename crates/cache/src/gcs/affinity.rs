@@ -1,0 +1,453 @@
+//! Affinity: a granule of blocks that one instance uses mostly is mastered there, so that a miss on its own blocks costs no message. After Oracle's dynamic
+//! remastering, whose views these feed (`v$gcspfmaster_info`, `v$policy_history`); there the unit is an object, here a range of addresses, because two instances may each use their
+//! own half of one table.
+//!
+//! Who masters a block counts who asks for it: that is where every miss comes by, and no hit. Of a granule that nobody took each master sees the part that is its own by hash, a sample of everybody's requests; so
+//! whoever asks most finds that out by itself. Of one that was taken its master sees everything, and offers it to whoever asks most.
+//!
+//! **Invariants.**
+//! - Nothing here is needed for correctness: who masters what, and moves it, is the lane's ([`fusion::gcs`]). What is counted is forgotten after each window.
+//! - Nothing here waits, for more than a latch; the policy is followed on `lmon`'s ticks.
+
+use super::{Cause, OFFER, State};
+use crate::frame::SHARED;
+use crate::{Cache, Error, Result};
+use block::{Dba, InstanceId, ObjectId};
+use fusion::ids::{Granule, Term};
+use interconnect::{Parcel, Route};
+use seam::HashMap;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant, SystemTime};
+use wait::{Stat, stat};
+
+/// When a granule gets another master.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Affinity {
+    /// Requests are counted for so long, then looked at. Zero: nothing is moved.
+    pub window: Duration,
+    /// Requests for a granule in a window, below which it stays where it is.
+    pub minimum: u32,
+    /// Of these the share of one instance, in percent, from which on it becomes the master.
+    pub percent: u32,
+}
+
+impl Default for Affinity {
+    fn default() -> Affinity {
+        Affinity {
+            window: Duration::from_secs(10),
+            minimum: 100,
+            percent: 80,
+        }
+    }
+}
+
+/// Windows that a granule stays with a master before it is offered to another: one whose users change by the minute is not carried after them.
+const REST_WINDOWS: u32 = 3;
+/// Granules counted per lane and window; beyond it the busiest are known anyhow.
+const MAX_COUNTED: usize = 1 << 16;
+/// What the view of the policy remembers.
+const MAX_HISTORY: usize = 1000;
+
+/// Requests for blocks of a granule, by instance: there are few.
+type Users = Vec<(InstanceId, u32)>;
+
+/// What a lane counts.
+#[derive(Default)]
+pub(super) struct Uses(HashMap<Granule, Users>);
+
+impl State {
+    /// Somebody asks this master for a block.
+    pub(super) fn count_use(&mut self, dba: Dba, by: InstanceId) {
+        let granule = self.lane.granule_of(dba);
+        if self.uses.0.len() >= MAX_COUNTED && !self.uses.0.contains_key(&granule) {
+            return;
+        }
+        let users = self.uses.0.entry(granule).or_default();
+        match users.iter_mut().find(|(i, _)| *i == by) {
+            Some((_, n)) => *n = n.saturating_add(1),
+            None => users.push((by, 1)),
+        }
+    }
+
+    /// A session of this instance misses a block. `joined`: another has asked already.
+    pub(super) fn count_own_use(&mut self, dba: Dba, joined: bool) {
+        if joined {
+            return;
+        }
+        if self.master(dba) == self.me {
+            stat::add(Stat::GcOwnRequests, 1);
+            self.count_use(dba, self.me);
+        } else {
+            stat::add(Stat::GcRemoteRequests, 1);
+        }
+    }
+}
+
+/// What the policy decided, or did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PolicyEvent {
+    /// This instance takes a granule that it uses most.
+    Take,
+    /// It offers one of its own to who uses it most.
+    Offer,
+    /// It serves a granule that it took.
+    Opened,
+}
+
+/// A line of the policy's history.
+#[derive(Clone, Debug)]
+pub struct PolicyRow {
+    pub at: SystemTime,
+    pub event: PolicyEvent,
+    pub first: Dba,
+    /// Of a block of it that is cached, if one is.
+    pub object: Option<ObjectId>,
+    /// Who is to be the master.
+    pub target: InstanceId,
+    /// Requests counted in the last window, and of them the target's.
+    pub requests: u32,
+    pub of_target: u32,
+    /// How long blocks of it waited; of a granule that is served.
+    pub frozen: Option<Duration>,
+}
+
+/// A granule that somebody took.
+#[derive(Clone, Debug)]
+pub struct GranuleRow {
+    pub first: Dba,
+    pub blocks: u32,
+    pub object: Option<ObjectId>,
+    pub master: InstanceId,
+    /// None: the masters of its blocks' hash buckets, or not known here.
+    pub previous: Option<InstanceId>,
+    /// Moves that this instance has heard of.
+    pub moves: u32,
+    /// The last of them. None if that was before this instance came.
+    pub moved: Option<SystemTime>,
+    /// Why: requests in a window, and of them the master's. Known to the master.
+    pub reason: Option<(u32, u32)>,
+}
+
+/// What is remembered of a granule.
+#[derive(Clone, Default)]
+struct Moves {
+    previous: Option<InstanceId>,
+    count: u32,
+    at: Option<SystemTime>,
+    since: Option<Instant>,
+    object: Option<ObjectId>,
+    reason: Option<(u32, u32)>,
+}
+
+#[derive(Default)]
+pub(super) struct Policy {
+    settings: Affinity,
+    window_began: Option<Instant>,
+    moves: HashMap<Granule, Moves>,
+    history: VecDeque<PolicyRow>,
+}
+
+impl Policy {
+    fn say(&mut self, row: PolicyRow) {
+        if self.history.len() == MAX_HISTORY {
+            self.history.pop_front();
+        }
+        self.history.push_back(row);
+    }
+}
+
+/// What a window showed of a granule: all requests, and who made most of them.
+struct Usage {
+    granule: Granule,
+    requests: u32,
+    most: (InstanceId, u32),
+}
+
+impl Cache {
+    /// Says when granules are to be moved.
+    pub fn set_affinity(&self, settings: Affinity) {
+        self.gcs.policy.lock().settings = settings;
+    }
+
+    /// Makes this instance the master of the granule that a block is in. False if that cannot be begun now, or is so already.
+    pub fn remaster(&self, dba: Dba) -> bool {
+        self.take(dba, None)
+    }
+
+    fn take(&self, dba: Dba, why: Option<(u32, u32)>) -> bool {
+        let object = self.object_near(dba);
+        let mut taken = false;
+        self.each_lane(|s| {
+            let granule = s.lane.granule_of(dba);
+            if s.number == 0 {
+                let mut policy = self.gcs.policy.lock();
+                let moves = policy.moves.entry(granule).or_default();
+                (moves.object, moves.reason) = (object, why);
+            }
+            let mut takes = false;
+            self.step(s, Cause::default(), |lane, out| {
+                takes = lane.take(granule, out);
+            });
+            taken |= takes;
+        });
+        if taken {
+            stat::add(Stat::GcRemasters, 1);
+        }
+        taken
+    }
+
+    /// The object of a block of the granule that happens to be in the cache.
+    fn object_near(&self, dba: Dba) -> Option<ObjectId> {
+        let mut blocks = None;
+        self.with_state(dba, |s| {
+            blocks = Some(s.lane.blocks_of(s.lane.granule_of(dba)))
+        });
+        let (first, last) = blocks?.into_inner();
+        (first.0..=last.0).map(Dba).find_map(|dba| {
+            let ix = self.find(dba)?;
+            let frame = self.frame(ix);
+            if !frame.latch.try_lock_shared() {
+                return None;
+            }
+            let is_here = frame.dba() == dba && frame.state.load(Acquire) >= SHARED;
+            // SAFETY: latched.
+            let object = unsafe { &*self.memory.block(ix.0 as usize) }.object();
+            // SAFETY: latched above.
+            unsafe { frame.latch.unlock_shared() }
+            (is_here && object != ObjectId::NONE).then_some(object)
+        })
+    }
+
+    /// When a window is over: moves what it has shown to be elsewhere than it is used. Called on every tick.
+    pub(super) fn follow_policy(&self) {
+        let now = seam::now();
+        let settings = {
+            let mut policy = self.gcs.policy.lock();
+            let began = *policy.window_began.get_or_insert(now);
+            if now - began < policy.settings.window {
+                return;
+            }
+            policy.window_began = Some(now);
+            policy.settings
+        };
+        let mut users: HashMap<Granule, Users> = HashMap::default();
+        let mut members = 0;
+        self.each_lane(|s| {
+            members = s.members.len() as u32;
+            for (granule, of_lane) in std::mem::take(&mut s.uses.0) {
+                let all = users.entry(granule).or_default();
+                for (by, n) in of_lane {
+                    match all.iter_mut().find(|(i, _)| *i == by) {
+                        Some((_, sum)) => *sum = sum.saturating_add(n),
+                        None => all.push((by, n)),
+                    }
+                }
+            }
+        });
+        if settings.window.is_zero() || members < 2 {
+            return;
+        }
+        let mut busy: Vec<Usage> = users
+            .into_iter()
+            .filter_map(|(granule, users)| {
+                let sum = |sum: u32, (_, n): &(InstanceId, u32)| sum.saturating_add(*n);
+                let most = *users.iter().max_by_key(|(i, n)| (*n, i.0))?;
+                let requests = users.iter().fold(0, sum);
+                let mostly =
+                    u64::from(most.1) * 100 >= u64::from(settings.percent) * u64::from(requests);
+                mostly.then_some(Usage {
+                    granule,
+                    requests,
+                    most,
+                })
+            })
+            .collect();
+        // The same order in every run of a simulation, and the busiest first.
+        busy.sort_by_key(|u| (std::cmp::Reverse(u.requests), u.granule));
+        for usage in busy {
+            self.settle_master(&usage, (settings, members));
+        }
+    }
+
+    fn settle_master(&self, usage: &Usage, (settings, members): (Affinity, u32)) {
+        let (me, term, first) = {
+            let Ok(Some(s)) = self.lane(0) else { return };
+            let first = *s.lane.blocks_of(usage.granule).start();
+            (s.me, s.lane.term(usage.granule), first)
+        };
+        let (target, of_target) = usage.most;
+        // Of a granule by hash this master has seen a part.
+        let seen = match term.is_by_hash() {
+            true => usage.requests.saturating_mul(members),
+            false => usage.requests,
+        };
+        if seen < settings.minimum {
+            return;
+        }
+        let event = match term.is_by_hash() {
+            true if target == me => PolicyEvent::Take,
+            false if term.master == me && target != me && !self.rests(usage.granule, settings) => {
+                PolicyEvent::Offer
+            }
+            _ => return,
+        };
+        let done = match event {
+            PolicyEvent::Take => self.take(first, Some((usage.requests, of_target))),
+            _ => self.offer(target, usage, term),
+        };
+        if done {
+            let object = self.object_near(first);
+            self.gcs.policy.lock().say(PolicyRow {
+                at: seam::wall_clock(),
+                event,
+                first,
+                object,
+                target,
+                requests: usage.requests,
+                of_target,
+                frozen: None,
+            });
+        }
+    }
+
+    /// Whether it has come a short while ago.
+    fn rests(&self, granule: Granule, settings: Affinity) -> bool {
+        let since = self
+            .gcs
+            .policy
+            .lock()
+            .moves
+            .get(&granule)
+            .and_then(|m| m.since);
+        since.is_some_and(|since| seam::elapsed(since) < settings.window * REST_WINDOWS)
+    }
+
+    /// Says to another instance that it should take a granule. May be lost: it is said again after the next window.
+    fn offer(&self, to: InstanceId, usage: &Usage, term: Term) -> bool {
+        let mut epoch = None;
+        self.each_lane(|s| {
+            if s.members.contains(&to) {
+                epoch = Some(s.lane.epoch().0);
+            }
+        });
+        let Some(epoch) = epoch else { return false };
+        let mut body = Vec::with_capacity(22);
+        body.extend(usage.granule.0.to_le_bytes());
+        body.extend(term.number.to_le_bytes());
+        body.extend(term.master.0.to_le_bytes());
+        body.extend(usage.requests.to_le_bytes());
+        body.extend(usage.most.1.to_le_bytes());
+        let parcel = Parcel {
+            route: Route::Hash(0),
+            kind: OFFER,
+            epoch,
+            body: &body,
+            block: None,
+        };
+        self.post().send(to, parcel);
+        true
+    }
+
+    /// Another instance says that this one should master what that one does.
+    pub(super) fn offered(&self, (from, epoch): (InstanceId, u64), body: &[u8]) -> Result<()> {
+        let bad = Error::BadMessage { from, kind: OFFER };
+        let Ok(body) = <[u8; 22]>::try_from(body) else {
+            return Err(bad);
+        };
+        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| body[at + i]));
+        let granule = Granule(u64::from_le_bytes(std::array::from_fn(|i| body[i])));
+        let term = Term {
+            number: u32_at(8),
+            master: InstanceId(u16::from_le_bytes([body[12], body[13]])),
+        };
+        let Some(s) = self.lane(0)? else {
+            return Err(bad);
+        };
+        // Not if it has gone elsewhere since, or the members have changed.
+        let is_so = s.lane.epoch().0 == epoch && s.lane.term(granule) == term;
+        let first = *s.lane.blocks_of(granule).start();
+        drop(s);
+        if is_so && term.master == from {
+            self.take(first, Some((u32_at(14), u32_at(18))));
+        }
+        Ok(())
+    }
+
+    /// A granule has another master.
+    pub(super) fn master_moved(&self, s: &mut State, granule: Granule, (from, to): (Term, Term)) {
+        if !to.is_by_hash() {
+            let blocks = s.lane.blocks_of(granule);
+            let of_it = s.waiting.values_mut().filter(|w| blocks.contains(&w.dba));
+            of_it.for_each(|w| w.remastered = true);
+        }
+        if s.number != 0 {
+            return;
+        }
+        let mut policy = self.gcs.policy.lock();
+        if to.is_by_hash() {
+            policy.moves.remove(&granule);
+            return;
+        }
+        let moves = policy.moves.entry(granule).or_default();
+        moves.previous = (!from.is_by_hash()).then_some(from.master);
+        moves.count += 1;
+        moves.at = Some(seam::wall_clock());
+        moves.since = Some(seam::now());
+        if to.master != s.me {
+            (moves.reason, moves.object) = (None, None);
+        }
+    }
+
+    /// This instance serves a granule that it took.
+    pub(super) fn granule_opened(&self, s: &mut State, granule: Granule) {
+        if s.number != 0 || s.lane.term(granule).master != s.me {
+            return;
+        }
+        let first = *s.lane.blocks_of(granule).start();
+        let mut policy = self.gcs.policy.lock();
+        let moves = policy.moves.entry(granule).or_default().clone();
+        let (requests, of_target) = moves.reason.unwrap_or_default();
+        policy.say(PolicyRow {
+            at: seam::wall_clock(),
+            event: PolicyEvent::Opened,
+            first,
+            object: moves.object,
+            target: s.me,
+            requests,
+            of_target,
+            frozen: moves.since.map(seam::elapsed),
+        });
+    }
+
+    /// What the policy has decided, and what came of it: the newest last.
+    pub fn policy_history(&self) -> Vec<PolicyRow> {
+        self.gcs.policy.lock().history.iter().cloned().collect()
+    }
+
+    /// Granules that somebody took, as far as this instance has heard, by address.
+    pub fn granules_taken(&self) -> Vec<GranuleRow> {
+        let Ok(Some(s)) = self.lane(0) else {
+            return Vec::new();
+        };
+        let taken: Vec<_> = s.lane.taken().iter().map(|(&g, &t)| (g, t)).collect();
+        let blocks = |g| s.lane.blocks_of(g).into_inner();
+        let taken: Vec<_> = taken.into_iter().map(|(g, t)| (g, t, blocks(g))).collect();
+        drop(s);
+        let policy = self.gcs.policy.lock();
+        let row = |(granule, term, (first, last)): (Granule, Term, (Dba, Dba))| {
+            let moves = policy.moves.get(&granule).cloned().unwrap_or_default();
+            GranuleRow {
+                first,
+                blocks: (last.0 - first.0 + 1) as u32,
+                object: moves.object,
+                master: term.master,
+                previous: moves.previous,
+                moves: moves.count,
+                moved: moves.at,
+                reason: moves.reason,
+            }
+        };
+        taken.into_iter().map(row).collect()
+    }
+}
