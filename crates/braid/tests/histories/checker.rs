@@ -4,7 +4,8 @@
 //! Looked for: tokens lost, there twice, or of transactions that were rolled back (G1a); reads between two appends of one transaction (G1b); cycles of write dependencies (G0), of write and read dependencies (G1c); for
 //! transactions under REPEATABLE READ also cycles with one anti-dependency, theirs (G-single, with it lost updates and read skew); reads that miss what had been acknowledged before they began.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 
 pub type List = i64;
 pub type Token = u64;
@@ -213,7 +214,7 @@ impl Checker<'_> {
                 }
             }
         }
-        if let Some(cycle) = cyclic(&ww) {
+        if let Some(cycle) = cyclic(&ww, self.txns) {
             self.found.push(format!("G0: {cycle:?}"));
         }
         let mut wr = ww;
@@ -235,13 +236,13 @@ impl Checker<'_> {
                 rw.push((t, w));
             }
         }
-        if let Some(cycle) = cyclic(&wr) {
+        if let Some(cycle) = cyclic(&wr, self.txns) {
             self.found.push(format!("G1c: {cycle:?}"));
             return;
         }
         rw.sort_unstable();
         rw.dedup();
-        let order = sorted(&wr);
+        let order = sorted(&wr, self.txns);
         for (reader, overwriter) in rw {
             if reaches(&wr, &order, overwriter, reader) {
                 self.found.push(format!(
@@ -252,20 +253,35 @@ impl Checker<'_> {
     }
 }
 
-/// Each transaction's place in an order that all edges follow. The graph has no cycle.
-fn sorted(graph: &Graph) -> Vec<usize> {
+/// Each transaction's place in an order that all edges follow, and the time where they leave a choice: then what lies between two of them is little. The graph has no cycle.
+fn sorted(graph: &Graph, txns: &[Txn]) -> Vec<usize> {
+    let time = |t: usize| match txns[t].outcome {
+        Outcome::Committed(at) => at,
+        _ => txns[t]
+            .ops
+            .iter()
+            .map(|op| match op {
+                Op::Read(_, _, began) => *began,
+                Op::Append(..) => 0,
+            })
+            .max()
+            .unwrap_or_default(),
+    };
     let mut incoming = vec![0; graph.len()];
     graph.iter().flatten().for_each(|&to| incoming[to] += 1);
-    let mut ready: Vec<usize> = (0..graph.len()).filter(|&t| incoming[t] == 0).collect();
+    let mut ready: BinaryHeap<Reverse<(u64, usize)>> = (0..graph.len())
+        .filter(|&t| incoming[t] == 0)
+        .map(|t| Reverse((time(t), t)))
+        .collect();
     let mut order = vec![usize::MAX; graph.len()];
     let mut next = 0;
-    while let Some(t) = ready.pop() {
+    while let Some(Reverse((_, t))) = ready.pop() {
         order[t] = next;
         next += 1;
         for &to in &graph[t] {
             incoming[to] -= 1;
             if incoming[to] == 0 {
-                ready.push(to);
+                ready.push(Reverse((time(to), to)));
             }
         }
     }
@@ -273,8 +289,8 @@ fn sorted(graph: &Graph) -> Vec<usize> {
 }
 
 /// Those left when whoever has no predecessor has been taken away again and again, and no successor: among them there is a cycle.
-fn cyclic(graph: &Graph) -> Option<Vec<usize>> {
-    let order = sorted(graph);
+fn cyclic(graph: &Graph, txns: &[Txn]) -> Option<Vec<usize>> {
+    let order = sorted(graph, txns);
     let mut left: BTreeSet<usize> = (0..graph.len())
         .filter(|&t| order[t] == usize::MAX)
         .collect();

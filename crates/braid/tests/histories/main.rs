@@ -1,293 +1,161 @@
-//! Histories of transactions on several instances, as processes, under faults: `kill -9` of one and of two at once, processes that are stopped for a while, instances that leave and come back, connections between
-//! instances that are slow, stand still and break. Afterwards nothing is lost, nothing is there twice, no isolation level is broken ([`checker`]), and `braid verify` finds nothing.
+//! Histories of transactions on several instances, as processes, under faults: `kill -9` of one, two or all, also while others recover, start or stop; processes that are stopped, for a while or until the others have
+//! them ended; instances that leave and come back; connections between instances that are slow, stand still in one direction or both, and break, for a while or until one of two has to go.
 //!
-//! `BRAID_HISTORY_SECONDS` (15 by default) is how long it goes, `BRAID_HISTORY_SEED` makes the same choices again, `BRAID_HISTORY_INSTANCES` (3) and `BRAID_HISTORY_SESSIONS` (3 on each) are how many.
+//! Sessions append to lists ([`lists`]) and move money ([`bank`]), at READ COMMITTED and REPEATABLE READ. Nothing is lost, nothing is there twice, sums are kept in every snapshot, no isolation level is broken and nobody sees less than
+//! was acknowledged before ([`checker`]); no statement fails but for conflicts, no client loses its connection to an instance to which nothing happened, no instance ends by itself, when the faults end everybody
+//! goes on, and `braid verify` finds nothing.
+//!
+//! `BRAID_HISTORY_SECONDS` (15 by default) is how long it goes, `BRAID_HISTORY_SEED` makes the same choices again, `BRAID_HISTORY_INSTANCES` (3) and `BRAID_HISTORY_SESSIONS` (3 on each, and 2 of the bank) are how many.
+//! `BRAID_TEST_PROGRAM` is a `braid` other than the one just built: a campaign goes on with copies of both programs while others are built.
 
+mod bank;
 mod checker;
+mod cluster;
+mod harm;
+mod lists;
 #[path = "../processes/mod.rs"]
 mod processes;
 mod proxy;
+mod work;
 
-use checker::{Op, Outcome, Txn};
-use postgres::{Client, IsolationLevel, NoTls};
-use processes::{Rng, braid, environment, free_ports, succeeds};
-use proxy::Proxy;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use bank::{Bank, Transfer};
+use checker::{Outcome, Txn};
+use cluster::{Cluster, PATIENCE};
+use lists::Lists;
+use processes::{Rng, environment, succeeds};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::Ordering::*;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use work::{Work, session};
 
-const LISTS: u64 = 6;
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// A guard leaves an instance down that dies five times within two minutes.
-const BETWEEN_DEATHS: Duration = Duration::from_secs(30);
+/// Sessions that move money, on each instance.
+const TELLERS: u16 = 2;
 
-struct Cluster {
-    dir: PathBuf,
-    instances: u16,
-    port: u16,
-    /// What others reach each instance through.
-    proxies: Vec<Proxy>,
+/// Sessions at work, with what each has done when it ends.
+struct Sessions {
+    lists: Vec<JoinHandle<Vec<Txn>>>,
+    bank: Vec<JoinHandle<Vec<Transfer>>>,
 }
 
-impl Cluster {
-    fn up(dir: PathBuf, instances: u16) -> Cluster {
-        let (port, inner) = (free_ports(instances), free_ports(instances));
-        let proxies: Vec<Proxy> = (0..instances).map(|k| Proxy::to(inner + k)).collect();
-        let peers: Vec<String> = (1..)
-            .zip(&proxies)
-            .map(|(k, p)| format!("{k}=127.0.0.1:{}", p.port))
+impl Sessions {
+    fn start(work: &Arc<Work>, on_each: u16, seed: u64) -> Sessions {
+        let instances = work.cluster.instances;
+        let seed = |n: usize| seed.wrapping_mul(1000) + n as u64;
+        let of_lists = usize::from(on_each * instances);
+        let lists = (0..of_lists)
+            .map(|n| {
+                let (work, k) = (work.clone(), 1 + n as u16 % instances);
+                let mut lists = Lists::new(seed(n));
+                std::thread::spawn(move || {
+                    session(&work, k, n, &mut lists);
+                    lists.done
+                })
+            })
             .collect();
-        let c = Cluster {
-            dir,
-            instances,
-            port,
-            proxies,
-        };
-        let (data, n) = (c.data(), instances.to_string());
-        let (port, inner, peers) = (port.to_string(), inner.to_string(), peers.join(","));
-        let mut args = vec!["up", "--detach", "--data", &data, "--instances", &n];
-        args.extend([
-            "--port",
-            &port,
-            "--interconnect-port",
-            &inner,
-            "--peers",
-            &peers,
-        ]);
-        args.extend(["--buffer-cache", "16MB", "--set", "redo_file_size=32MB"]);
-        succeeds(&args);
-        c
+        let bank = (of_lists..of_lists + usize::from(TELLERS * instances))
+            .map(|n| {
+                let (work, k) = (work.clone(), 1 + n as u16 % instances);
+                let mut bank = Bank::new(seed(n));
+                std::thread::spawn(move || {
+                    session(&work, k, n, &mut bank);
+                    bank.done
+                })
+            })
+            .collect();
+        Sessions { lists, bank }
     }
 
-    fn data(&self) -> String {
-        self.dir.join("data").to_str().expect("UTF-8").to_string()
+    fn have_ended(&self) -> bool {
+        self.lists.iter().all(JoinHandle::is_finished)
+            && self.bank.iter().all(JoinHandle::is_finished)
     }
+}
 
-    fn try_connect(&self, k: u16) -> Result<Client, postgres::Error> {
-        let port = self.port + k - 1;
-        Client::connect(
-            &format!("postgresql://tester@127.0.0.1:{port}/braid"),
-            NoTls,
-        )
+/// However a test ends, nothing is left running.
+struct Ends(Arc<Work>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.cluster.kill();
     }
+}
 
-    fn connect(&self, k: u16) -> Client {
-        let give_up = Instant::now() + PATIENCE;
-        loop {
-            match self.try_connect(k) {
-                Ok(client) => return client,
-                Err(e) => assert!(Instant::now() < give_up, "instance {k}: {e}"),
-            }
-            std::thread::park_timeout(Duration::from_millis(100));
+/// Waits until it is so. If it takes too long, or something is found, it is said where everybody stands, and the test fails.
+fn until(work: &Work, what: &str, patience: Duration, mut f: impl FnMut() -> bool) {
+    let deadline = Instant::now() + patience;
+    while !f() {
+        if Instant::now() > deadline {
+            work.find(format!("in vain waited for: {what}"));
+        }
+        fail_if_anything(work);
+        std::thread::park_timeout(Duration::from_millis(100));
+    }
+    fail_if_anything(work);
+}
+
+fn fail_if_anything(work: &Work) {
+    let found = work.findings().clone();
+    if !found.is_empty() {
+        let log = work.cluster.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(60)..].join("\n");
+        let sessions = work.cluster.sessions();
+        panic!(
+            "{} findings, first {:#?}\n{sessions}\nthe log ends with:\n{last}",
+            found.len(),
+            &found[..found.len().min(10)]
+        );
+    }
+}
+
+/// What instances have said that none should.
+fn complaints(log: &str) -> Vec<String> {
+    let lines: Vec<&str> = log.lines().collect();
+    let mut found = Vec::new();
+    for (n, line) in lines.iter().enumerate() {
+        let before = &lines[n.saturating_sub(12)..n];
+        let ordered = |l: &&str| l.contains("ordered the end");
+        let by_itself =
+            line.contains(" died (") && !line.contains("signal: 9") && !before.iter().any(ordered);
+        if by_itself || line.contains("panicked") {
+            let context = lines[n.saturating_sub(6)..(n + 3).min(lines.len())].join("\n");
+            found.push(format!("an instance ended by itself:\n{context}"));
         }
     }
-
-    fn pid(&self, k: u16) -> Option<u64> {
-        let output = braid(&["status", "--data", &self.data(), "--json"]);
-        let all: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
-        let open = |s: &&serde_json::Value| s["id"] == k && s["state"] == "open";
-        all.as_array()?.iter().find(open)?["pid"].as_u64()
-    }
-
-    fn signal(&self, which: &str, k: u16) {
-        if let Some(pid) = self.pid(k) {
-            let sent = Command::new("kill")
-                .args([which, &pid.to_string()])
-                .status();
-            // It may have ended by itself meanwhile.
-            sent.expect("kill runs");
-        }
-    }
+    found
 }
 
-/// What all sessions share.
-struct Work {
-    cluster: Cluster,
-    began: Instant,
-    token: AtomicU64,
-    stop: AtomicBool,
+/// When the faults are over everybody goes on.
+fn recover(work: &Work) {
+    until(work, "all instances are open", *PATIENCE, || {
+        harm::mend(work)
+    });
+    let before = work.committed();
+    until(work, "every session goes on", *PATIENCE, || {
+        let now = work.committed();
+        before.iter().zip(&now).all(|(before, now)| now > before)
+    });
 }
 
-impl Work {
-    fn now(&self) -> u64 {
-        self.began.elapsed().as_micros() as u64
-    }
-}
-
-fn parse(text: &str) -> Vec<u64> {
-    let tokens = text.split_terminator(',');
-    tokens.map(|t| t.parse().expect("a token")).collect()
-}
-
-/// One transaction; `ops` is what became of its statements. True if it can have committed though there is an error.
-fn transaction(
-    client: &mut Client,
-    txn: &mut Txn,
-    rng: &mut Rng,
-    work: &Work,
-) -> Result<(), (bool, postgres::Error)> {
-    let level = match txn.repeatable {
-        true => IsolationLevel::RepeatableRead,
-        false => IsolationLevel::ReadCommitted,
-    };
-    let before = |e| (false, e);
-    let mut t = client
-        .build_transaction()
-        .isolation_level(level)
-        .start()
-        .map_err(before)?;
-    let mut snapshot = None;
-    // In the order of the lists, mostly: some deadlocks are wanted, too.
-    let mut lists: Vec<i64> = (0..1 + rng.below(4))
-        .map(|_| rng.below(LISTS) as i64)
+fn check(work: &Work, txns: &[Txn], transfers: &[Transfer]) {
+    let instances = work.cluster.instances;
+    let ends: Vec<_> = (1..=instances)
+        .map(|k| lists::read_all(&mut work.cluster.connect(k)))
         .collect();
-    if rng.below(4) > 0 {
-        lists.sort_unstable();
+    if ends.windows(2).any(|two| two[0] != two[1]) {
+        work.find("the instances' lists differ".to_string());
     }
-    for list in lists {
-        let began = work.now();
-        let began = match txn.repeatable {
-            true => *snapshot.get_or_insert(began),
-            false => began,
-        };
-        if rng.below(2) == 0 {
-            let row = t
-                .query_one("select v from list where k = $1", &[&list])
-                .map_err(before)?;
-            txn.ops.push(Op::Read(list, parse(row.get(0)), began));
-        } else {
-            let token = work.token.fetch_add(1, Relaxed);
-            // Whatever comes of it: if it is never found it was not done.
-            txn.ops.push(Op::Append(list, token));
-            let text = format!("{token},");
-            t.execute(
-                "update list set v = v || $2::text where k = $1",
-                &[&list, &text],
-            )
-            .map_err(before)?;
-        }
+    checker::check(txns, &ends[0])
+        .into_iter()
+        .for_each(|f| work.find(f));
+    for k in 1..=instances {
+        bank::check(&mut work.cluster.connect(k), transfers)
+            .into_iter()
+            .for_each(|f| work.find(format!("seen by instance {k}: {f}")));
     }
-    if rng.below(8) == 0 {
-        return t.rollback().map_err(before);
-    }
-    t.commit().map_err(|e| (true, e))?;
-    txn.outcome = Outcome::Committed(work.now());
-    Ok(())
-}
-
-/// Errors that a client has to expect of a living instance.
-fn is_expected(code: &postgres::error::SqlState) -> bool {
-    ["40001", "40P01"].contains(&code.code())
-}
-
-fn session(work: &Work, k: u16, seed: u64) -> Vec<Txn> {
-    let mut rng = Rng::new(seed);
-    let mut done = Vec::new();
-    while !work.stop.load(SeqCst) {
-        let Ok(mut client) = work.cluster.try_connect(k) else {
-            std::thread::park_timeout(Duration::from_millis(50));
-            continue;
-        };
-        while !work.stop.load(SeqCst) {
-            let mut txn = Txn {
-                repeatable: rng.below(2) == 0,
-                ops: Vec::new(),
-                outcome: Outcome::RolledBack,
-            };
-            let result = transaction(&mut client, &mut txn, &mut rng, work);
-            let lost = match &result {
-                Ok(()) => false,
-                Err((committing, e)) => match e.code() {
-                    Some(code) if is_expected(code) => false,
-                    // The instance is stopping, or gone.
-                    Some(code) if code.code().starts_with("57P") => {
-                        txn.outcome = if *committing {
-                            Outcome::Unknown
-                        } else {
-                            txn.outcome
-                        };
-                        true
-                    }
-                    Some(_) => panic!("instance {k}: {e}"),
-                    None => {
-                        txn.outcome = if *committing {
-                            Outcome::Unknown
-                        } else {
-                            txn.outcome
-                        };
-                        true
-                    }
-                },
-            };
-            done.push(txn);
-            if lost {
-                break;
-            }
-        }
-    }
-    done
-}
-
-/// Does harm until it is told to stop; says what.
-fn harm(work: &Work, seed: u64) -> BTreeMap<&'static str, u64> {
-    let mut rng = Rng::new(seed);
-    let c = &work.cluster;
-    let n = u64::from(c.instances);
-    let mut died: BTreeMap<u16, Instant> = BTreeMap::new();
-    let mut counts = BTreeMap::new();
-    while !work.stop.load(SeqCst) {
-        let pause = 500 + rng.below(2500);
-        std::thread::park_timeout(Duration::from_millis(pause));
-        let k = 1 + rng.below(n) as u16;
-        let other = 1 + (u64::from(k) % n) as u16;
-        let rested = |k: &u16| died.get(k).is_none_or(|at| at.elapsed() > BETWEEN_DEATHS);
-        let what = match rng.below(6) {
-            0 | 1 if rested(&k) => {
-                c.signal("-9", k);
-                died.insert(k, Instant::now());
-                "killed"
-            }
-            2 if rested(&k) && rested(&other) && c.instances > 2 => {
-                c.signal("-9", k);
-                c.signal("-9", other);
-                died.extend([(k, Instant::now()), (other, Instant::now())]);
-                "two killed"
-            }
-            3 => {
-                c.signal("-STOP", k);
-                std::thread::park_timeout(Duration::from_millis(100 + rng.below(2000)));
-                c.signal("-CONT", k);
-                "stopped for a while"
-            }
-            4 => {
-                let (data, k) = (c.data(), k.to_string());
-                // Refused if it is not up just now.
-                if braid(&["stop", &k, "--data", &data]).status.success() {
-                    braid(&["start", &k, "--data", &data]);
-                }
-                "left and came back"
-            }
-            _ => {
-                let proxy = &c.proxies[usize::from(k) - 1];
-                let (fault, what) = match rng.below(3) {
-                    0 => (proxy::Fault::Delay, "slow connections"),
-                    1 => (proxy::Fault::Stall, "stalled connections"),
-                    _ => (proxy::Fault::Break, "broken connections"),
-                };
-                proxy.set(fault);
-                std::thread::park_timeout(Duration::from_millis(100 + rng.below(1500)));
-                proxy.set(proxy::Fault::None);
-                what
-            }
-        };
-        *counts.entry(what).or_default() += 1;
-    }
-    (1..=c.instances).for_each(|k| c.signal("-CONT", k));
-    counts
+    fail_if_anything(work);
 }
 
 #[test]
@@ -302,77 +170,59 @@ fn histories_keep_what_their_isolation_levels_promise() {
     let dir =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("history-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("directory");
-    let work = Arc::new(Work {
-        cluster: Cluster::up(dir.clone(), instances),
-        began: Instant::now(),
-        token: AtomicU64::new(1),
-        stop: AtomicBool::new(false),
-    });
-    let mut client = work.cluster.connect(1);
-    client
-        .batch_execute("create table list (k bigint primary key, v text not null)")
-        .expect("a table");
-    for k in 0..LISTS as i64 {
-        client
-            .execute("insert into list values ($1, '')", &[&k])
-            .expect("a list");
-    }
+    println!("{}", dir.display());
+    let cluster = Cluster::up(dir.clone(), instances, &mut Rng::new(seed));
+    let mut client = cluster.connect(1);
+    lists::create(&mut client);
+    bank::create(&mut client);
     drop(client);
-    let of_harm = work.clone();
-    let harmful = std::thread::spawn(move || harm(&of_harm, seed));
-    let working: Vec<_> = (0..sessions * instances)
-        .map(|n| {
-            let work = work.clone();
-            std::thread::spawn(move || {
-                session(&work, 1 + n % instances, seed * 1000 + u64::from(n))
-            })
-        })
-        .collect();
-    std::thread::park_timeout(Duration::from_secs(seconds));
-    work.stop.store(true, SeqCst);
+    let all = usize::from(instances * (sessions + TELLERS));
+    let work = Arc::new(Work::new(cluster, all));
+    let _ends = Ends(work.clone());
+    let working = Sessions::start(&work, sessions, seed);
+    let over = Instant::now() + Duration::from_secs(seconds);
+    let enough = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let harmful = {
+        let (work, enough) = (work.clone(), enough.clone());
+        std::thread::spawn(move || harm::harm(&work, &enough, seed))
+    };
+    until(
+        &work,
+        "the time is over",
+        Duration::from_secs(seconds) + *PATIENCE,
+        || {
+            let late = work.standing_still();
+            if !late.is_empty() {
+                work.find(format!("sessions {late:?} stand still"));
+            }
+            Instant::now() > over
+        },
+    );
+    enough.store(true, SeqCst);
+    until(&work, "the last fault", *PATIENCE, || harmful.is_finished());
     let counts = harmful.join().expect("faults");
-    let ended: Vec<_> = working.into_iter().map(|s| s.join()).collect();
-    let txns: Vec<Txn> = ended
-        .into_iter()
-        .flat_map(|e| e.expect("a session"))
-        .collect();
-
-    let mut ends = Vec::new();
-    for k in 1..=instances {
-        let rows = work
-            .cluster
-            .connect(k)
-            .query("select k, v from list", &[])
-            .expect("lists");
-        let lists: BTreeMap<i64, Vec<u64>> =
-            rows.iter().map(|r| (r.get(0), parse(r.get(1)))).collect();
-        ends.push(lists);
-    }
-    assert!(
-        ends.windows(2).all(|two| two[0] == two[1]),
-        "instances differ"
-    );
-    let committed = txns
-        .iter()
-        .filter(|t| matches!(t.outcome, Outcome::Committed(_)))
-        .count();
-    let unknown = txns
-        .iter()
-        .filter(|t| t.outcome == Outcome::Unknown)
-        .count();
+    recover(&work);
+    work.stop.store(true, SeqCst);
+    until(&work, "the sessions end", *PATIENCE, || {
+        working.have_ended()
+    });
+    let ended = |e: JoinHandle<Vec<Txn>>| e.join().expect("a session");
+    let txns: Vec<Txn> = working.lists.into_iter().flat_map(ended).collect();
+    let ended = |e: JoinHandle<Vec<Transfer>>| e.join().expect("a session");
+    let transfers: Vec<Transfer> = working.bank.into_iter().flat_map(ended).collect();
+    let committed = work.committed();
+    let unknown = |o: &Outcome| *o == Outcome::Unknown;
     println!(
-        "{} transactions, {committed} acknowledged, {unknown} unknown; {counts:?}",
-        txns.len()
+        "{} transactions of lists, {} of them unknown, {} transfers, {} committed in all; {counts:?}",
+        txns.len(),
+        txns.iter().filter(|t| unknown(&t.outcome)).count(),
+        transfers.len(),
+        committed.iter().sum::<u64>(),
     );
-    let found = checker::check(&txns, &ends[0]);
-    assert!(
-        found.is_empty(),
-        "BRAID_HISTORY_SEED={seed}: {} findings, first {:#?}",
-        found.len(),
-        &found[..found.len().min(10)]
-    );
-    assert!(committed > 0);
+    check(&work, &txns, &transfers);
     succeeds(&["down", "--data", &work.cluster.data()]);
+    let said = complaints(&work.cluster.log());
+    assert!(said.is_empty(), "{}", said.join("\n\n"));
     succeeds(&["verify", "--data", &work.cluster.data()]);
     std::fs::remove_dir_all(&dir).expect("removed");
 }

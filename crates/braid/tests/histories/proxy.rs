@@ -1,30 +1,73 @@
-//! What stands between instances: connections are passed on, slowly, not at all, or broken.
+//! What stands between instances: connections are passed on, slowly, not at all, or broken, for each pair of instances and each direction by itself.
+//!
+//! The higher instance connects to the lower one, so an instance's proxy has the connections of those above it. Which of them a connection is of it says itself, in the second message of the handshake
+//! (`interconnect::auth`), which goes in the clear on loopback.
 
-use crate::processes::free_ports;
+use crate::processes::{Rng, free_ports};
+use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+
+/// Where the connector's number stands in what it sends: behind a greeting of 40 bytes, 16 bytes into its identity.
+const NUMBER_AT: usize = 40 + 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    None,
-    /// Each piece that is passed on waits for some milliseconds.
-    Delay,
+    /// Each piece that is passed on waits for up to so many milliseconds.
+    Delay(u64),
     /// Nothing is passed on as long as this lasts.
     Stall,
-    /// Connections are broken, and new ones not taken.
+    /// The same towards the lower instance only, or away from it only.
+    StallUp,
+    StallDown,
+    /// Connections are broken, and new ones as soon as it is known whose they are.
     Break,
 }
 
+impl Fault {
+    fn stalls(self, towards_lower: bool) -> bool {
+        match self {
+            Fault::Stall => true,
+            Fault::StallDown => towards_lower,
+            Fault::StallUp => !towards_lower,
+            Fault::Delay(_) | Fault::Break => false,
+        }
+    }
+}
+
+#[derive(Default)]
 struct State {
-    fault: Fault,
-    open: Vec<TcpStream>,
+    /// By the number of the higher instance.
+    faults: BTreeMap<u16, Fault>,
+    /// Each connection with the number of who made it, 0 before that is known.
+    open: BTreeMap<u64, (u16, [TcpStream; 2])>,
+    connections: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no thread has panicked")
+    }
 }
 
 pub struct Proxy {
     pub port: u16,
-    shared: Arc<(Mutex<State>, Condvar)>,
+    shared: Arc<Shared>,
+}
+
+fn end(streams: &[TcpStream; 2]) {
+    for stream in streams {
+        // It may be closed already.
+        let _ = stream.shutdown(Shutdown::Both);
+    }
 }
 
 impl Proxy {
@@ -32,68 +75,92 @@ impl Proxy {
     pub fn to(port: u16) -> Proxy {
         let listener = TcpListener::bind(("127.0.0.1", free_ports(1))).expect("a claimed port");
         let own = listener.local_addr().expect("its address").port();
-        let state = State {
-            fault: Fault::None,
-            open: Vec::new(),
-        };
-        let shared = Arc::new((Mutex::new(state), Condvar::new()));
+        let shared: Arc<Shared> = Arc::default();
         let of_thread = shared.clone();
         std::thread::spawn(move || {
             for incoming in listener.incoming().map_while(Result::ok) {
                 // Nobody may be listening there just now: then this one sees its connection end.
-                let Ok(outgoing) = TcpStream::connect(("127.0.0.1", port)) else {
-                    continue;
-                };
-                let mut state = of_thread.0.lock().expect("no thread has panicked");
-                if state.fault == Fault::Break {
-                    continue;
-                }
-                let clone = |s: &TcpStream| s.try_clone().expect("a descriptor");
-                state.open.extend([clone(&incoming), clone(&outgoing)]);
-                drop(state);
-                for (from, to) in [(clone(&incoming), clone(&outgoing)), (outgoing, incoming)] {
-                    let _ = from.set_nodelay(true);
-                    let shared = of_thread.clone();
-                    std::thread::spawn(move || pass_on(from, to, &shared));
+                if let Ok(outgoing) = TcpStream::connect(("127.0.0.1", port)) {
+                    accept([incoming, outgoing], &of_thread);
                 }
             }
         });
         Proxy { port: own, shared }
     }
 
-    pub fn set(&self, fault: Fault) {
-        let mut state = self.shared.0.lock().expect("no thread has panicked");
-        state.fault = fault;
-        if fault == Fault::Break {
-            for connection in state.open.drain(..) {
-                // It may be closed already.
-                let _ = connection.shutdown(Shutdown::Both);
-            }
+    /// What is wrong from now on with the connections of a higher instance; `None`: nothing.
+    pub fn set(&self, from: u16, fault: Option<Fault>) {
+        let mut state = self.shared.state();
+        match fault {
+            Some(fault) => state.faults.insert(from, fault),
+            None => state.faults.remove(&from),
+        };
+        if fault == Some(Fault::Break) {
+            let theirs = state.open.values().filter(|(k, _)| *k == from);
+            theirs.for_each(|(_, streams)| end(streams));
         }
-        self.shared.1.notify_all();
+        self.shared.changed.notify_all();
+    }
+}
+
+fn accept(streams: [TcpStream; 2], shared: &Arc<Shared>) {
+    let clone = |s: &TcpStream| s.try_clone().expect("a descriptor");
+    let mut state = shared.state();
+    state.connections += 1;
+    let number = state.connections;
+    state
+        .open
+        .insert(number, (0, [clone(&streams[0]), clone(&streams[1])]));
+    drop(state);
+    let [incoming, outgoing] = &streams;
+    for (from, to, towards_lower) in [(incoming, outgoing, true), (outgoing, incoming, false)] {
+        let _ = from.set_nodelay(true);
+        let (from, to, shared) = (clone(from), clone(to), shared.clone());
+        std::thread::spawn(move || pass_on(from, to, &shared, number, towards_lower));
     }
 }
 
 /// Until one side ends.
-fn pass_on(mut from: TcpStream, mut to: TcpStream, shared: &(Mutex<State>, Condvar)) {
+fn pass_on(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    shared: &Shared,
+    number: u64,
+    towards_lower: bool,
+) {
     let mut buf = vec![0; 64 << 10];
+    let mut head = Vec::new();
+    let mut rng = Rng::new(number);
     loop {
         let read = from.read(&mut buf).unwrap_or_default();
-        let state = shared.0.lock().expect("no thread has panicked");
-        let stalled = |s: &mut State| s.fault == Fault::Stall;
-        let state = shared
-            .1
+        let mut state = shared.state();
+        if towards_lower && head.len() < NUMBER_AT + 2 {
+            head.extend(&buf[..read]);
+            if let Some(&[low, high]) = head.get(NUMBER_AT..NUMBER_AT + 2)
+                && let Some(connection) = state.open.get_mut(&number)
+            {
+                connection.0 = u16::from_le_bytes([low, high]);
+            }
+        }
+        let fault = |s: &State| s.faults.get(&s.open.get(&number)?.0).copied();
+        let stalled = |s: &mut State| fault(s).is_some_and(|f| f.stalls(towards_lower));
+        let mut state = shared
+            .changed
             .wait_while(state, stalled)
             .expect("no thread has panicked");
-        let slow = state.fault == Fault::Delay;
-        drop(state);
-        if slow {
-            std::thread::park_timeout(Duration::from_millis(5));
-        }
-        if read == 0 || to.write_all(&buf[..read]).is_err() {
-            let _ = to.shutdown(Shutdown::Both);
-            let _ = from.shutdown(Shutdown::Both);
+        let fault = fault(&state);
+        if read == 0 || fault == Some(Fault::Break) {
+            if let Some((_, streams)) = state.open.remove(&number) {
+                end(&streams);
+            }
             return;
+        }
+        drop(state);
+        if let Some(Fault::Delay(most)) = fault {
+            std::thread::park_timeout(Duration::from_millis(1 + rng.below(most)));
+        }
+        if to.write_all(&buf[..read]).is_err() {
+            let _ = from.shutdown(Shutdown::Both);
         }
     }
 }

@@ -5,6 +5,7 @@
 mod ports;
 
 pub use ports::free_ports;
+use std::ffi::OsString;
 use std::process::{Command, Output};
 
 /// splitmix64.
@@ -31,8 +32,13 @@ pub fn environment(name: &str, default: u64) -> u64 {
     }
 }
 
+/// The `braid` just built, or another one that `BRAID_TEST_PROGRAM` names: a campaign goes on with a copy while others are built.
+pub fn program() -> OsString {
+    std::env::var_os("BRAID_TEST_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_braid").into())
+}
+
 pub fn braid(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_braid"))
+    Command::new(program())
         .args(args)
         .output()
         .expect("braid runs")
