@@ -29,7 +29,7 @@ use interconnect::{Bound, Member, Secret};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use storage::lease::{
-    Attempt, Claim, ClusterFile, Exclusive, MemberState, Proof, Takeover, canary,
+    Attempt, Claim, ClusterFile, Exclusive, MemberRecord, MemberState, Proof, Takeover, canary,
 };
 use storage::{
     Control, ControlFile, DataFiles, OsStorage, ReadOnly, Storage, ThreadInfo, ThreadState,
@@ -434,8 +434,11 @@ impl Opening<'_> {
     fn has_stand_in(&self, turn: &Exclusive<'_>) -> Result<Option<String>> {
         let members = turn.read()?;
         let record = members.member(self.me);
-        let up = record.filter(|m| m.state == MemberState::Up && !m.address.is_empty());
-        let Some(up) = up.filter(|_| !self.stand_in) else {
+        // Who leaves is down before its locks go: it waits until all others have met an epoch without it.
+        let lives_or_leaves = |m: &&MemberRecord| {
+            matches!(m.state, MemberState::Up | MemberState::Down) && !m.address.is_empty()
+        };
+        let Some(up) = record.filter(lives_or_leaves).filter(|_| !self.stand_in) else {
             return Ok(None);
         };
         let state = ControlFile::open(&*self.places.storage)?.get();

@@ -3,72 +3,27 @@
 //! A killed instance is cut off from the others and from the storage; its threads wait for ever, or fail, and are left behind.
 
 mod common;
+use block::InstanceId;
+use common::lives::*;
 use common::*;
-use engine::cluster::ClusterHost;
 use engine::*;
-use interconnect::{Bound, Secret};
 use seam::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-use storage::{Faults, SimStorage, Storage};
+use storage::lease::{Lease, OnError};
+use storage::{Faults, FileKind};
 
 const ACCOUNTS: i64 = 12;
 const BALANCE: i32 = 100;
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Node {
-    engine: Arc<Engine>,
-    client: u32,
-    killed: Arc<AtomicBool>,
-}
+/// What an instance says while it starts.
+#[derive(Default)]
+struct Says(Mutex<Vec<String>>);
 
-fn start(s: &SimStorage, k: u16, client: u32) -> Node {
-    start_with(s, k, client, false)
-}
-
-fn start_with(s: &SimStorage, k: u16, client: u32, stands_in: bool) -> Node {
-    let killed: Arc<AtomicBool> = Arc::default();
-    let of_host = killed.clone();
-    let storage: Arc<dyn Storage> = Arc::new(s.as_client(client));
-    let bound = Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let host = Host {
-        members: vec![storage.clone()],
-        storage,
-        fatal: Arc::new(move |why| {
-            assert!(of_host.load(Ordering::SeqCst), "instance {k} ends: {why}");
-        }),
-        cluster: Some(ClusterHost {
-            heartbeat: Duration::from_millis(20),
-            lms: 3,
-            stands_in,
-            ..ClusterHost::new(bound, Secret::new(b"the secret of this test").unwrap())
-        }),
-    };
-    let config = Config {
-        instance: k,
-        join_others: true,
-        buffer_bytes: 512 * 8192,
-        ..config()
-    };
-    let engine = Engine::open_on(config, host, &Quiet).unwrap();
-    Node {
-        engine,
-        client,
-        killed,
-    }
-}
-
-impl Node {
-    /// As `kill -9` does. What it is doing is never finished. (Not what it does as a stand-in for another: that one's connections are not known here.)
-    fn kill(self, s: &SimStorage) {
-        self.killed.store(true, Ordering::SeqCst);
-        let cluster = self.engine.cluster().unwrap();
-        cluster.interconnect().unwrap().stop();
-        s.kill_client(self.client);
-        std::mem::forget(self.engine);
+impl Progress for Says {
+    fn step(&self, what: &str, _: u64, _: u64) {
+        self.0.lock().push(what.to_string());
     }
 }
 
@@ -153,14 +108,6 @@ fn client(
             }
         }
     })
-}
-
-fn wait_for(what: &str, mut f: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !f() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::park_timeout(Duration::from_millis(2));
-    }
 }
 
 /// Lets everybody work on.
@@ -311,7 +258,24 @@ fn what_a_lost_instance_left_is_rolled_back_by_another() {
         one.engine.cluster().unwrap().members().in_limbo.is_empty()
             && one.engine.cluster().unwrap().members().is_alone()
     });
-    let two = start_with(&s, 2, 22, true);
+    // As long as it waits, on its way out, until the others have met an epoch without it, it has its locks. Who comes meanwhile waits as well.
+    let leaver = Lease::new(InstanceId(2), Arc::new(|why| panic!("{why}")));
+    let held = leaver.storage(Arc::new(s.as_client(21)), OnError::EndInstance);
+    wait_for("its locks have gone", || {
+        held.open("control", FileKind::Control).is_ok()
+    });
+    let says: Arc<Says> = Arc::default();
+    let coming = std::thread::spawn({
+        let (s, says) = (s.clone(), says.clone());
+        move || start_telling(&s, 2, 22, true, &*says)
+    });
+    let waits = |said: &String| said.contains("another instance rolls back");
+    wait_for("it says that it waits", || {
+        assert!(!coming.is_finished(), "it does not wait");
+        says.0.lock().iter().any(waits)
+    });
+    drop((held, leaver));
+    let two = coming.join().unwrap();
     assert!(two.engine.recovery().is_none(), "it was stopped cleanly");
     assert_same(
         &contents(&two.engine, &t).unwrap(),
