@@ -425,6 +425,10 @@ impl Cache {
         }
         let s = &mut *self.state(dba);
         if s.lane.mode(dba).is_some() {
+            if s.members.is_empty() {
+                // Known to its lane already, while the first plan, of who is to be told, is about to come.
+                return false;
+            }
             s.evicting = Some((dba, ix));
             self.step(s, Cause::default(), |lane, out| lane.evict(dba, out));
             s.evicting = None;

@@ -5,7 +5,7 @@
 mod common;
 mod deaths;
 
-use block::{BlockBuf, InstanceId, Op, Scn};
+use block::{BlockBuf, Dba, FileId, InstanceId, Op, Scn};
 use cache::{Cache, Change, Reconfiguration, RecordHeader};
 use common::*;
 use interconnect::{Parcel, Post};
@@ -359,6 +359,48 @@ fn members_leave_and_join_while_the_others_work() {
             .map(|n| n.instance.storage.clone())
             .collect();
         assert_eq!(recovered(&cluster.end(), &logs), expected);
+    }
+}
+
+/// A lone instance needs frames for its own undo while somebody comes: between its blocks' becoming known to their lanes and the first plan nobody could be told that one of them is gone. A latch that somebody has holds up the
+/// one who makes them known: at one end of the frames or the other.
+#[test]
+fn frames_are_needed_while_the_first_epoch_begins() {
+    for held in [1, 100] {
+        let cluster = Cluster::new(2, 1);
+        let cache = cluster.cache(0);
+        load(cache, 1..=100);
+        cache.checkpoint().unwrap();
+        (0..2).for_each(|n| cluster.join(n));
+        cache.reserve().unwrap();
+        let guard = cache.write(dba(held)).unwrap();
+        let (taken, done) = (AtomicU64::new(0), AtomicBool::new(false));
+        std::thread::scope(|s| {
+            let entering = s.spawn(|| cluster.enter(1, &[0, 1]));
+            let taking = s.spawn(|| {
+                // Hardly sooner than the other comes to the latch; if it does the test shows nothing.
+                std::thread::sleep(Duration::from_millis(20));
+                for b in 0.. {
+                    let own = Dba::new(FileId::undo(id(0)), b);
+                    drop(cache.pin_new(own).unwrap());
+                    taken.fetch_add(1, SeqCst);
+                    if done.load(SeqCst) {
+                        break;
+                    }
+                }
+            });
+            // Until they are taken, or cannot be had.
+            let until = std::time::Instant::now() + Duration::from_millis(200);
+            while taken.load(SeqCst) < 500 && std::time::Instant::now() < until {
+                std::thread::yield_now();
+            }
+            drop(guard);
+            entering.join().unwrap();
+            done.store(true, SeqCst);
+            taking.join().unwrap();
+        });
+        (1..=100).for_each(|b| assert_eq!(value(cluster.cache(1), b, true), 0, "block {b}"));
+        cluster.end();
     }
 }
 
