@@ -15,7 +15,7 @@ use crate::planted::{Mutation, Planted};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Locks kept that nobody uses, beyond which the instance gives up half of them: about a megabyte here and at the masters.
-const MAX_IDLE: usize = 10_000;
+pub(super) const MAX_IDLE: usize = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Waiting {

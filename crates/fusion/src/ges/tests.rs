@@ -614,3 +614,32 @@ fn a_lone_instance_keeps_nothing() {
     assert_eq!(lane.locks.kept().count(), 0);
     assert_eq!(lane.directory.len(), 0);
 }
+
+/// E9. Beyond a number the locks that nobody uses go, but not the one whose value is known here.
+#[test]
+fn e9_unused_locks_are_given_up_but_not_one_with_a_value() {
+    let mut world = World::quiet();
+    let mut use_once = |resource, number| {
+        world.truth.entry(resource).or_default();
+        world.enter(owner(1, number), resource, Mode::Exclusive, true);
+        world.run();
+        world.leave(owner(1, number));
+        world.run();
+    };
+    use_once(VALUED, 1);
+    // Some are given up as they are let go.
+    let many = super::local::MAX_IDLE as u64 * 5 / 4;
+    (2..many).for_each(|n| use_once(Resource(n as _), n));
+    let kept = |world: &World| -> Vec<Resource> {
+        let locks = &world.nodes[1].as_ref().expect("it is up").locks;
+        locks.kept().map(|k| k.resource).collect()
+    };
+    let before = kept(&world).len();
+    assert!(before > super::local::MAX_IDLE);
+    world.with(1, |lane, out| lane.timer(out));
+    world.run();
+    let after = kept(&world);
+    assert!(after.len() <= before / 2 + 1, "{} of {before}", after.len());
+    assert!(after.contains(&VALUED));
+    assert_eq!(world.violation, None);
+}

@@ -1,0 +1,169 @@
+//! Definitions that change on one instance while others work with them: plans that are kept, rows that are on their way to a client.
+
+mod processes;
+
+use postgres::{Client, NoTls};
+use processes::{free_ports, succeeds};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Database {
+    dir: PathBuf,
+    port: u16,
+}
+
+impl Database {
+    fn up(name: &str) -> Database {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("definitions-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("directory");
+        let port = free_ports(2);
+        let database = Database { dir, port };
+        let (data, port) = (database.data(), port.to_string());
+        let mut args = vec!["up", "--detach", "--instances", "2", "--data", &data];
+        args.extend(["--port", &port, "--buffer-cache", "32MB"]);
+        args.extend(["--set", "redo_file_size=32MB"]);
+        succeeds(&args);
+        database
+    }
+
+    fn data(&self) -> String {
+        self.dir.join("data").to_str().expect("UTF-8").to_string()
+    }
+
+    fn connect(&self, instance: u16) -> Client {
+        let port = self.port + instance - 1;
+        let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
+        Client::connect(&url, NoTls).expect("a connection")
+    }
+
+    fn verify(self) {
+        succeeds(&["down", "--data", &self.data()]);
+        succeeds(&["verify", "--data", &self.data()]);
+        std::fs::remove_dir_all(&self.dir).expect("removed");
+    }
+}
+
+fn code(e: &postgres::Error) -> &str {
+    e.code().map_or("none", |c| c.code())
+}
+
+/// 23e. Sessions on both instances insert, update and delete by statements that they have prepared once, while instance 2 makes an index and takes it away again: each index has every row, from the first statement after it was made,
+/// and the one that is left agrees with the table in the end.
+#[test]
+fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
+    const ROUNDS: usize = 4;
+    let database = Database::up("plans");
+    database
+        .connect(1)
+        .batch_execute("create table t (id bigint primary key, v bigint not null)")
+        .expect("a table");
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|s| {
+        let (database, stop, written) = (&database, &stop, &written);
+        let mut writers = Vec::new();
+        for n in 0..4i64 {
+            writers.push(s.spawn(move || {
+                let mut c = database.connect(1 + n as u16 % 2);
+                let insert = c.prepare("insert into t values ($1, $2)").expect("insert");
+                let update = c
+                    .prepare("update t set v = v + 1 where id = $1")
+                    .expect("update");
+                let delete = c.prepare("delete from t where id = $1").expect("delete");
+                let mut id = n * 1_000_000;
+                while !stop.load(SeqCst) {
+                    id += 1;
+                    c.execute(&insert, &[&id, &(id * 10)]).expect("inserted");
+                    c.execute(&update, &[&id]).expect("updated");
+                    if id % 3 == 0 {
+                        c.execute(&delete, &[&id]).expect("deleted");
+                    }
+                    written.fetch_add(1, SeqCst);
+                }
+            }));
+        }
+        let more = |by: u64| {
+            let (until, give_up) = (written.load(SeqCst) + by, Instant::now() + PATIENCE);
+            while written.load(SeqCst) < until {
+                assert!(Instant::now() < give_up, "writers stand still");
+                assert!(!writers.iter().any(|w| w.is_finished()), "one has failed");
+                std::thread::yield_now();
+            }
+        };
+        let mut ddl = database.connect(2);
+        let mut reader = database.connect(1);
+        for round in 0..ROUNDS {
+            more(50);
+            ddl.batch_execute("create index tv on t (v)")
+                .expect("an index");
+            more(50);
+            // By the index and past it, in one snapshot.
+            let sql = "select (select count(*) from t where v between 0 and 9000000000), (select count(*) from t)";
+            let row = reader.query_one(sql, &[]).expect("counts");
+            let counts: (i64, i64) = (row.get(0), row.get(1));
+            assert_eq!(counts.0, counts.1, "round {round}");
+            if round + 1 < ROUNDS {
+                ddl.batch_execute("drop index tv").expect("dropped");
+            }
+        }
+        stop.store(true, SeqCst);
+    });
+    database.verify();
+}
+
+/// 23e. A client of instance 1 has some rows of a table, the others are still to come, when instance 2 wants to drop it: it has to wait. The rows that come are the table's, all of them, though a table that takes up its space is waiting to be filled.
+#[test]
+fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
+    const ROWS: i64 = 4000;
+    let database = Database::up("readers");
+    let mut a = database.connect(1);
+    a.batch_execute(&format!(
+        "create table old (id bigint primary key, pad text);
+         insert into old select g, repeat('o', 500) from generate_series(1, {ROWS}) as t(g)"
+    ))
+    .expect("a table");
+    // By a direct plan, and by the general lane.
+    for sql in [
+        "select id, pad from old",
+        "select id, upper(pad) from old where pad like 'o%'",
+    ] {
+        let mut t = a.transaction().expect("begin");
+        let portal = t.bind(sql, &[]).expect("a portal");
+        let mut rows = t.query_portal(&portal, 10).expect("first rows");
+        let mut b = database.connect(2);
+        let refused = b
+            .batch_execute("set lock_timeout = '200ms'; drop table old")
+            .expect_err("it is read");
+        assert_eq!(code(&refused), "55P03", "{refused}");
+        let dropped = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            let (database, dropped) = (&database, &dropped);
+            let dropping = s.spawn(move || {
+                let mut b = database.connect(2);
+                b.batch_execute("drop table old").expect("dropped");
+                dropped.store(true, SeqCst);
+                b.batch_execute(&format!(
+                    "create table new (id bigint primary key, pad text);
+                     insert into new select g, repeat('n', 500) from generate_series(1, {ROWS}) as t(g)"
+                ))
+                .expect("another table");
+            });
+            rows.extend(t.query_portal(&portal, 0).expect("the other rows"));
+            assert!(!dropped.load(SeqCst), "its rows are still on their way");
+            t.commit().expect("commit");
+            dropping.join().expect("dropped");
+        });
+        assert_eq!(rows.len(), ROWS as usize);
+        let of_old = |r: &postgres::Row| r.get::<_, &str>(1).to_lowercase() == "o".repeat(500);
+        assert!(rows.iter().all(of_old));
+        let gone = a.query(sql, &[]).expect_err("it is gone");
+        assert_eq!(code(&gone), "42P01", "{gone}");
+        a.batch_execute("alter table new rename to old; update old set pad = repeat('o', 500)")
+            .expect("another one to be dropped");
+    }
+    database.verify();
+}
