@@ -379,3 +379,62 @@ fn threads_that_everybody_waits_for_say_what_they_run_with() {
     let others = one.rows("select distinct priority from v$process where background is null");
     assert_eq!(others, ["ordinary"]);
 }
+
+/// What instance 2 reads is mastered there; it is killed while instance 1 changes the same rows, and comes back.
+#[test]
+fn what_an_instance_uses_is_mastered_there_until_it_dies() {
+    let policy = [
+        "gc_policy_time=1",
+        "gc_policy_minimum=20",
+        "gc_affinity_ratio=60",
+    ];
+    let set: Vec<&str> = policy.iter().flat_map(|p| ["--set", p]).collect();
+    let pair = Pair::up_with("masters", &set);
+    let (mut one, mut two) = (pair.connect(1), pair.connect(2));
+    one.run("create table big (id int primary key, v int, pad text); insert into big select g, 0, repeat('p', 2000) from generate_series(1, 2000) g");
+    let taken = "select inst_id, current_master, remaster_cnt > 0, last_remaster is not null, reason like '% of % requests%' from gv$gcspfmaster_info where object_name = 'big' and inst_id = 2";
+    let deadline = Instant::now() + PATIENCE;
+    while two.rows(taken).is_empty() {
+        // Copies: each pass asks for all blocks again.
+        assert_eq!(two.rows("select sum(v) from big where id > 0"), ["0"]);
+        assert!(
+            Instant::now() < deadline,
+            "nothing is mastered where it is used"
+        );
+    }
+    assert_eq!(two.rows(taken)[0], "2|2|t|t|t");
+    let served = "select policy_event, target_instance_number, requests >= requests_of_target, frozen_micro > 0 from v$policy_history where policy_event = 'complete_affinity' and object_name = 'big'";
+    two.until(served, |rows| {
+        rows.iter().any(|r| r == "complete_affinity|2|t|t")
+    });
+    // The other knows the masters, too.
+    one.until(
+        "select count(*) > 0 from v$gcspfmaster_info where current_master = 2",
+        |r| r == ["t"],
+    );
+
+    let mut changes = 0;
+    let mut change = |one: &mut Client| {
+        changes += 1;
+        one.run(&format!(
+            "update big set v = v + 1 where id = {}",
+            changes * 37 % 2000 + 1
+        ));
+    };
+    (0..50).for_each(|_| change(&mut one));
+    let former = two.rows("select incarnation from v$instance");
+    pair.signal(2, "-KILL");
+    let comes_back = format!(
+        "select count(*) from gv$instance where inst_id = 2 and status = 'OPEN' and incarnation > {}",
+        former[0]
+    );
+    while one.rows(&comes_back) != ["1"] {
+        change(&mut one);
+        assert!(Instant::now() < deadline, "it does not come back");
+    }
+    (0..50).for_each(|_| change(&mut one));
+    let sum = [changes.to_string()];
+    assert_eq!(one.rows("select sum(v) from big"), sum);
+    let mut two = pair.connect(2);
+    assert_eq!(two.rows("select sum(v) from big"), sum);
+}

@@ -8,6 +8,7 @@
 //! **Invariants.**
 //! - Nothing here is needed for correctness: who masters what, and moves it, is the lane's ([`fusion::gcs`]). What is counted is forgotten after each window.
 //! - Nothing here waits, for more than a latch; the policy is followed on `lmon`'s ticks.
+//! - The latch of [`Policy`] may be taken with a lane's state latched, never the other way round.
 
 use super::{Cause, OFFER, State};
 use crate::frame::SHARED;
@@ -172,7 +173,7 @@ impl Cache {
 
     /// Makes this instance the master of the granule that a block is in. False if that cannot be begun now, or is so already.
     pub fn remaster(&self, dba: Dba) -> bool {
-        self.take(dba, None)
+        !self.lanes().is_empty() && self.take(dba, None)
     }
 
     fn take(&self, dba: Dba, why: Option<(u32, u32)>) -> bool {

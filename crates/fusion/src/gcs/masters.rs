@@ -64,7 +64,7 @@ impl Masters {
 
     pub fn blocks(&self, granule: Granule) -> RangeInclusive<Dba> {
         let first = granule.0 << self.shift;
-        Dba(first)..=Dba(first + (1 << self.shift) - 1)
+        Dba(first)..=Dba(first + ((1 << self.shift) - 1))
     }
 
     pub fn term(&self, granule: Granule) -> Term {
