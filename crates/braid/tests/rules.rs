@@ -38,7 +38,8 @@ fn rules(of_fusion: &str) -> Vec<String> {
     let also = ["23a", "23b", "23c", "23d", "23e", "23f", "27a"].map(str::to_string);
     let own = of_fusion.lines().filter_map(|line| {
         let (name, _) = line.strip_prefix("- **")?.split_once('.')?;
-        let is_rule = name.starts_with(['V', 'G', 'E', 'S']) && name[1..].parse::<u32>().is_ok();
+        let is_rule =
+            name.starts_with(['V', 'G', 'M', 'E', 'S']) && name[1..].parse::<u32>().is_ok();
         is_rule.then(|| name.to_string())
     });
     let mut all: Vec<String> = own.collect();
