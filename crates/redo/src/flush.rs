@@ -50,7 +50,6 @@ struct Waiting {
 pub(crate) struct Wish {
     pub pos: u64,
     pub event: Event,
-    pub is_commit: bool,
     /// Whether others must know of it, and of which group it is.
     pub group: Option<BatchNo>,
 }

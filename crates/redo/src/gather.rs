@@ -1,7 +1,8 @@
 //! Company for a commit: whether a leader lets others run before it closes its batch.
 //!
 //! Whoever comes while a write is under way waits for the next one, so a group has half the sessions at most, and where processors are scarcer than the disk each group that is too small costs: a write and, among
-//! several instances, an announcement to all of them. Those who are about to commit are often ready to run and have no processor: it is the leader's. So it offers its own, twice, before it closes the batch.
+//! several instances, an announcement to all of them. Those who are about to commit are often ready to run and have no processor: it is the leader's. So it offers its own, twice, before it closes the batch. So does a leader that does not commit: a block that another instance wants is flushed just when
+//! those who changed it are about to commit.
 //!
 //! With an idle processor there is nobody to let run, and the offer returns at once; a session alone pays half a microsecond. Beside work that only computes the leader is back after a time slice, which is
 //! longer than any commit should wait for others: then offers are left out for a while, each time longer. The machine decides, not a parameter.

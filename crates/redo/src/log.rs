@@ -397,7 +397,6 @@ impl Redo {
         self.flush_wish(&Wish {
             pos: commit.end.0,
             event: Event::LogFileSync,
-            is_commit: true,
             group: to_be_known.then_some(commit.batch),
         })
     }
@@ -406,7 +405,6 @@ impl Redo {
         let wish = Wish {
             pos,
             event,
-            is_commit: false,
             group: None,
         };
         self.flush_wish(&wish).map(|_| ())
@@ -425,7 +423,7 @@ impl Redo {
         self.queue.flush(
             wish,
             || self.durable.load(Ordering::Acquire),
-            || self.write_next(wish.is_commit),
+            || self.write_next(),
             |batch, waiters| match self.sink.get() {
                 Some(sink) => sink.wake_when_known(batch, waiters),
                 None => waiters.into_iter().for_each(CommitWaiter::wake),
@@ -433,12 +431,10 @@ impl Redo {
         )
     }
 
-    /// Makes one more batch durable; the caller leads. If it is for a commit, others may bring theirs.
-    fn write_next(&self, is_commit: bool) -> Result<()> {
+    /// Makes one more batch durable; the caller leads. Others may bring their commits first.
+    fn write_next(&self) -> Result<()> {
         let mut writer = self.writer.lock();
-        if is_commit {
-            writer.gathering.gather();
-        }
+        writer.gathering.gather();
         let mut next = {
             let mut open = self.open.lock();
             match open.closed.pop_front() {
