@@ -137,9 +137,13 @@ impl<'r> Session<'r> {
     fn step(&mut self, input: &mut Input, output: &mut Output) -> Result<(), End> {
         match input.next() {
             Ok(Some(range)) => {
-                let handled = match message::decode(input.bytes(range)) {
+                let bytes = input.bytes(range);
+                let handled = match message::decode(bytes) {
                     Ok(message) => self.handle(message, output),
-                    Err(violation) => self.violation(violation, output),
+                    Err(violation) => {
+                        let kind = bytes.first().copied();
+                        self.violation(kind, violation, output)
+                    }
                 };
                 match handled {
                     Ok(()) if output.is_broken() => Err(End::Client),
@@ -180,14 +184,27 @@ impl<'r> Session<'r> {
         })
     }
 
-    fn violation(&mut self, violation: Violation, output: &mut Output) -> Handled {
+    /// Answers a message of that kind which is no good. What follows an error unto the next Sync is not looked at; queries by themselves have no Sync to
+    /// wait for.
+    fn violation(
+        &mut self,
+        kind: Option<u8>,
+        violation: Violation,
+        output: &mut Output,
+    ) -> Handled {
         let error = Error::new("08P01", violation.message);
         if violation.fatal {
             self.tell_fatal(&error, output);
             return Err(Fault::End(End::Told));
         }
+        if self.skipping {
+            return Ok(());
+        }
         self.sql.fail();
-        Err(Fault::Sql(error))
+        match kind {
+            Some(b'Q' | b'F') if self.copy.is_none() => self.end_query(Some(error), output),
+            _ => Err(Fault::Sql(error)),
+        }
     }
 
     fn handle(&mut self, message: Frontend<'_>, output: &mut Output) -> Handled {

@@ -85,6 +85,34 @@ fn resident_bytes(instance: &Instance) -> u64 {
 }
 
 /// Whoever announces a long message has not sent it yet, and gets memory for what has come.
+/// Its client waits for ReadyForQuery, and once waited for ever.
+#[test]
+fn a_query_without_an_end_is_answered_to_its_end() {
+    let instance = Instance::start("wire-endless-query");
+    let mut client = Client::connect(instance.port);
+    for text in [&b"select 1"[..], b"select 1\0select 2\0", b""] {
+        client.send(&[Message(b'Q', text.to_vec())]);
+        let told = client.until(b'Z');
+        assert_eq!(told[0].sqlstate(), "08P01", "{text:?}");
+        assert_eq!(told[1].1, b"I");
+    }
+    client.query("begin");
+    client.send(&[Message(b'Q', b"select 1".to_vec())]);
+    assert_eq!(client.until(b'Z')[1].1, b"E");
+    assert_eq!(client.query("select 1")[0].sqlstate(), "25P02");
+    client.query("rollback");
+    // By the extended protocol one error is told, and then nothing unto the Sync.
+    client.send(&[
+        Message(b'P', b"no end".to_vec()),
+        Message(b'B', b"nor here".to_vec()),
+        Message(b'Q', b"nor here".to_vec()),
+        Message(b'S', Vec::new()),
+    ]);
+    let told: Vec<u8> = client.until(b'Z').iter().map(|m| m.0).collect();
+    assert_eq!(told, b"EZ");
+    assert_eq!(client.column("select 1"), ["1"]);
+}
+
 #[test]
 fn announcements_take_no_memory() {
     let instance = Instance::start("wire-announced");
