@@ -4,11 +4,17 @@
 //! Statements come from a grammar that knows the tables' names and most of the language's words, from such statements damaged in a few
 //! places, and from bytes at random. `BRAID_SEED` replays a run; `BRAID_FUZZ_CASES` makes it longer (default: quick).
 
+mod common;
+#[path = "fuzz/words.rs"]
+mod words;
+
 use std::sync::Arc;
 
 use block::value::DatumRef;
+use common::Rng;
 use engine::{Config, Engine};
 use sql::{Completion, Database, Error, Params, Result, RowSink, SqlSession, TxStatus};
+use words::{COLUMNS, FUNCTIONS, LITERALS, OPERATORS, TABLES, TYPES};
 
 /// Cases of a quick run.
 const CASES: u64 = 100_000;
@@ -23,27 +29,6 @@ struct Quiet;
 
 impl engine::Progress for Quiet {
     fn step(&self, _: &str, _: u64, _: u64) {}
-}
-
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len())]
-    }
 }
 
 /// Takes rows until there are too many.
@@ -64,113 +49,6 @@ impl RowSink for Few {
         Ok(())
     }
 }
-
-const TABLES: &[&str] = &["t", "u", "\"Odd\"", "nosuch", "pg_class", "v$session"];
-const COLUMNS: &[&str] = &[
-    "a",
-    "b",
-    "c",
-    "d",
-    "e",
-    "t.a",
-    "u.b",
-    "x",
-    "\"Odd\".\"A b\"",
-    "ctid",
-];
-const TYPES: &[&str] = &[
-    "int",
-    "bigint",
-    "smallint",
-    "text",
-    "numeric(5,2)",
-    "numeric",
-    "boolean",
-    "date",
-    "timestamptz",
-    "uuid",
-    "bytea",
-    "char(3)",
-    "varchar(2)",
-    "real",
-    "double precision",
-    "interval",
-    "nosuch",
-    "int[]",
-];
-const LITERALS: &[&str] = &[
-    "0",
-    "1",
-    "-1",
-    "2147483648",
-    "9223372036854775808",
-    "1e400",
-    "1.5",
-    "'x'",
-    "''",
-    "'it''s'",
-    "NULL",
-    "true",
-    "'2020-02-30'",
-    "'2020-02-29'::date",
-    "E'\\\\x'",
-    "'\\xff'",
-    "$1",
-    "$2",
-    "B'01'",
-    "$$q$$",
-    "interval '1 day'",
-    "'NaN'::float8",
-    "array[1,2]",
-    "current_date",
-    "U&'\\0041'",
-];
-const FUNCTIONS: &[&str] = &[
-    "abs",
-    "length",
-    "upper",
-    "substr",
-    "coalesce",
-    "count",
-    "sum",
-    "max",
-    "avg",
-    "now",
-    "random",
-    "nextval",
-    "to_char",
-    "date_trunc",
-    "round",
-    "generate_series",
-    "pg_sleep0",
-    "nullif",
-    "string_agg",
-    "position",
-];
-const OPERATORS: &[&str] = &[
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    "=",
-    "<>",
-    "<",
-    ">=",
-    "and",
-    "or",
-    "||",
-    "like",
-    "is distinct from",
-    "^",
-    "&",
-    "in",
-    "between",
-    "->",
-    "~",
-    "::",
-    "@>",
-];
 
 /// Makes statements; depth keeps them finite.
 struct Grammar<'r>(&'r mut Rng);

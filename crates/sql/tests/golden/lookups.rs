@@ -3,27 +3,13 @@
 
 use std::path::Path;
 
+use super::common::Rng;
 use super::{Transcript, run, with_session};
 use sql::SqlSession;
 use sql::pgtype::IoSettings;
 
 /// On each size of tables.
 const QUERIES: u64 = 80;
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
 
 /// The rows of an answer, in an order of their own.
 fn rows(session: &mut SqlSession, text: &str) -> Result<Vec<String>, String> {
