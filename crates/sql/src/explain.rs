@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::exec::profile::{Mark, Profile, StepKey, Took};
 use crate::expr::Expr;
 use crate::plan::{InsertSource, Path, SelectPlan, Source, TableAccess};
-use crate::session::{Kind, Portal, SqlSession, Statement};
+use crate::session::{Core, Kind, Portal, SqlSession, Statement};
 
 /// The lines of the answer, as rows of one text column.
 pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Vec<Datum>>> {
@@ -20,23 +20,17 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
         true => Some(measure(session, &mut statement)?),
         false => None,
     };
+    if !analyze {
+        session.ensure_transaction()?;
+    }
     let mut lines = Lines {
         lines: Vec::new(),
         measured: measured.as_ref(),
     };
     // Which lane runs it may depend on how large its tables are by now.
-    let vectorized = statement.vectorized(&mut session.core)?;
-    let query = match &statement.kind {
-        Kind::General(query) => Some(query),
-        _ => vectorized,
-    };
-    match query {
-        Some(query) if !analyze => {
-            session.ensure_transaction()?;
-            lines.lines = crate::olap::explain(query, &mut session.core)?;
-        }
-        Some(query) => lines.general(query),
-        None => lines.statement(&statement)?,
+    match statement.vectorized(&mut session.core)? {
+        Some(query) => lines.general(query, &mut session.core)?,
+        None => lines.statement(&statement, &mut session.core)?,
     }
     let mut lines = lines.lines;
     if let Some(m) = &measured {
@@ -132,7 +126,7 @@ struct Lines<'m> {
 }
 
 impl Lines<'_> {
-    fn statement(&mut self, statement: &Statement) -> Result<()> {
+    fn statement(&mut self, statement: &Statement, core: &mut Core) -> Result<()> {
         match &statement.kind {
             Kind::Select(plan) => self.select(plan, 0, true),
             Kind::Insert(plan) => {
@@ -142,7 +136,7 @@ impl Lines<'_> {
                         self.step(1, format!("Values  (rows={})", rows.len()));
                     }
                     InsertSource::Query(q, _) => self.select(q, 1, false),
-                    InsertSource::General(q, _) => self.general(q),
+                    InsertSource::General(q, _) => self.general(q, core)?,
                 }
             }
             Kind::Update(plan) => {
@@ -159,13 +153,13 @@ impl Lines<'_> {
                     None => "Delete",
                 };
                 self.write(verb, &plan.table);
-                self.general(&plan.query);
+                self.general(&plan.query, core)?;
             }
-            Kind::General(query) => self.general(query),
+            Kind::General(query) => self.general(query, core)?,
             Kind::Found(plan) => {
                 let text = format!("LockRows{}", self.total());
                 self.step(0, text);
-                self.general(&plan.query);
+                self.general(&plan.query, core)?;
             }
             Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) => return Err(no_plan()),
         }
@@ -205,11 +199,24 @@ impl Lines<'_> {
         self.step(0, text);
     }
 
-    /// The general lane's plan: as it was made, or as it ran.
-    fn general(&mut self, query: &crate::olap::Query) {
+    /// The general lane's plan: as it would be run, or as it ran. What feeds another step stands below it.
+    fn general(&mut self, query: &crate::olap::Query, core: &mut Core) -> Result<()> {
         let ran = self.measured.and_then(|m| m.profile.general.as_ref());
-        let lines = ran.map_or_else(|| query.explain(), |shown| shown());
-        self.lines.extend(lines);
+        let lines = match ran {
+            Some(shown) => shown(),
+            None => crate::olap::explain(query, core)?,
+        };
+        match self.lines.is_empty() {
+            true => self.lines = lines,
+            false => {
+                let below = lines.iter().enumerate().map(|(at, line)| match at {
+                    0 => format!("  ->  {line}"),
+                    _ => format!("      {line}"),
+                });
+                self.lines.extend(below);
+            }
+        }
+        Ok(())
     }
 
     /// `top`: its rows are those of the statement.

@@ -149,6 +149,23 @@ impl SqlType {
         }
     }
 
+    /// The name in the catalog, `pg_type.typname`, which is also that of columns made by casts.
+    pub fn internal_name(self) -> &'static str {
+        match self {
+            SqlType::Bool => "bool",
+            SqlType::Int2 => "int2",
+            SqlType::Int4 => "int4",
+            SqlType::Int8 => "int8",
+            SqlType::Float4 => "float4",
+            SqlType::Float8 => "float8",
+            SqlType::Varchar => "varchar",
+            SqlType::Char => "bpchar",
+            SqlType::Timestamp => "timestamp",
+            SqlType::TimestampTz => "timestamptz",
+            other => other.name(),
+        }
+    }
+
     pub fn is_string(self) -> bool {
         matches!(
             self,
@@ -191,10 +208,15 @@ impl SqlType {
                 let (precision, scale) = numeric_typmod(m);
                 format!("numeric({precision},{scale})")
             }
+            (SqlType::Timestamp, 0..) => format!("timestamp({typmod}) without time zone"),
+            (SqlType::TimestampTz, 0..) => format!("timestamp({typmod}) with time zone"),
             _ => self.name().to_string(),
         }
     }
 }
+
+/// Digits after the point that the seconds of a timestamp have; its modifier says if they are fewer.
+pub const MICROSECOND_DIGITS: i32 = 6;
 
 /// Precision and scale in a numeric type modifier.
 pub fn numeric_typmod(typmod: i32) -> (i32, i32) {

@@ -226,6 +226,85 @@ fn copy_in_and_out() {
     assert_eq!(c.column("select count(*) from t"), ["4"]);
 }
 
+/// What PostgreSQL 15 answers to data that is no good, and where it says that this is.
+#[test]
+fn copy_errors_say_where() {
+    let instance = Instance::start("wire-copy-errors");
+    let mut c = Client::connect(instance.port);
+    c.query("create table c (id int primary key, t text, v varchar(3), check (id < 1000))");
+    c.query("insert into c values (1, 'there', 'a')");
+    let long = format!("{}\tz\n", "y".repeat(300));
+    let shown = format!("COPY c, line 1, column id: \"{}...\"", "y".repeat(100));
+    let cases: &[(&str, &[u8], &str, &str)] = &[
+        ("", b"x\ta\n", "22P02", "COPY c, line 1, column id: \"x\""),
+        ("", b"2\ta\n3\n", "22P04", "COPY c, line 2: \"3\""),
+        ("", b"2\ta\tb\n", "22P04", "COPY c, line 1: \"2\ta\tb\""),
+        ("", b"\n", "22P02", "COPY c, line 1, column id: \"\""),
+        ("", b"2\ta\n1\tb\n3\tc\n", "23505", "COPY c, line 2"),
+        ("", b"5000\ta\n", "23514", "COPY c, line 1: \"5000\ta\""),
+        ("", b"2\ta\r\n3\tb\n", "22P04", "COPY c, line 2"),
+        ("", b"2\ta\n3\tb\r\n", "22P04", "COPY c, line 2"),
+        ("", b"2\t\xff\n", "22021", "COPY c, line 1"),
+        ("", b"2\ta\n\\.x\n", "22P04", "COPY c, line 2"),
+        ("", long.as_bytes(), "22P02", &shown),
+        (
+            "csv",
+            b"2,a\n3,\"b\n",
+            "22P04",
+            "COPY c, line 2: \"3,\"b\n\"",
+        ),
+        ("csv", b"2,a\r\n3,b\n", "22P04", "COPY c, line 2"),
+        (
+            "(format csv, header match)",
+            b"id\n2,a\n",
+            "22P04",
+            "COPY c, line 1: \"id\"",
+        ),
+        ("(freeze)", b"", "55000", ""),
+    ];
+    for (options, data, state, context) in cases {
+        c.send(&[query(&format!("copy c (id, t) from stdin {options}"))]);
+        if *state != "55000" {
+            c.until(b'G');
+            c.send(&[copy_data(data), Message(b'c', vec![])]);
+        }
+        let messages = c.until(b'Z');
+        let told = (messages[0].sqlstate(), messages[0].field(b'W'));
+        assert_eq!(
+            told,
+            (state.to_string(), context.to_string()),
+            "{options} {:?}",
+            String::from_utf8_lossy(data)
+        );
+    }
+    // A backslash at the very end means nothing; a table of one's own may be frozen.
+    c.query("begin");
+    c.query("truncate c");
+    c.send(&[query("copy c (id, t) from stdin (freeze)")]);
+    c.until(b'G');
+    c.send(&[copy_data(b"2\ta\\"), Message(b'c', vec![])]);
+    assert_eq!(tags(&c.until(b'Z')), "CZ");
+    assert_eq!(c.column("select t from c"), ["a"]);
+}
+
+#[test]
+fn more_columns_than_the_protocol_counts() {
+    let instance = Instance::start("wire-wide");
+    let mut c = Client::connect(instance.port);
+    for (columns, state) in [(1664, ""), (1665, "54011"), (70_000, "54011")] {
+        let list = vec!["1"; columns].join(", ");
+        let messages = c.query(&format!("select {list}"));
+        let told = messages.iter().find(|m| m.0 == b'E').map(Message::sqlstate);
+        assert_eq!(told.unwrap_or_default(), state, "{columns} columns");
+    }
+    let names: Vec<String> = (0..900).map(|n| format!("c{n} int")).collect();
+    c.query(&format!("create table w ({})", names.join(", ")));
+    assert_eq!(
+        c.query("select a.*, b.* from w a, w b")[0].sqlstate(),
+        "54011"
+    );
+}
+
 #[test]
 fn a_cancel_request_ends_a_wait_for_a_row_lock() {
     let (instance, mut holder) = with_table("wire-cancel", 1);

@@ -43,6 +43,12 @@ impl Binder<'_> {
                 format!("aggregate functions are not allowed in {}", self.clause),
             ));
         }
+        if crate::olap::is_general_aggregate(&name.name) {
+            return Err(Error::unsupported(format!(
+                "function {} in a direct plan",
+                name.name
+            )));
+        }
         let args = self.arguments(f)?;
         self.call(&name.name, args)
     }
@@ -106,7 +112,9 @@ impl Binder<'_> {
         let (Some(right), Some(left)) = (args.pop(), args.pop()) else {
             return Err(Error::internal("NULLIF without two arguments"));
         };
-        let (left, right) = self.unify(left, right, "NULLIF")?;
+        let ty = common_type(&[left.ty, right.ty], "NULLIF")?;
+        let left = self.coerce(left, ty, -1, CastContext::Implicit)?;
+        let right = self.coerce(right, ty, -1, CastContext::Implicit)?;
         Ok(Typed::new(
             Expr::NullIf(Box::new(left.expr), Box::new(right.expr)),
             left.ty,
@@ -120,6 +128,10 @@ impl Binder<'_> {
                 // Booleans come in the form of output, not in that of their cast to text.
                 if a.ty == SqlType::Bool {
                     return Ok(letter(a.expr));
+                }
+                // With its padding.
+                if a.ty == SqlType::Char {
+                    return Ok(a.expr);
                 }
                 Ok(self
                     .coerce(a, SqlType::Text, -1, CastContext::Assignment)?

@@ -6,7 +6,7 @@ use super::{Binder, Typed};
 use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::func::NoCalls;
-use crate::expr::{Cast, Env, Expr};
+use crate::expr::{Cast, Conversion, Env, Expr};
 use crate::types::SqlType;
 
 impl Binder<'_> {
@@ -18,14 +18,33 @@ impl Binder<'_> {
         typmod: i32,
         context: CastContext,
     ) -> Result<Typed> {
+        let how = match context {
+            CastContext::Explicit => Conversion::Explicit,
+            _ => Conversion::Implied,
+        };
+        self.convert(value, to, typmod, context, how)
+    }
+
+    /// An operand of a comparison as the type in which its sides meet.
+    pub fn compared(&self, value: Typed, to: SqlType) -> Result<Typed> {
+        self.convert(value, to, -1, CastContext::Implicit, Conversion::Compared)
+    }
+
+    fn convert(
+        &self,
+        value: Typed,
+        to: SqlType,
+        typmod: i32,
+        context: CastContext,
+        how: Conversion,
+    ) -> Result<Typed> {
         let value = self.settle_parameter(value, to)?;
         if value.ty == to && (typmod < 0 || typmod == value.typmod) {
             return Ok(value);
         }
-        let explicit = context == CastContext::Explicit;
         match castable(value.ty, to) {
             Some(weakest) if weakest <= context => {}
-            _ => return Err(cannot_cast(value.ty, to, explicit)),
+            _ => return Err(cannot_cast(value.ty, to, context)),
         }
         // Strings without a length are stored alike: such a conversion must not hide a column from the indexes.
         let plain = |t: SqlType| matches!(t, SqlType::Text | SqlType::Varchar | SqlType::Unknown);
@@ -40,7 +59,7 @@ impl Binder<'_> {
             from: value.ty,
             to,
             typmod,
-            explicit,
+            how,
         };
         let expr = fold(Expr::Cast(cast, Box::new(value.expr)))?;
         Ok(Typed {
@@ -89,13 +108,13 @@ impl Binder<'_> {
         Ok(Typed::new(value.expr, ty))
     }
 
-    /// Both sides as one type; literals and parameters follow the other side.
+    /// Both sides of a comparison as one type; literals and parameters follow the other side.
     pub fn unify(&self, left: Typed, right: Typed, what: &str) -> Result<(Typed, Typed)> {
-        let ty = common_type(&[left.ty, right.ty], what)?;
-        Ok((
-            self.coerce(left, ty, -1, CastContext::Implicit)?,
-            self.coerce(right, ty, -1, CastContext::Implicit)?,
-        ))
+        let ty = match left.ty.is_number() && right.ty.is_number() {
+            true => promote(left.ty, right.ty),
+            false => common_type(&[left.ty, right.ty], what)?,
+        };
+        Ok((self.compared(left, ty)?, self.compared(right, ty)?))
     }
 
     /// A literal that nothing gave a type is text.
@@ -152,7 +171,10 @@ pub fn common_type(types: &[SqlType], what: &str) -> Result<SqlType> {
 
 fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {
     if a.is_number() && b.is_number() {
-        return Some(promote(a, b));
+        return Some(match higher(a, b) {
+            SqlType::Oid => SqlType::Int8,
+            ty => ty,
+        });
     }
     if a.is_string() && b.is_string() {
         return Some(SqlType::Text);
@@ -163,17 +185,20 @@ fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {
     (castable(b, a) == Some(CastContext::Implicit)).then_some(a)
 }
 
-/// The type in which two numbers meet: the higher in rank, but `real` meets only itself without becoming double.
+fn higher(a: SqlType, b: SqlType) -> SqlType {
+    if a.number_rank() >= b.number_rank() {
+        a
+    } else {
+        b
+    }
+}
+
+/// The type in which an operator takes two numbers: the higher in rank, but `real` meets only itself without becoming double.
 pub fn promote(a: SqlType, b: SqlType) -> SqlType {
     if a == b {
         return a;
     }
-    let higher = if a.number_rank() >= b.number_rank() {
-        a
-    } else {
-        b
-    };
-    match higher {
+    match higher(a, b) {
         SqlType::Float4 => SqlType::Float8,
         SqlType::Oid => SqlType::Int8,
         other => other,
@@ -198,8 +223,8 @@ pub fn fold(expr: Expr) -> Result<Expr> {
     }
 }
 
-fn cannot_cast(from: SqlType, to: SqlType, explicit: bool) -> Error {
-    let how = if explicit {
+fn cannot_cast(from: SqlType, to: SqlType, context: CastContext) -> Error {
+    let how = if context == CastContext::Explicit {
         "cannot cast type"
     } else {
         "cannot convert type"

@@ -146,6 +146,13 @@ impl Binder<'_> {
                 let field = Typed::literal(field, SqlType::Text);
                 self.call("extract", vec![field, self.expr(expr)?])
             }
+            ast::Expr::AtTimeZone {
+                timestamp,
+                time_zone,
+            } => self.call(
+                "timezone",
+                vec![self.expr(time_zone)?, self.expr(timestamp)?],
+            ),
             ast::Expr::Ceil {
                 expr,
                 field: ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime),

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::{Typed, names};
 use crate::error::{Error, Result};
 use crate::pgtype::{self, IoSettings};
-use crate::types::SqlType;
+use crate::types::{MICROSECOND_DIGITS, SqlType};
 
 /// Longest `varchar(n)`, PostgreSQL's limit.
 const MAX_CHARACTERS: u64 = 10_485_760;
@@ -40,10 +40,10 @@ pub fn data_type(ty: &DataType) -> Result<(SqlType, i32)> {
         DataType::Char(n) | DataType::Character(n) => (SqlType::Char, length(n, 5)?),
         DataType::Bytea => (SqlType::Bytea, -1),
         DataType::Date => (SqlType::Date, -1),
-        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-            (SqlType::Timestamp, -1)
+        DataType::Timestamp(digits, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            (SqlType::Timestamp, seconds_digits(*digits))
         }
-        DataType::Timestamp(_, _) => (SqlType::TimestampTz, -1),
+        DataType::Timestamp(digits, _) => (SqlType::TimestampTz, seconds_digits(*digits)),
         DataType::Uuid => (SqlType::Uuid, -1),
         // The value is the relation's name; functions that take one look it up.
         DataType::Regclass => return Err(Error::unsupported("type regclass")),
@@ -99,6 +99,11 @@ fn custom(name: &str, modifiers: &[String]) -> Result<(SqlType, i32)> {
         }
     };
     Ok((ty, -1))
+}
+
+/// The modifier of a timestamp. More digits than there are mean all of them.
+fn seconds_digits(digits: Option<u64>) -> i32 {
+    digits.map_or(-1, |d| d.min(MICROSECOND_DIGITS as u64) as i32)
 }
 
 fn length(n: &Option<CharacterLength>, default: i32) -> Result<i32> {

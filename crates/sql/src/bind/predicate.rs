@@ -89,10 +89,10 @@ impl Binder<'_> {
         let mut types = vec![operand.ty];
         types.extend(items.iter().map(|i| i.ty));
         let ty = common_type(&types, "IN")?;
-        let operand = self.coerce(operand, ty, -1, CastContext::Implicit)?;
+        let operand = self.compared(operand, ty)?;
         let list = items
             .into_iter()
-            .map(|i| Ok(self.coerce(i, ty, -1, CastContext::Implicit)?.expr))
+            .map(|i| Ok(self.compared(i, ty)?.expr))
             .collect::<Result<_>>()?;
         Ok(Typed::new(
             Expr::in_list(operand.expr, list, negated),
@@ -157,7 +157,7 @@ impl Binder<'_> {
                 match (chars.next(), chars.next()) {
                     (c, None) => c,
                     _ => {
-                        return Err(Error::new("22019", "invalid escape string")
+                        return Err(Error::new("22025", "invalid escape string")
                             .hint("Escape string must be empty or one character."));
                     }
                 }

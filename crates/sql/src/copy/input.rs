@@ -14,7 +14,7 @@ use crate::exec::dml::{BulkRows, check_row};
 use crate::exec::row::recycle;
 use crate::expr::{Env, Expr, Val};
 use crate::parse::utility::TableLock;
-use crate::parse::{CopyHeader, CopyOptions, CopySpec, CopyWhat};
+use crate::parse::{CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
 use crate::pgtype;
 use crate::plan::{Planner, RowRules};
 use crate::session::{Core, SqlSession, Timer};
@@ -82,6 +82,12 @@ impl CopyIn {
                 break table;
             }
         };
+        if spec.options.freeze && !core.is_own_segment(&table) {
+            return Err(Error::new(
+                "55000",
+                "cannot perform COPY FREEZE because the table was not created or truncated in the current subtransaction",
+            ));
+        }
         let columns = chosen_columns(&table, columns)?;
         let params = ParamTypes::default();
         let dict = core.dict();
@@ -148,6 +154,8 @@ impl CopyIn {
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
         self.lines.push(data)?;
         while let Some(line) = self.lines.next() {
+            let checked = self.lines.check_end();
+            checked.map_err(|e| self.input.at(e, self.lines.number()))?;
             self.line(core, line)?;
         }
         Ok(())
@@ -166,13 +174,20 @@ impl CopyIn {
             self.ended = true;
             return Ok(());
         }
+        if self.input.options.format == CopyFormat::Text && line.starts_with(b"\\.") {
+            let e = Error::new("22P04", "end-of-copy marker corrupt");
+            return Err(self.input.at(e, number));
+        }
         self.rows += 1;
         self.input.row(core, line, number, &mut self.bulk)
     }
 
     fn finish(&mut self, core: &mut Core) -> Result<u64> {
         if self.lines.in_quote() {
-            return Err(Error::new("22P04", "unterminated CSV quoted field"));
+            let e = Error::new("22P04", "unterminated CSV quoted field");
+            let line = self.lines.unfinished();
+            let line = line.map_or(&[][..], |(from, to)| &self.lines.bytes()[from..to]);
+            return Err(self.input.shown(e, line, self.lines.number()));
         }
         if let Some(line) = self.lines.rest() {
             self.line(core, line)?;
@@ -193,21 +208,21 @@ impl Input {
         number: u64,
         bulk: &mut BulkRows,
     ) -> Result<()> {
-        let shown = |e: Error| {
-            let text = String::from_utf8_lossy(line);
-            e.context_if_none(format!(
-                "COPY {}, line {number}: \"{}\"",
-                self.table.name,
-                cut(&text)
-            ))
-        };
-        self.fields
-            .split(line, &self.options, &self.nulls)
-            .and_then(|()| self.check_count())
-            .map_err(shown)?;
+        // Before anything is made of it: bytes that were escaped are looked at below.
+        let plain = pgtype::utf8(line).map_err(|e| self.at(e, number))?;
+        let done = self.fields.split(line, &self.options, &self.nulls);
+        done.map_err(|e| self.shown(e, line, number))?;
+        let given = self.fields.ranges.len();
+        if given > self.targets.len() {
+            let e = Error::new("22P04", "extra data after last expected column");
+            return Err(self.shown(e, line, number));
+        }
         let source = self.fields.source(line);
         // Delimiters are ASCII: what lies between them in good text is good text.
-        let whole = pgtype::utf8(source).map_err(shown)?;
+        let whole = match std::ptr::eq(source, line) {
+            true => plain,
+            false => pgtype::utf8(source).map_err(|e| self.shown(e, line, number))?,
+        };
         let mut values = recycle_values(std::mem::take(&mut self.values));
         values.resize(self.table.columns.len(), Val::NULL);
         for (range, target) in self.fields.ranges.iter().zip(&self.targets) {
@@ -222,13 +237,19 @@ impl Input {
                 ))
             })?;
         }
+        if let Some(missing) = self.targets.get(given) {
+            let name = &self.table.columns[missing.column].name;
+            let message = format!("missing data for column \"{name}\"");
+            return Err(self.shown(Error::new("22P04", message), line, number));
+        }
         for (at, e) in &self.defaults {
             values[*at] = e.eval(&Env::EMPTY, core)?;
         }
         let mut refs = recycle(std::mem::take(&mut self.refs));
         refs.extend(values.iter().map(Val::get));
         if !self.rules.not_null.is_empty() || !self.rules.checks.is_empty() {
-            check_row(&self.table, &self.rules, core, &refs).map_err(shown)?;
+            check_row(&self.table, &self.rules, core, &refs)
+                .map_err(|e| self.shown(e, line, number))?;
         }
         bulk.push(&self.table, core, &refs, number)
             .map_err(|(e, line)| self.at(e, line))?;
@@ -237,19 +258,14 @@ impl Input {
         Ok(())
     }
 
-    fn check_count(&self) -> Result<()> {
-        let (given, wanted) = (self.fields.ranges.len(), self.targets.len());
-        if given > wanted {
-            return Err(Error::new("22P04", "extra data after last expected column"));
-        }
-        if given < wanted {
-            let name = &self.table.columns[self.targets[given].column].name;
-            return Err(Error::new(
-                "22P04",
-                format!("missing data for column \"{name}\""),
-            ));
-        }
-        Ok(())
+    /// Says at which line something went wrong, and shows it.
+    fn shown(&self, e: Error, line: &[u8], number: u64) -> Error {
+        let text = String::from_utf8_lossy(line);
+        e.context_if_none(format!(
+            "COPY {}, line {number}: \"{}\"",
+            self.table.name,
+            cut(&text)
+        ))
     }
 
     /// The line of names: ignored, or compared.
@@ -260,10 +276,11 @@ impl Input {
         self.fields.split(line, &self.options, &self.nulls)?;
         let (given, wanted) = (self.fields.ranges.len(), self.targets.len());
         if given != wanted {
-            return Err(Error::new(
+            let e = Error::new(
                 "22P04",
                 format!("wrong number of fields in header line: got {given}, expected {wanted}"),
-            ));
+            );
+            return Err(self.shown(e, line, 1));
         }
         let source = self.fields.source(line);
         let fields = self.fields.ranges.iter().zip(&self.targets);

@@ -23,6 +23,15 @@ pub struct Lines {
     /// The last byte looked at was a CSV escape that is not a quote: the next one is taken as it is.
     escaped: bool,
     number: u64,
+    /// How the first line ended, which all others have to do as well; and whether the line given last did not.
+    ends: Option<End>,
+    otherwise: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    NewLine,
+    ReturnAndNewLine,
 }
 
 impl Lines {
@@ -38,6 +47,8 @@ impl Lines {
             in_quote: false,
             escaped: false,
             number: 0,
+            ends: None,
+            otherwise: false,
         }
     }
 
@@ -74,6 +85,13 @@ impl Lines {
     fn line(&mut self, end: usize, next: usize) -> (usize, usize) {
         self.number += 1 + std::mem::take(&mut self.inside);
         let line = (self.start, self.without_return(end));
+        if next > end {
+            let ends = match line.1 < end {
+                true => End::ReturnAndNewLine,
+                false => End::NewLine,
+            };
+            self.otherwise = *self.ends.get_or_insert(ends) != ends;
+        }
         (self.start, self.seen) = (next, next);
         line
     }
@@ -87,15 +105,49 @@ impl Lines {
         self.in_quote
     }
 
+    /// What is left after the last line end, though a quote in it is still open.
+    pub fn unfinished(&mut self) -> Option<(usize, usize)> {
+        let end = self.buffer.len();
+        self.inside = self.inside.saturating_sub(1);
+        (self.start < end).then(|| {
+            self.number += 1 + std::mem::take(&mut self.inside);
+            (std::mem::replace(&mut self.start, end), end)
+        })
+    }
+
+    /// Refuses a line that does not end as the first one did: a part of the data was taken for its end, or the other way round.
+    pub fn check_end(&self) -> Result<()> {
+        if !self.otherwise {
+            return Ok(());
+        }
+        let (what, shown) = match self.ends {
+            Some(End::ReturnAndNewLine) => ("newline", "\\n"),
+            _ => ("carriage return", "\\r"),
+        };
+        let (how, hint) = match self.format {
+            CopyFormat::Text => ("literal", format!("Use \"{shown}\" to represent {what}.")),
+            CopyFormat::Csv => (
+                "unquoted",
+                format!("Use quoted CSV field to represent {what}."),
+            ),
+        };
+        Err(Error::new("22P04", format!("{how} {what} found in data")).hint(hint))
+    }
+
     pub fn bytes(&self) -> &[u8] {
         &self.buffer
     }
 
     fn without_return(&self, end: usize) -> usize {
-        if end > self.start && self.buffer[end - 1] == b'\r' {
-            end - 1
-        } else {
-            end
+        if end == self.start || self.buffer[end - 1] != b'\r' {
+            return end;
+        }
+        let line = &self.buffer[self.start..end - 1];
+        let backslashes = line.iter().rev().take_while(|b| **b == b'\\').count();
+        match self.format {
+            // Behind a backslash it is data.
+            CopyFormat::Text if backslashes % 2 == 1 => end,
+            _ => end - 1,
         }
     }
 
@@ -195,6 +247,9 @@ impl Fields {
             while at < line.len() && line[at] != options.delimiter {
                 if line[at] == b'\\' && at + 1 < line.len() {
                     at = self.unescape(line, at + 1);
+                } else if line[at] == b'\\' {
+                    // The data ends behind it.
+                    at += 1;
                 } else {
                     self.text.push(line[at]);
                     at += 1;
@@ -306,6 +361,7 @@ mod tests {
             force_quote: None,
             force_not_null: None,
             force_null: None,
+            freeze: false,
         }
     }
 

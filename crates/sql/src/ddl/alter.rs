@@ -265,6 +265,9 @@ fn add_column(
         ));
     }
     let at = table.columns.len();
+    if at >= super::table::MAX_COLUMNS {
+        return Err(super::table::too_many_columns());
+    }
     let (column, sequence) = super::table::column(core, &table, at, name, def)?;
     super::table::check_defaults(std::slice::from_ref(&column))?;
     if let Some(s) = sequence {
@@ -446,7 +449,7 @@ fn drop_column(core: &mut Core, table: &mut Table, if_exists: bool, name: &str) 
 fn rename_column(table: &mut Table, from: &str, to: String) -> Result<()> {
     let at = table
         .column(from)
-        .ok_or_else(|| no_column(from, &table.name))?;
+        .ok_or_else(|| Error::new("42703", format!("column \"{from}\" does not exist")))?;
     if table.column(&to).is_some() {
         return Err(Error::new(
             "42701",

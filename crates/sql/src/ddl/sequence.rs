@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{self, SequenceOptions, UnaryOperator, Value};
 
-use super::{Core, already_exists, missing, name_of, skipping, wrong_kind};
+use super::{Core, already_exists, name_of, skipping, wrong_kind};
 use crate::api::Tag;
 use crate::bind::{names, parts};
 use crate::dict::{Object, Relation, Sequence, Table};
@@ -387,7 +387,10 @@ pub fn drop(
             }
             Some(other) => return Err(wrong_kind(&name, &other, "a sequence")),
             None if if_exists => skipping(core, "sequence", &name),
-            None => return Err(missing("sequence", &name)),
+            None => {
+                let message = format!("sequence \"{name}\" does not exist");
+                return Err(Error::new("42P01", message));
+            }
         }
     }
     Ok(Tag::Plain("DROP SEQUENCE"))

@@ -18,7 +18,7 @@ use crate::parse::utility::TableLock;
 use crate::types::{SqlType, storage_type};
 
 /// PostgreSQL's limit.
-const MAX_COLUMNS: usize = 1600;
+pub const MAX_COLUMNS: usize = 1600;
 
 /// A table while its statement is read.
 struct Draft {
@@ -71,6 +71,13 @@ pub fn create(core: &mut Core, c: &CreateTable) -> Result<Tag> {
     Ok(Tag::Plain("CREATE TABLE"))
 }
 
+pub fn too_many_columns() -> Error {
+    Error::new(
+        "54011",
+        format!("tables can have at most {MAX_COLUMNS} columns"),
+    )
+}
+
 fn refuse_unknown(c: &CreateTable) -> Result<()> {
     if c.temporary {
         return Err(Error::unsupported("temporary tables"));
@@ -86,10 +93,7 @@ fn refuse_unknown(c: &CreateTable) -> Result<()> {
         return Err(Error::unsupported("this form of CREATE TABLE"));
     }
     if c.columns.len() > MAX_COLUMNS {
-        return Err(Error::new(
-            "54011",
-            format!("tables can have at most {MAX_COLUMNS} columns"),
-        ));
+        return Err(too_many_columns());
     }
     Ok(())
 }

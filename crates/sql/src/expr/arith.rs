@@ -2,7 +2,7 @@
 
 use block::value::{Datum, DatumRef};
 
-use super::{Val, number};
+use super::{Val, moments, number};
 use crate::error::{Error, Result};
 use crate::types::SqlType;
 
@@ -83,14 +83,20 @@ pub fn apply(
             if narrow.is_infinite() && !wide.is_infinite() {
                 return Err(out_of_range(ty));
             }
+            if narrow == 0.0 && wide != 0.0 {
+                return Err(Error::new("22003", "value out of range: underflow"));
+            }
             Ok(Val::Ref(DatumRef::Float4(narrow)))
         }
         (DatumRef::Numeric(l), DatumRef::Numeric(r)) => {
             Ok(Val::Own(Datum::Numeric(number::apply(op, l, r)?)))
         }
-        (DatumRef::Date(l), DatumRef::Date(r)) if op == ArithOp::Sub => Ok(Val::int4(l - r)),
+        (DatumRef::Date(l), DatumRef::Date(r)) if op == ArithOp::Sub => {
+            Ok(Val::int4(moments::days_between(l, r)?))
+        }
         (DatumRef::Date(day), count) if integer(count).is_some() => {
-            date(op, day, integer(count).unwrap_or(0))
+            let day = moments::days_away(op, day, integer(count).unwrap_or(0))?;
+            Ok(Val::Ref(DatumRef::Date(day)))
         }
         (l, r) => match (integer(l), integer(r)) {
             (Some(l), Some(r)) => integers(op, ty, l, r),
@@ -99,17 +105,6 @@ pub fn apply(
             ))),
         },
     }
-}
-
-fn date(op: ArithOp, day: i32, count: i64) -> Result<Val<'static>> {
-    let sum = match op {
-        ArithOp::Add => i64::from(day).checked_add(count),
-        _ => i64::from(day).checked_sub(count),
-    };
-    let sum = sum
-        .and_then(|d| i32::try_from(d).ok())
-        .ok_or_else(|| Error::new("22008", "date out of range"))?;
-    Ok(Val::Ref(DatumRef::Date(sum)))
 }
 
 fn integers(op: ArithOp, ty: SqlType, l: i64, r: i64) -> Result<Val<'static>> {
@@ -157,6 +152,15 @@ pub fn narrow(ty: SqlType, value: i64) -> Result<Val<'static>> {
     fits.ok_or_else(|| out_of_range(ty))
 }
 
+/// A result of a function of doubles: of finite arguments it has neither grown infinite nor vanished.
+pub fn computed(result: f64, finite: bool) -> Result<f64> {
+    match (finite, result) {
+        (true, r) if r.is_infinite() => Err(out_of_range(SqlType::Float8)),
+        (true, 0.0) => Err(Error::new("22003", "value out of range: underflow")),
+        _ => Ok(result),
+    }
+}
+
 fn float(op: ArithOp, l: f64, r: f64) -> Result<f64> {
     let result = match op {
         ArithOp::Add => l + r,
@@ -195,11 +199,11 @@ pub fn power(l: f64, r: f64) -> Result<f64> {
             "a negative number raised to a non-integer power yields a complex result",
         ));
     }
-    let result = l.powf(r);
-    if result.is_infinite() && l.is_finite() && r.is_finite() {
-        return Err(out_of_range(SqlType::Float8));
+    let finite = l.is_finite() && r.is_finite();
+    match l == 0.0 {
+        true => Ok(l.powf(r)),
+        false => computed(l.powf(r), finite),
     }
-    Ok(result)
 }
 
 pub fn negate(value: Val<'_>) -> Result<Val<'static>> {

@@ -1,19 +1,22 @@
 //! Parts of points in time: `extract`, `date_part`, `date_trunc`. A timestamp with time zone is looked at in the
 //! session's zone, as PostgreSQL does.
 
+use bigdecimal::BigDecimal;
 use block::numeric::Numeric;
 use block::value::{Datum, DatumRef};
 
-use super::Val;
 use super::func::{Calls, PureFunc};
+use super::moments::{in_range, is_infinite};
+use super::{Val, number};
 use crate::error::{Error, Result};
-use crate::pgtype::calendar::{Civil, civil_from_days, days_from_civil};
+use crate::pgtype::calendar::{
+    Civil, DATE_INFINITY, DATE_MINUS_INFINITY, JULIAN_OF_EPOCH, MICROS_PER_DAY, MICROS_PER_SECOND,
+    civil_from_days, days_from_civil,
+};
+use crate::pgtype::zone::TimeZone;
 
-const DAY_US: i64 = 86_400_000_000;
 /// Seconds between 1970 and 2000.
 const UNIX_EPOCH_S: i64 = 946_684_800;
-/// The Julian day of 2000-01-01.
-const JULIAN_2000: i64 = 2_451_545;
 
 /// `date_part(field, time)`, `extract` with numeric result, or `date_trunc(field, time)`.
 pub fn call(func: PureFunc, values: &[Val<'_>], calls: &mut dyn Calls) -> Result<Val<'static>> {
@@ -23,11 +26,12 @@ pub fn call(func: PureFunc, values: &[Val<'_>], calls: &mut dyn Calls) -> Result
     let field = field.to_lowercase();
     let zone = calls.io().time_zone;
     let (local, offset, zoned) = match time.get() {
+        DatumRef::Date(day) => return part_of_date(&field, day).map(|n| numeric(n, func)),
         DatumRef::Timestamp(t) => (t, 0, false),
         DatumRef::TimestampTz(t) if is_infinite(t) => (t, 0, true),
         DatumRef::TimestampTz(t) => {
             let offset = i64::from(zone.offset_at(t));
-            (t + offset * 1_000_000, offset, true)
+            (t + offset * MICROS_PER_SECOND, offset, true)
         }
         other => return Err(Error::internal(format!("a part of {other:?}"))),
     };
@@ -37,25 +41,90 @@ pub fn call(func: PureFunc, values: &[Val<'_>], calls: &mut dyn Calls) -> Result
         }
         let cut = truncate(&field, local)?;
         let utc = match zoned {
-            true => cut - i64::from(zone.offset_at_local(cut)) * 1_000_000,
+            true => cut - i64::from(zone.offset_at_local(cut)) * MICROS_PER_SECOND,
             false => cut,
         };
-        return Ok(as_time(utc, zoned));
+        return Ok(as_time(in_range(utc)?, zoned));
     }
-    let (scaled, digits) = part(&field, local, offset, zoned)?;
-    Ok(match func {
-        PureFunc::DatePart => {
-            let divisor = 10_f64.powi(digits);
-            Val::Ref(DatumRef::Float8(scaled as f64 / divisor))
-        }
-        _ => Val::Own(Datum::Numeric(Numeric::from_bigdecimal(
-            bigdecimal::BigDecimal::new(scaled.into(), digits.into()),
-        ))),
-    })
+    let of = |f: &str| unknown(f, if zoned { ZONED } else { UNZONED });
+    if is_infinite(local) {
+        return Ok(numeric(
+            infinite_part(&field, local > 0).ok_or_else(|| of(&field))?,
+            func,
+        ));
+    }
+    Ok(numeric(
+        part(&field, local, offset, zoned).ok_or_else(|| of(&field))?,
+        func,
+    ))
 }
 
-fn is_infinite(t: i64) -> bool {
-    t == i64::MAX || t == i64::MIN
+/// `timezone(zone, time)`: a moment as the local time of a zone, or the moment of a local time.
+pub fn at_zone(values: &[Val<'_>]) -> Result<Val<'static>> {
+    let (DatumRef::Text(name), Some(time)) = (values[0].get(), values.get(1)) else {
+        return Err(Error::internal("a zone of no time"));
+    };
+    let unknown = || Error::new("22023", format!("time zone \"{name}\" not recognized"));
+    // Numbers are counted the other way round there; they are not taken.
+    let is_name = name.trim().starts_with(|c: char| c.is_alphabetic());
+    let zone = TimeZone::parse(name)
+        .filter(|_| is_name)
+        .ok_or_else(unknown)?;
+    let micros = |offset_s: i32| i64::from(offset_s) * MICROS_PER_SECOND;
+    Ok(Val::Ref(match time.get() {
+        DatumRef::TimestampTz(t) if is_infinite(t) => DatumRef::Timestamp(t),
+        DatumRef::TimestampTz(t) => DatumRef::Timestamp(in_range(t + micros(zone.offset_at(t)))?),
+        DatumRef::Timestamp(t) if is_infinite(t) => DatumRef::TimestampTz(t),
+        DatumRef::Timestamp(t) => {
+            DatumRef::TimestampTz(in_range(t - micros(zone.offset_at_local(t)))?)
+        }
+        other => return Err(Error::internal(format!("a zone of {other:?}"))),
+    }))
+}
+
+const ZONED: &str = "timestamp with time zone";
+const UNZONED: &str = "timestamp without time zone";
+
+/// A part of a time.
+enum Part {
+    /// An integer of 10^-digits.
+    Scaled(i128, i32),
+    Julian {
+        day: i64,
+        time: i64,
+    },
+    Infinite {
+        positive: bool,
+    },
+    /// What goes round and round has no value at infinity.
+    Null,
+}
+
+fn numeric(part: Part, func: PureFunc) -> Val<'static> {
+    let value = match part {
+        Part::Null => return Val::NULL,
+        Part::Scaled(scaled, digits) if func == PureFunc::DatePart => {
+            return Val::Ref(DatumRef::Float8(scaled as f64 / 10_f64.powi(digits)));
+        }
+        Part::Julian { day, time } if func == PureFunc::DatePart => {
+            let fraction = time as f64 / MICROS_PER_DAY as f64;
+            return Val::Ref(DatumRef::Float8(day as f64 + fraction));
+        }
+        Part::Infinite { positive } if func == PureFunc::DatePart => {
+            let infinity = if positive {
+                f64::INFINITY
+            } else {
+                f64::NEG_INFINITY
+            };
+            return Val::Ref(DatumRef::Float8(infinity));
+        }
+        Part::Scaled(scaled, digits) => {
+            Numeric::from_bigdecimal(BigDecimal::new(scaled.into(), digits.into()))
+        }
+        Part::Julian { day, time } => number::days_and_time(day, time, MICROS_PER_DAY),
+        Part::Infinite { positive } => number::infinity(positive),
+    };
+    Val::Own(Datum::Numeric(value))
 }
 
 fn as_time(t: i64, zoned: bool) -> Val<'static> {
@@ -65,16 +134,42 @@ fn as_time(t: i64, zoned: bool) -> Val<'static> {
     })
 }
 
-fn unknown(field: &str, zoned: bool) -> Error {
-    let ty = if zoned {
-        "timestamp with time zone"
-    } else {
-        "timestamp without time zone"
-    };
+fn unknown(field: &str, ty: &str) -> Error {
     Error::new(
         "22023",
         format!("unit \"{field}\" not recognized for type {ty}"),
     )
+}
+
+/// A part of a date; only `extract` has those, `date_part` is of its midnight.
+fn part_of_date(field: &str, day: i32) -> Result<Part> {
+    const TIME_OF_DAY: [&str; 5] = ["micro", "milli", "second", "minute", "hour"];
+    let of_time = TIME_OF_DAY.iter().any(|f| field.starts_with(f))
+        || field.starts_with("timezone")
+        || matches!(field, "usec" | "msec");
+    let not_of_date = || unknown(field, "date");
+    let found = match day {
+        _ if of_time => None,
+        DATE_INFINITY | DATE_MINUS_INFINITY => infinite_part(field, day > 0),
+        _ => part_of_day(field, day.into()).map(|n| Part::Scaled(n, 0)),
+    };
+    found.ok_or_else(|| match part(field, 0, 0, true) {
+        Some(_) => Error::new(
+            "0A000",
+            format!("unit \"{field}\" not supported for type date"),
+        ),
+        None => not_of_date(),
+    })
+}
+
+/// At infinity: what grows is infinite, what goes round is nothing.
+fn infinite_part(field: &str, positive: bool) -> Option<Part> {
+    match field {
+        "year" | "years" | "decade" | "century" | "millennium" | "isoyear" | "epoch" | "julian" => {
+            Some(Part::Infinite { positive })
+        }
+        _ => part(field, 0, 0, true).map(|_| Part::Null),
+    }
 }
 
 /// Digits after the point of the part, as PostgreSQL shows them; `None` for a field that is none.
@@ -86,16 +181,39 @@ pub fn digits(field: &str) -> i32 {
     }
 }
 
-/// The part as an integer of 10^-digits.
-fn part(field: &str, local: i64, offset_s: i64, zoned: bool) -> Result<(i128, i32)> {
-    if is_infinite(local) {
-        return Err(Error::unsupported(format!(
-            "{field} of an infinite timestamp"
-        )));
-    }
-    let (days, time) = (local.div_euclid(DAY_US), local.rem_euclid(DAY_US));
+/// A part of a finite time; `None` if there is none of that name.
+fn part(field: &str, local: i64, offset_s: i64, zoned: bool) -> Option<Part> {
+    let (days, time) = (
+        local.div_euclid(MICROS_PER_DAY),
+        local.rem_euclid(MICROS_PER_DAY),
+    );
+    let value: i64 = match field {
+        "microsecond" | "microseconds" | "usec" => time % 60_000_000,
+        "millisecond" | "milliseconds" | "msec" | "second" | "seconds" => time % 60_000_000,
+        "minute" | "minutes" => time / 60_000_000 % 60,
+        "hour" | "hours" => time / 3_600_000_000,
+        "epoch" => {
+            let utc = i128::from(local) - i128::from(offset_s * MICROS_PER_SECOND);
+            let unix = utc + i128::from(UNIX_EPOCH_S * MICROS_PER_SECOND);
+            return Some(Part::Scaled(unix, 6));
+        }
+        "julian" => {
+            return Some(Part::Julian {
+                day: days + JULIAN_OF_EPOCH,
+                time,
+            });
+        }
+        "timezone" if zoned => offset_s,
+        "timezone_hour" if zoned => offset_s / 3600,
+        "timezone_minute" if zoned => offset_s / 60 % 60,
+        _ => return part_of_day(field, days).map(|n| Part::Scaled(n, 0)),
+    };
+    Some(Part::Scaled(value.into(), digits(field)))
+}
+
+/// A part of a day that is a whole number.
+fn part_of_day(field: &str, days: i64) -> Option<i128> {
     let date = civil_from_days(days);
-    let day_of_year = || days - first_of_year(date.year) + 1;
     // A year before 1 is shown as that many before Christ, of which there is no year 0.
     let year = if date.year > 0 {
         date.year
@@ -107,10 +225,6 @@ fn part(field: &str, local: i64, offset_s: i64, zoned: bool) -> Result<(i128, i3
         false => -((-year + n - 1) / n),
     };
     let value: i64 = match field {
-        "microsecond" | "microseconds" | "usec" => time % 60_000_000,
-        "millisecond" | "milliseconds" | "msec" | "second" | "seconds" => time % 60_000_000,
-        "minute" | "minutes" => time / 60_000_000 % 60,
-        "hour" | "hours" => time / 3_600_000_000,
         "day" | "days" => i64::from(date.day),
         "month" | "months" => i64::from(date.month),
         "quarter" => i64::from(date.month - 1) / 3 + 1,
@@ -121,23 +235,17 @@ fn part(field: &str, local: i64, offset_s: i64, zoned: bool) -> Result<(i128, i3
         // 2000-01-01 was a Saturday.
         "dow" => (days + 6).rem_euclid(7),
         "isodow" => (days + 5).rem_euclid(7) + 1,
-        "doy" => day_of_year(),
+        "doy" => days - first_of_year(date.year) + 1,
         "week" => iso_week(days).1,
         "isoyear" => match iso_week(days).0 {
             y if y > 0 => y,
             y => y - 1,
         },
-        "epoch" => {
-            let utc = i128::from(local) - i128::from(offset_s) * 1_000_000;
-            return Ok((utc + i128::from(UNIX_EPOCH_S) * 1_000_000, 6));
-        }
-        "julian" if time == 0 => days + JULIAN_2000,
-        "timezone" if zoned => offset_s,
-        "timezone_hour" if zoned => offset_s / 3600,
-        "timezone_minute" if zoned => offset_s / 60 % 60,
-        _ => return Err(unknown(field, zoned)),
+        "epoch" => days * 86_400 + UNIX_EPOCH_S,
+        "julian" => days + JULIAN_OF_EPOCH,
+        _ => return None,
     };
-    Ok((value.into(), digits(field)))
+    Some(value.into())
 }
 
 fn first_of_year(year: i64) -> i64 {
@@ -166,14 +274,14 @@ fn iso_week(days: i64) -> (i64, i64) {
 
 fn truncate(field: &str, local: i64) -> Result<i64> {
     let down = |unit: i64| local - local.rem_euclid(unit);
-    let days = local.div_euclid(DAY_US);
+    let days = local.div_euclid(MICROS_PER_DAY);
     let date = civil_from_days(days);
     let start = |year: i64, month: u32| {
         days_from_civil(Civil {
             year,
             month,
             day: 1,
-        }) * DAY_US
+        }) * MICROS_PER_DAY
     };
     // The first year of a decade, century or millennium; the last two begin with year 1.
     let era = |n: i64| (date.year - 1).div_euclid(n) * n + 1;
@@ -183,14 +291,14 @@ fn truncate(field: &str, local: i64) -> Result<i64> {
         "second" | "seconds" => down(1_000_000),
         "minute" | "minutes" => down(60_000_000),
         "hour" | "hours" => down(3_600_000_000),
-        "day" | "days" => down(DAY_US),
-        "week" => (days - (days + 5).rem_euclid(7)) * DAY_US,
+        "day" | "days" => down(MICROS_PER_DAY),
+        "week" => (days - (days + 5).rem_euclid(7)) * MICROS_PER_DAY,
         "month" | "months" => start(date.year, date.month),
         "quarter" => start(date.year, (date.month - 1) / 3 * 3 + 1),
         "year" | "years" => start(date.year, 1),
         "decade" => start(date.year.div_euclid(10) * 10, 1),
         "century" => start(era(100), 1),
         "millennium" => start(era(1000), 1),
-        other => return Err(unknown(other, false)),
+        other => return Err(unknown(other, UNZONED)),
     })
 }

@@ -3,7 +3,7 @@
 use block::value::{Datum, DatumRef};
 
 pub use super::arith::integer;
-use super::{Val, arith, number};
+use super::{Val, arith, moments, number};
 use crate::error::{Error, Result};
 use crate::pgtype;
 use crate::pgtype::IoSettings;
@@ -15,8 +15,18 @@ pub struct Cast {
     pub from: SqlType,
     pub to: SqlType,
     pub typmod: i32,
-    /// Explicit casts cut strings that are too long; assignments refuse them.
-    pub explicit: bool,
+    pub how: Conversion,
+}
+
+/// What a conversion does with values that the type has no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conversion {
+    /// Refuses them.
+    Implied,
+    /// Cuts strings that are too long.
+    Explicit,
+    /// Of an operand of a comparison: dates later than all timestamps are so, too.
+    Compared,
 }
 
 /// How a conversion came to be wanted.
@@ -55,8 +65,6 @@ pub fn castable(from: SqlType, to: SqlType) -> Option<CastContext> {
     })
 }
 
-const DAY_US: i64 = 86_400_000_000;
-
 impl Cast {
     /// Whether the result depends on the argument alone, and not on the session's time zone or the time of day.
     pub fn is_immutable(&self) -> bool {
@@ -79,7 +87,12 @@ impl Cast {
         if self.typmod < 0 {
             return Ok(converted);
         }
-        apply_typmod(self.to, self.typmod, converted, self.explicit)
+        apply_typmod(
+            self.to,
+            self.typmod,
+            converted,
+            self.how == Conversion::Explicit,
+        )
     }
 
     fn convert<'a>(&self, value: Val<'a>, io: &IoSettings) -> Result<Val<'a>> {
@@ -114,15 +127,25 @@ impl Cast {
     fn convert_scalar(&self, value: DatumRef<'_>, io: &IoSettings) -> Result<Val<'static>> {
         use SqlType::*;
         Ok(match (value, self.to) {
-            (DatumRef::Date(d), Timestamp) => Val::Ref(DatumRef::Timestamp(i64::from(d) * DAY_US)),
-            (DatumRef::Date(d), TimestampTz) => {
-                Val::Ref(DatumRef::TimestampTz(to_utc(i64::from(d) * DAY_US, io)))
+            (DatumRef::Date(d), Timestamp) => Val::Ref(DatumRef::Timestamp(match self.how {
+                Conversion::Compared => moments::compared_as(d, false, io),
+                _ => moments::timestamp_of_date(d)?,
+            })),
+            (DatumRef::Date(d), TimestampTz) => Val::Ref(DatumRef::TimestampTz(match self.how {
+                Conversion::Compared => moments::compared_as(d, true, io),
+                _ => moments::timestamptz_of_date(d, io)?,
+            })),
+            (DatumRef::Timestamp(t), TimestampTz) => {
+                Val::Ref(DatumRef::TimestampTz(moments::to_utc(t, io)?))
             }
-            (DatumRef::Timestamp(t), TimestampTz) => Val::Ref(DatumRef::TimestampTz(to_utc(t, io))),
-            (DatumRef::TimestampTz(t), Timestamp) => Val::Ref(DatumRef::Timestamp(to_local(t, io))),
-            (DatumRef::Timestamp(t), Date) => Val::Ref(DatumRef::Date(t.div_euclid(DAY_US) as i32)),
+            (DatumRef::TimestampTz(t), Timestamp) => {
+                Val::Ref(DatumRef::Timestamp(moments::to_local(t, io)?))
+            }
+            (DatumRef::Timestamp(t), Date) => {
+                Val::Ref(DatumRef::Date(moments::date_of_timestamp(t)))
+            }
             (DatumRef::TimestampTz(t), Date) => {
-                Val::Ref(DatumRef::Date(to_local(t, io).div_euclid(DAY_US) as i32))
+                Val::Ref(DatumRef::Date(moments::date_of_timestamptz(t, io)))
             }
             (DatumRef::Bool(b), Int4) => Val::int4(b.into()),
             (DatumRef::Int4(i), Bool) => Val::bool(i != 0),
@@ -135,27 +158,6 @@ impl Cast {
             }
         })
     }
-}
-
-/// A local time of the session's zone in UTC, and back. Infinities stay.
-fn to_utc(t: i64, io: &IoSettings) -> i64 {
-    if is_infinite(t) {
-        t
-    } else {
-        t - i64::from(io.time_zone.offset_at_local(t)) * 1_000_000
-    }
-}
-
-fn to_local(t: i64, io: &IoSettings) -> i64 {
-    if is_infinite(t) {
-        t
-    } else {
-        t + i64::from(io.time_zone.offset_at(t)) * 1_000_000
-    }
-}
-
-fn is_infinite(t: i64) -> bool {
-    t == i64::MAX || t == i64::MIN
 }
 
 fn trim_blanks(value: Val<'_>) -> Val<'_> {
@@ -186,15 +188,14 @@ fn number_to(value: DatumRef<'_>, to: SqlType) -> Result<Val<'static>> {
         DatumRef::Float4(f) => float_to(f.into(), to)?,
         DatumRef::Float8(f) => float_to(f, to)?,
         DatumRef::Numeric(n) => match to {
+            // By way of its digits: rounded once, and refused in words that show them.
             SqlType::Float4 | SqlType::Float8 => {
-                let f = number::to_f64(n);
-                if f.is_infinite() && n.to_bigdecimal().is_some() {
-                    return Err(arith::out_of_range(to));
-                }
-                match to {
-                    SqlType::Float4 => float_to(f, to)?,
-                    _ => Val::Ref(DatumRef::Float8(f)),
-                }
+                Val::Own(pgtype::text_in(to, &n.to_string(), &IoSettings::default())?)
+            }
+            _ if n.to_bigdecimal().is_none() => {
+                let what = if n.is_nan() { "NaN" } else { "infinity" };
+                let message = format!("cannot convert {what} to {}", to.name());
+                return Err(Error::new("0A000", message));
             }
             _ => arith::narrow(
                 to,
@@ -212,6 +213,9 @@ fn float_to(f: f64, to: SqlType) -> Result<Val<'static>> {
             if narrow.is_infinite() && f.is_finite() {
                 return Err(arith::out_of_range(to));
             }
+            if narrow == 0.0 && f != 0.0 {
+                return Err(Error::new("22003", "value out of range: underflow"));
+            }
             Ok(Val::Ref(DatumRef::Float4(narrow)))
         }
         SqlType::Numeric => Ok(Val::Own(Datum::Numeric(number::from_f64(f)?))),
@@ -226,14 +230,16 @@ fn float_to(f: f64, to: SqlType) -> Result<Val<'static>> {
     }
 }
 
-/// Fits a value to its column's modifier: length of strings, precision and scale of numerics. A string that fits as it
+/// Fits a value to its column's modifier: length of strings, precision and scale of numerics, digits of seconds. A string that fits as it
 /// is, the usual case, is not copied.
 pub fn apply_typmod(ty: SqlType, typmod: i32, value: Val<'_>, explicit: bool) -> Result<Val<'_>> {
-    if typmod < 4 {
+    let timestamp = matches!(ty, SqlType::Timestamp | SqlType::TimestampTz);
+    if typmod < 4 && !timestamp {
         return Ok(value);
     }
     let limit = (typmod - 4) as usize;
     let fits = match (ty, value.get()) {
+        _ if timestamp => false,
         (SqlType::Varchar, DatumRef::Text(t)) => t.len() <= limit,
         (SqlType::Char, DatumRef::Text(t)) => t.len() == limit && t.is_ascii(),
         (SqlType::Varchar | SqlType::Char | SqlType::Numeric, d) => matches!(d, DatumRef::Null),

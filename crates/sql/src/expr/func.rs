@@ -2,6 +2,7 @@
 
 use block::value::{Datum, DatumRef};
 
+use super::trigonometry::Angle;
 use super::{Env, Expr, Val, arith, number, text};
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
@@ -76,6 +77,8 @@ pub enum PureFunc {
     Exp,
     Ln,
     Log10,
+    Angle(Angle),
+    Atan2,
     Pi,
     Mod,
     Power,
@@ -84,6 +87,8 @@ pub enum PureFunc {
     DatePart,
     Extract,
     DateTrunc,
+    /// AT TIME ZONE.
+    AtZone,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,6 +192,9 @@ impl PureFunc {
             }
         }
         let values = &values[..args.len()];
+        if let PureFunc::AtZone = self {
+            return super::calendar::at_zone(values);
+        }
         if let PureFunc::DatePart | PureFunc::Extract | PureFunc::DateTrunc = self {
             return super::calendar::call(self, values, calls);
         }
@@ -237,6 +245,11 @@ impl PureFunc {
             (PureFunc::Power, Some(r)) => {
                 return arith::apply(arith::ArithOp::Pow, type_of(first), first, r);
             }
+            (PureFunc::Atan2, Some(DatumRef::Float8(r))) => {
+                if let DatumRef::Float8(l) = first {
+                    return Ok(Val::Ref(DatumRef::Float8(l.atan2(r))));
+                }
+            }
             _ => {}
         }
         match first {
@@ -263,7 +276,7 @@ impl PureFunc {
     pub(super) fn float(self, f: f64) -> Result<f64> {
         Ok(match self {
             PureFunc::Abs => f.abs(),
-            PureFunc::Sign if f == 0.0 || f.is_nan() => f,
+            PureFunc::Sign if f == 0.0 || f.is_nan() => 0.0,
             PureFunc::Sign => f.signum(),
             PureFunc::Round => f.round_ties_even(),
             PureFunc::Trunc => f.trunc(),
@@ -276,7 +289,7 @@ impl PureFunc {
                 ));
             }
             PureFunc::Sqrt => f.sqrt(),
-            PureFunc::Exp => f.exp(),
+            PureFunc::Exp => arith::computed(f.exp(), f.is_finite())?,
             PureFunc::Ln | PureFunc::Log10 if f == 0.0 => {
                 return Err(Error::new("2201E", "cannot take logarithm of zero"));
             }
@@ -288,6 +301,7 @@ impl PureFunc {
             }
             PureFunc::Ln => f.ln(),
             PureFunc::Log10 => f.log10(),
+            PureFunc::Angle(angle) => angle.of(f)?,
             other => return Err(Error::internal(format!("{other:?} of a float"))),
         })
     }
@@ -315,7 +329,7 @@ pub struct Signature {
 pub fn overloads(name: &str) -> Vec<Signature> {
     use PureFunc::*;
     use SqlType::{
-        Bool, Bytea, Date, Float4, Float8, Int2, Int4, Int8, Name, Numeric, Text, Timestamp,
+        Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Name, Numeric, Text, Timestamp,
         TimestampTz, Uuid, Void,
     };
     let pure = |f: PureFunc, args: &'static [SqlType], result: SqlType| Signature {
@@ -344,6 +358,8 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "char_length" | "character_length" => vec![pure(Length, &[Text], Int4)],
         "octet_length" => vec![
             pure(OctetLength, &[Text], Int4),
+            // With its padding.
+            pure(OctetLength, &[Char], Int4),
             pure(ByteaLength, &[Bytea], Int4),
         ],
         "substr" | "substring" => vec![
@@ -396,6 +412,7 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "exp" => float_and_numeric(Exp),
         "ln" => float_and_numeric(Ln),
         "log" | "log10" => float_and_numeric(Log10),
+        "atan2" => vec![pure(Atan2, &[Float8, Float8], Float8)],
         "pi" => vec![pure(Pi, &[], Float8)],
         "mod" => vec![
             pure(Mod, &[Int4, Int4], Int4),
@@ -407,18 +424,23 @@ pub fn overloads(name: &str) -> Vec<Signature> {
             pure(Power, &[Float8, Float8], Float8),
             pure(Power, &[Numeric, Numeric], Numeric),
         ],
-        // Of a date, the part of its midnight.
+        // Of a date, the part of its midnight; `extract` has parts of dates of its own.
         "date_part" => vec![
             pure(DatePart, &[Text, Timestamp], Float8),
             pure(DatePart, &[Text, TimestampTz], Float8),
         ],
         "extract" => vec![
+            pure(Extract, &[Text, Date], Numeric),
             pure(Extract, &[Text, Timestamp], Numeric),
             pure(Extract, &[Text, TimestampTz], Numeric),
         ],
         "date_trunc" => vec![
             pure(DateTrunc, &[Text, TimestampTz], TimestampTz),
             pure(DateTrunc, &[Text, Timestamp], Timestamp),
+        ],
+        "timezone" => vec![
+            pure(AtZone, &[Text, TimestampTz], Timestamp),
+            pure(AtZone, &[Text, Timestamp], TimestampTz),
         ],
         "now" | "current_timestamp" | "transaction_timestamp" => {
             vec![session(SessionFunc::Now, &[], TimestampTz)]
@@ -455,7 +477,10 @@ pub fn overloads(name: &str) -> Vec<Signature> {
         "set_config" => vec![session(SessionFunc::SetConfig, &[Text, Text, Bool], Text)],
         "pg_sleep" => vec![session(SessionFunc::Sleep, &[Float8], Void)],
         "pg_advisory_unlock_all" => vec![session(SessionFunc::AdvisoryUnlockAll, &[], Void)],
-        _ => advisory(name),
+        _ => match crate::expr::trigonometry::Angle::named(name) {
+            Some(angle) => vec![pure(PureFunc::Angle(angle), &[Float8], Float8)],
+            None => advisory(name),
+        },
     }
 }
 

@@ -13,15 +13,19 @@ pub mod calendar;
 pub mod cast;
 mod encoding;
 mod eval;
+#[cfg(test)]
+mod extremes;
 pub mod func;
 mod like;
 mod md5;
+pub mod moments;
 pub mod number;
 mod text;
 mod transcendental;
+mod trigonometry;
 
 pub use arith::ArithOp;
-pub use cast::Cast;
+pub use cast::{Cast, Conversion};
 pub use eval::{Env, compare};
 pub use func::{Calls, Func};
 
@@ -198,7 +202,7 @@ impl Expr {
             from: crate::SqlType::Char,
             to: crate::SqlType::Text,
             typmod: -1,
-            explicit: false,
+            how: Conversion::Implied,
         };
         Expr::Cast(cast, Box::new(e))
     }

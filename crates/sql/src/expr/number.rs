@@ -14,6 +14,8 @@ use crate::types::SqlType;
 /// Digits a quotient has at least, and scale it has at most.
 pub const MIN_SIGNIFICANT_DIGITS: i64 = 16;
 pub const MAX_SCALE: i64 = 1000;
+/// Scale to which a number may be rounded: the highest that is stored.
+const MAX_ROUNDED_SCALE: i64 = block::numeric::MAX_SCALE as i64;
 /// Digits before the point, beyond which PostgreSQL calls it an overflow.
 const MAX_INTEGER_DIGITS: i64 = 131_072;
 
@@ -138,7 +140,7 @@ fn specials(op: ArithOp, l: NumericRef<'_>, r: NumericRef<'_>) -> Result<Numeric
         ArithOp::Add => a + b,
         ArithOp::Sub => a - b,
         ArithOp::Mul => a * b,
-        ArithOp::Div if b == 0.0 => return Err(division_by_zero()),
+        ArithOp::Div | ArithOp::Mod if b == 0.0 && !a.is_nan() => return Err(division_by_zero()),
         ArithOp::Div => a / b,
         ArithOp::Mod => a % b,
         ArithOp::Pow => a.powf(b),
@@ -178,16 +180,20 @@ fn divide(a: BigDecimal, b: BigDecimal) -> Result<BigDecimal> {
     if b.is_zero() {
         return Err(division_by_zero());
     }
-    let ((weight_a, first_a), (weight_b, first_b)) = (leading_group(&a), leading_group(&b));
+    Ok(quotient(&a, &b, quotient_scale(&a, &b)))
+}
+
+/// Digits after the point that PostgreSQL gives a quotient.
+fn quotient_scale(a: &BigDecimal, b: &BigDecimal) -> i64 {
+    let ((weight_a, first_a), (weight_b, first_b)) = (leading_group(a), leading_group(b));
     let mut weight = weight_a - weight_b;
     if first_a <= first_b {
         weight -= 1;
     }
-    let result_scale = (MIN_SIGNIFICANT_DIGITS - weight * 4)
-        .max(scale(&a))
-        .max(scale(&b))
-        .clamp(0, MAX_SCALE);
-    Ok(quotient(&a, &b, result_scale))
+    (MIN_SIGNIFICANT_DIGITS - weight * 4)
+        .max(scale(a))
+        .max(scale(b))
+        .clamp(0, MAX_SCALE)
 }
 
 /// `a / b` rounded half away from zero to a scale, in whole numbers.
@@ -211,12 +217,37 @@ pub fn quotient(a: &BigDecimal, b: &BigDecimal, result_scale: i64) -> BigDecimal
     BigDecimal::new(if negative { -rounded } else { rounded }, result_scale)
 }
 
+/// A count of days and a part of a day, with as many digits as PostgreSQL gives such a quotient.
+pub fn days_and_time(days: i64, time: i64, day: i64) -> Numeric {
+    let (days, time, day) = (
+        BigDecimal::from(days),
+        BigDecimal::from(time),
+        BigDecimal::from(day),
+    );
+    let part = quotient(&time, &day, quotient_scale(&time, &day));
+    let digits = scale(&part);
+    Numeric::from_bigdecimal((days + part).with_scale(digits))
+}
+
+pub fn infinity(positive: bool) -> Numeric {
+    match positive {
+        true => Numeric::infinity(),
+        false => Numeric::neg_infinity(),
+    }
+}
+
 /// A function of one numeric; `places` is the second argument of round and trunc.
 pub fn function(f: PureFunc, n: NumericRef<'_>, places: i64) -> Result<Numeric> {
     let Some(d) = n.to_bigdecimal() else {
-        return from_f64(f.float(special(n))?);
+        return match f {
+            PureFunc::Sign if n.is_nan() => Ok(n.to_numeric()),
+            // Of a float these would leave the range of doubles.
+            PureFunc::Exp if special(n) == f64::NEG_INFINITY => Ok(from_i64(0)),
+            PureFunc::Exp => Ok(n.to_numeric()),
+            _ => from_f64(f.float(special(n))?),
+        };
     };
-    let places = places.clamp(-MAX_SCALE, MAX_SCALE);
+    let places = places.clamp(-MAX_ROUNDED_SCALE, MAX_ROUNDED_SCALE);
     let rounded = |mode: RoundingMode, to: i64| {
         let d = d.with_scale_round(to, mode);
         if to < 0 { d.with_scale(0) } else { d }

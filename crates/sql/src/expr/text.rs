@@ -32,8 +32,8 @@ pub fn call<'a>(func: PureFunc, values: &[Val<'_>]) -> Result<Val<'a>> {
     }
     let s = string(values, 0)?;
     let result = match func {
-        PureFunc::Lower => s.to_lowercase(),
-        PureFunc::Upper => s.to_uppercase(),
+        PureFunc::Lower => s.chars().map(lower).collect(),
+        PureFunc::Upper => s.chars().map(upper).collect(),
         PureFunc::Initcap => initcap(s),
         PureFunc::Length => return Ok(Val::int4(s.chars().count() as i32)),
         PureFunc::OctetLength => return Ok(Val::int4(s.len() as i32)),
@@ -132,10 +132,31 @@ fn chr(code: i32) -> Result<Val<'static>> {
     match u32::try_from(code).ok().and_then(char::from_u32) {
         Some('\0') => Err(Error::new("54000", "null character not permitted")),
         Some(c) => Ok(Val::text(c.to_string())),
-        None => Err(Error::new(
-            "54000",
-            format!("requested character not valid for encoding: {code}"),
-        )),
+        None if code < 0 => Err(Error::new("22023", "character number must be positive")),
+        None => {
+            let why = match code > char::MAX as i32 {
+                true => "too large",
+                false => "not valid",
+            };
+            let message = format!("requested character {why} for encoding: {code}");
+            Err(Error::new("54000", message))
+        }
+    }
+}
+
+/// The letter in the other case if that is one letter, as the C library has it: of `ß` there is none.
+fn lower(c: char) -> char {
+    single(c.to_lowercase(), c)
+}
+
+fn upper(c: char) -> char {
+    single(c.to_uppercase(), c)
+}
+
+fn single(mut letters: impl Iterator<Item = char>, otherwise: char) -> char {
+    match (letters.next(), letters.next()) {
+        (Some(letter), None) => letter,
+        _ => otherwise,
     }
 }
 
@@ -144,9 +165,9 @@ fn initcap(s: &str) -> String {
     let mut out = String::with_capacity(s.len());
     for c in s.chars() {
         if inside {
-            out.extend(c.to_lowercase());
+            out.push(lower(c));
         } else {
-            out.extend(c.to_uppercase());
+            out.push(upper(c));
         }
         inside = c.is_alphanumeric();
     }

@@ -17,6 +17,7 @@ use datafusion::arrow::datatypes::{
 
 use crate::api::ColumnDesc;
 use crate::error::{Error, Result};
+use crate::expr::moments;
 use crate::types::{SqlType, numeric_typmod};
 
 /// Metadata of a field: type OID, modifier, table OID, attribute number.
@@ -220,7 +221,14 @@ impl Builder {
             (Builder::Bytea(b), DatumRef::Bytea(v)) => b.append_value(v),
             (Builder::Date(b), DatumRef::Date(v)) => b.append_value(v.saturating_add(EPOCH_DAYS)),
             (Builder::Timestamp(b), DatumRef::Timestamp(v) | DatumRef::TimestampTz(v)) => {
-                b.append_value(v.saturating_add(EPOCH_MICROS));
+                if is_beyond(v) {
+                    return Err(beyond());
+                }
+                b.append_value(match v {
+                    // What a date that no timestamp reaches is compared as: between the last one and infinity.
+                    moments::BEYOND_TIMESTAMPS => v,
+                    _ => v.saturating_add(EPOCH_MICROS),
+                });
             }
             (b, DatumRef::Null) => b.push_null(),
             (_, other) => {
@@ -244,9 +252,15 @@ impl Builder {
                 i32::from_le_bytes(v).saturating_add(EPOCH_DAYS)
             }),
             (Builder::Timestamp(b), ColType::Timestamp | ColType::TimestampTz) => {
+                let mut any_beyond = false;
                 fixed(b, rows, at, |v| {
-                    i64::from_le_bytes(v).saturating_add(EPOCH_MICROS)
-                })
+                    let v = i64::from_le_bytes(v);
+                    any_beyond |= is_beyond(v);
+                    v.saturating_add(EPOCH_MICROS)
+                });
+                if any_beyond {
+                    return Err(beyond());
+                }
             }
             (Builder::Bool(b), ColType::Bool) => {
                 rows.iter().for_each(|r| b.append_value(r[at] != 0));
@@ -311,7 +325,7 @@ fn fixed<T: ArrowPrimitiveType, const N: usize>(
     builder: &mut PrimitiveBuilder<T>,
     rows: &[&[u8]],
     at: usize,
-    read: impl Fn([u8; N]) -> T::Native,
+    mut read: impl FnMut([u8; N]) -> T::Native,
 ) {
     // A block holds fewer rows than this, so that its values come in one piece from the stack.
     const PIECE: usize = 512;
@@ -322,6 +336,15 @@ fn fixed<T: ArrowPrimitiveType, const N: usize>(
         }
         builder.append_slice(&values[..piece.len()]);
     }
+}
+
+/// Whether a timestamp is so late that Arrow, which counts from 1970, has no number for it.
+fn is_beyond(v: i64) -> bool {
+    v >= i64::MAX - EPOCH_MICROS - 1 && v < moments::BEYOND_TIMESTAMPS
+}
+
+fn beyond() -> Error {
+    Error::unsupported("a timestamp after 294247-01-10 in a query of the general kind")
 }
 
 /// A numeric as an integer of 10^-scale; refused if that would lose digits.
@@ -378,6 +401,9 @@ impl Column {
             false => datafusion::arrow::compute::cast(array, &arrow)
                 .map_err(|e| Error::internal(e.to_string()))?,
         };
+        if matches!(desc.ty, SqlType::Timestamp | SqlType::TimestampTz) {
+            timestamps_in_range(&array)?;
+        }
         let made = match desc.ty {
             SqlType::Numeric => numerics(&array, field, desc.typmod)?,
             SqlType::Uuid => uuids(&array)?,
@@ -425,6 +451,18 @@ impl Column {
             | SqlType::Unknown
             | SqlType::Void => DatumRef::Text(a.as_string::<i32>().value(row)),
         }
+    }
+}
+
+/// DataFusion adds intervals to timestamps beyond the first that there is.
+fn timestamps_in_range(array: &ArrayRef) -> Result<()> {
+    let values = array.as_primitive::<TimestampMicrosecondType>();
+    let out = |v: i64| moments::in_range(from_epoch(v)).is_err();
+    // What stands where there is no value is no matter.
+    let any = values.values().iter().copied().any(out) && values.iter().flatten().any(out);
+    match any {
+        true => Err(Error::new("22008", "timestamp out of range")),
+        false => Ok(()),
     }
 }
 

@@ -38,6 +38,8 @@ pub enum Op {
     Negate,
     Concat,
     Cast(SqlType, i32),
+    /// An operand of a comparison as the type in which its sides meet.
+    Compared(SqlType),
     Call(String),
     /// `round` or `trunc` to a number of digits that the query says.
     Digits(&'static str, i32),
@@ -47,6 +49,7 @@ pub enum Op {
 
 /// The prefix of the names of casts: type OID and modifier follow.
 pub const CAST: &str = "pg_cast_";
+const COMPARED: &str = "pg_compared_";
 pub const NEGATE: &str = "pg_negate";
 
 /// The same for `round` and `trunc` with a literal number of digits.
@@ -103,10 +106,15 @@ pub fn find(name: &str, io: &IoSettings) -> Option<Arc<ScalarUDF>> {
 
 /// Whether a function of the direct lane depends on its arguments alone.
 pub fn is_pure(name: &str) -> bool {
-    matches!(name, "concat" | "concat_ws")
+    matches!(name, "concat" | "concat_ws" | "greatest" | "least")
         || overloads(name)
             .first()
             .is_some_and(|s| matches!(s.func, Func::Pure(_)))
+}
+
+/// Whether a function is one of those, which takes values as they are stored.
+pub fn is_ours(function: &ScalarUDF) -> bool {
+    function.inner().is::<Bound>()
 }
 
 /// The operation as a function.
@@ -116,6 +124,7 @@ pub fn function(op: Op, io: &IoSettings) -> Arc<ScalarUDF> {
         Op::Negate => NEGATE.to_string(),
         Op::Concat => "pg_operator_||".to_string(),
         Op::Cast(ty, typmod) => cast_name(*ty, *typmod),
+        Op::Compared(ty) => format!("{COMPARED}{}", ty.oid()),
         Op::Call(name) => name.clone(),
         Op::Digits("round", n) => format!("{ROUND}{n}"),
         Op::Digits(_, n) => format!("{TRUNC}{n}"),
@@ -218,6 +227,7 @@ impl Bound {
             Op::Concat => binder.concat(next()?, next()?),
             Op::Negate => binder.negate(next()?),
             Op::Cast(ty, typmod) => binder.coerce(next()?, *ty, *typmod, CastContext::Explicit),
+            Op::Compared(ty) => binder.compared(next()?, *ty),
             Op::Call(name) => binder.call(name, args.collect()),
             Op::Digits(name, n) => {
                 let digits = Typed::literal(Datum::Int4(*n), SqlType::Int4);
@@ -273,11 +283,12 @@ impl Bound {
                 let most = i32::from(COMPUTED_SCALE);
                 (i8::try_from((*n).clamp(0, most)).unwrap_or(0), EXACT)
             }
+            Op::Extract(field) if field == "julian" => (COMPUTED_SCALE, FREE),
             Op::Extract(field) => {
                 let digits = crate::expr::calendar::digits(field);
                 (i8::try_from(digits).unwrap_or(0), EXACT)
             }
-            Op::Arith(_) | Op::Concat => (COMPUTED_SCALE, FREE),
+            Op::Arith(_) | Op::Concat | Op::Compared(_) => (COMPUTED_SCALE, FREE),
         }
     }
 

@@ -22,7 +22,10 @@ pub fn from_datafusion(e: DataFusionError) -> Error {
         DataFusionError::SchemaError(schema, _) => match &**schema {
             SchemaError::FieldNotFound { field, .. } => Error::new(
                 "42703",
-                format!("column {} does not exist", field.flat_name()),
+                match &field.relation {
+                    None => format!("column \"{}\" does not exist", field.name()),
+                    Some(_) => format!("column {} does not exist", field.flat_name()),
+                },
             ),
             SchemaError::AmbiguousReference { field } => Error::new(
                 "42702",
@@ -35,6 +38,10 @@ pub fn from_datafusion(e: DataFusionError) -> Error {
             Error::new("53200", format!("out of memory: {what}"))
         }
         DataFusionError::NotImplemented(what) => Error::unsupported(what),
+        // Windows ordered by bytes, for one, whose frame is by value.
+        DataFusionError::Internal(what) if what.contains("range queries on datatype") => {
+            Error::unsupported(first_line(what))
+        }
         DataFusionError::SQL(what, _) => Error::new("42601", what.to_string()),
         DataFusionError::Plan(what) => planning(what),
         DataFusionError::Execution(what) if what.contains("ivide by zero") => division(),
@@ -55,11 +62,19 @@ fn from_arrow(e: &ArrowError) -> Error {
             Some(own) => own.again(),
             None => Error::internal(inner.to_string()),
         },
-        other => Error::new("22000", other.to_string()),
+        other => match other.to_string() {
+            what if what.contains("Timestamp out of range") => {
+                Error::new("22008", "timestamp out of range")
+            }
+            what => Error::new("22000", what),
+        },
     }
 }
 
 fn planning(what: &str) -> Error {
+    if let Some(error) = in_postgresql_words(what) {
+        return error;
+    }
     let lower = what.to_lowercase();
     let state = if lower.contains("function")
         && (lower.contains("invalid") || lower.contains("not found"))
@@ -70,7 +85,43 @@ fn planning(what: &str) -> Error {
     } else {
         "42804"
     };
-    Error::new(state, what.lines().next().unwrap_or_default())
+    Error::new(state, first_line(what))
+}
+
+/// The errors of DataFusion's planner that PostgreSQL has a word for.
+fn in_postgresql_words(what: &str) -> Option<Error> {
+    let starts = |start: &str| what.starts_with(start);
+    let window = || {
+        let name = what.strip_prefix("The window ")?;
+        name.strip_suffix(" is not defined!")
+    };
+    Some(if starts("For SELECT DISTINCT, ORDER BY expressions") {
+        Error::new(
+            "42P10",
+            "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+        )
+    } else if let Some((operation, _)) =
+        what.split_once(" queries have different number of columns")
+    {
+        Error::new(
+            "42601",
+            format!("each {operation} query must have the same number of columns"),
+        )
+    } else if starts("Too many columns! The subquery should only return one column") {
+        Error::new("42601", "subquery has too many columns")
+    } else if starts("Source table contains ") {
+        Error::new("42P10", first_line(what))
+    } else if starts("Arguments must be literals") {
+        Error::unsupported("generate_series of what is not an integer, or depends on a row")
+    } else if what.contains("specified more than once") {
+        Error::new("42712", first_line(what))
+    } else {
+        Error::new("42704", format!("window \"{}\" does not exist", window()?))
+    })
+}
+
+fn first_line(what: &str) -> &str {
+    what.lines().next().unwrap_or_default()
 }
 
 fn division() -> Error {

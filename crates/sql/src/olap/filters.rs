@@ -191,18 +191,18 @@ impl<'s> Own<'s> {
     }
 }
 
-/// The rows that an index finds for the terms, if one fits them and they are few. DataFusion checks the filters again.
+/// The rows that indexes find for any of the sets of terms, if they fit and the rows are few. DataFusion checks the filters again.
 pub fn by_index(
     context: &Context,
     table: &Arc<Table>,
-    terms: Vec<Expr>,
+    sets: &[Vec<Expr>],
     snapshot: &Snapshot,
     (schema, columns): (&SchemaRef, &Columns),
     rows: usize,
 ) -> DfResult<Option<Vec<RecordBatch>>> {
     let mut batches = Batches::new(schema, columns)?;
     let mut done = Vec::new();
-    let found = find(context, table, &[terms], snapshot, rows, &mut |id, row| {
+    let found = find(context, table, sets, snapshot, rows, &mut |id, row| {
         batches.add_one(id, row)?;
         if batches.is_full() {
             done.extend(batches.take().map_err(super::error::from_datafusion)?);

@@ -30,6 +30,9 @@ pub fn scalar(name: &str, context: &Arc<Context>) -> Option<Arc<ScalarUDF>> {
         WIDEN => Some(Arc::new(ScalarUDF::from(Widen {
             signature: Signature::any(1, Volatility::Immutable),
         }))),
+        SERIES_BOUND => Some(Arc::new(ScalarUDF::from(SeriesBound {
+            signature: Signature::any(1, Volatility::Immutable),
+        }))),
         FLOAT_ONLY => Some(Arc::new(ScalarUDF::from(FloatOnly {
             signature: Signature::any(1, Volatility::Immutable),
         }))),
@@ -70,6 +73,9 @@ pub const SINGLE_VALUE: &str = "pg_single_value";
 
 /// Its argument, which must be a float.
 pub const FLOAT_ONLY: &str = "pg_float_only";
+
+/// Its argument as a bigint, which must be an integer of some size.
+pub const SERIES_BOUND: &str = "pg_series_bound";
 
 /// A function over the catalogs.
 #[derive(Debug)]
@@ -261,6 +267,33 @@ impl ScalarUDFImpl for FloatOnly {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
+struct SeriesBound {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for SeriesBound {
+    fn name(&self) -> &str {
+        SERIES_BOUND
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, args: &[DataType]) -> DfResult<DataType> {
+        match &args[0] {
+            t if t.is_integer() || t.is_null() => Ok(DataType::Int64),
+            _ => Err(Error::unsupported("generate_series of what is not an integer").into()),
+        }
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        match &args.args[0] {
+            // As the function that it is for has it.
+            ColumnarValue::Scalar(v) if v.is_null() => Ok(ColumnarValue::Scalar(ScalarValue::Null)),
+            bound => bound.cast_to(&DataType::Int64, None),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
 struct Average {
     signature: Signature,
 }
@@ -352,6 +385,11 @@ impl AggregateUDFImpl for SingleValue {
     }
     fn return_type(&self, args: &[DataType]) -> DfResult<DataType> {
         Ok(args[0].clone())
+    }
+    fn return_field(&self, args: &[FieldRef]) -> DfResult<FieldRef> {
+        let of = &args[0];
+        let field = Field::new(SINGLE_VALUE, of.data_type().clone(), true);
+        Ok(Arc::new(field.with_metadata(of.metadata().clone())))
     }
     fn state_fields(&self, args: StateFieldsArgs) -> DfResult<Vec<FieldRef>> {
         Ok(vec![

@@ -18,22 +18,6 @@ const SAME: &[&str] = &[
     "least",
     "translate",
     "to_hex",
-    "sin",
-    "cos",
-    "tan",
-    "cot",
-    "asin",
-    "acos",
-    "atan",
-    "atan2",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "degrees",
-    "radians",
     "cbrt",
     "bit_length",
     "regexp_replace",
@@ -182,6 +166,8 @@ impl Visitor for Gate {
             } if is_subquery(right) && *compare_op != BinaryOperator::NotEq => {
                 refuse(format!("{compare_op} ALL (subquery)"))
             }
+            // DataFusion takes its pattern for a regular expression.
+            Expr::SimilarTo { .. } => refuse("SIMILAR TO"),
             _ => ControlFlow::Continue(()),
         }
     }

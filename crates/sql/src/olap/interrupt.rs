@@ -2,7 +2,6 @@
 //! aggregate over a join of a thousand million rows looks for minutes without coming back to the session, which alone would notice. So every
 //! operator that can give more rows than it takes answers to the session's cancellation itself, on whatever thread it runs.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,13 +9,13 @@ use std::task::{Context, Poll, ready};
 use datafusion::arrow::compute::BatchCoalescer;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::error::{DataFusionError, Result as DfResult};
-use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties,
-};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::error::Result as DfResult;
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
+use datafusion::physical_plan::ExecutionPlan;
 use futures::{Stream, StreamExt};
+
+use super::through::{Passing, Through};
 
 /// The name of the operator, which plans shown to users leave out.
 pub const NAME: &str = "Interruptible";
@@ -35,81 +34,38 @@ pub fn interruptible(plan: Arc<dyn ExecutionPlan>) -> DfResult<Arc<dyn Execution
             || name.ends_with("JoinExec")
             || matches!(name, "UnnestExec" | "RecursiveQueryExec");
         Ok(match multiplies {
-            true => Transformed::yes(Arc::new(Interruptible {
-                // It gives a batch for each row of one side. Where a join above keeps them, it is their number that takes the memory, and nobody counts that.
-                coalesces: name == "CrossJoinExec",
-                input,
-                session: session.clone(),
-            }) as Arc<dyn ExecutionPlan>),
+            true => {
+                let passing = Interruptible {
+                    // It gives a batch for each row of one side. Where a join above keeps them, it is their number that takes the memory, and nobody counts that.
+                    coalesces: name == "CrossJoinExec",
+                    session: session.clone(),
+                };
+                Transformed::yes(Arc::new(Through { input, passing }) as Arc<dyn ExecutionPlan>)
+            }
             false => Transformed::no(input),
         })
     };
     Ok(plan.transform_up(guard)?.data)
 }
 
+#[derive(Clone)]
 struct Interruptible {
-    input: Arc<dyn ExecutionPlan>,
     session: Arc<wait::session::Session>,
     coalesces: bool,
 }
 
-impl fmt::Debug for Interruptible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{NAME}({:?})", self.input)
-    }
-}
+impl Passing for Interruptible {
+    const NAME: &'static str = NAME;
 
-impl DisplayAs for Interruptible {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(NAME)
-    }
-}
-
-impl ExecutionPlan for Interruptible {
-    fn name(&self) -> &str {
-        NAME
-    }
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DfResult<TreeNodeRecursion>,
-    ) -> DfResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-    fn with_new_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> DfResult<Arc<dyn ExecutionPlan>> {
-        let Some(input) = children.pop().filter(|_| children.is_empty()) else {
-            return Err(DataFusionError::Internal(format!("{NAME} has one input")));
-        };
-        Ok(Arc::new(Interruptible {
-            input,
-            session: self.session.clone(),
-            coalesces: self.coalesces,
-        }))
-    }
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> DfResult<SendableRecordBatchStream> {
-        let schema = self.input.schema();
+    fn stream(&self, input: SendableRecordBatchStream) -> SendableRecordBatchStream {
+        let schema = input.schema();
         let coalescer = || BatchCoalescer::new(schema.clone(), BATCH_ROWS);
-        Ok(Box::pin(Batches {
-            input: Some(self.input.execute(partition, context)?),
+        Box::pin(Batches {
             coalescer: self.coalesces.then(coalescer),
+            input: Some(input),
             schema,
             session: self.session.clone(),
-        }))
+        })
     }
 }
 

@@ -33,6 +33,7 @@ mod size;
 mod structure;
 mod tables;
 pub mod target;
+mod through;
 
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
@@ -76,8 +77,6 @@ pub struct Query {
     locked: Vec<locked::Locked>,
     /// The tables that it reads itself.
     tables: Vec<Arc<Table>>,
-    /// The plan's lines for EXPLAIN.
-    lines: Vec<String>,
 }
 
 /// An execution under way.
@@ -162,19 +161,12 @@ pub fn plan(
         .iter()
         .map(|f| arrow::describe(f))
         .collect::<Result<Vec<_>>>()?;
-    let lines = optimized
-        .display_indent()
-        .to_string()
-        .lines()
-        .map(str::to_string)
-        .collect();
     let query = Query {
         query: Box::new(q.clone()),
         params: types,
         columns: columns.clone(),
         locked,
         tables,
-        lines,
     };
     Ok((query, columns))
 }
@@ -529,11 +521,6 @@ impl Query {
     /// The tables that it reads, and the direct plans in it, which lock rows.
     pub fn reads(&self) -> (&[Arc<Table>], impl Iterator<Item = &SelectPlan>) {
         (&self.tables, self.locked.iter().map(locked::Locked::plan))
-    }
-
-    /// The plan's lines for EXPLAIN.
-    pub fn explain(&self) -> Vec<String> {
-        self.lines.clone()
     }
 }
 

@@ -7,7 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as DfResult;
-use datafusion::logical_expr::expr::{FieldMetadata, InList, InSubquery};
+use datafusion::logical_expr::expr::{FieldMetadata, InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
@@ -130,6 +130,9 @@ pub fn comparable_members(plan: LogicalPlan, io: &IoSettings) -> DfResult<Logica
                 Expr::InList(list) => operators.listed(list, &schema),
                 Expr::ScalarFunction(f) if f.name() == lists::NAME => {
                     operators.long_list(&f.args, &schema).map(Transformed::yes)
+                }
+                Expr::ScalarFunction(f) if !bound::is_ours(&f.func) && f.name() != "coalesce" => {
+                    Ok(operators.unpadded_arguments(f, &schema))
                 }
                 other => Ok(Transformed::no(other)),
             })?;
@@ -269,6 +272,19 @@ impl Operators {
         Ok(members::of_list(&list, schema)?.unwrap_or(Expr::InList(list)))
     }
 
+    /// A function of DataFusion's takes blank-padded strings without their padding, as PostgreSQL's functions of text do.
+    fn unpadded_arguments(&self, mut f: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
+        let mut changed = false;
+        for arg in &mut f.args {
+            if Operand::new(arg, schema).and_then(|o| o.ty) == Some(SqlType::Char) {
+                let padded = std::mem::replace(arg, Expr::Literal(ScalarValue::Null, None));
+                *arg = bound::function(Op::Cast(SqlType::Text, -1), &self.io).call(vec![padded]);
+                changed = true;
+            }
+        }
+        Transformed::new_transformed(Expr::ScalarFunction(f), changed)
+    }
+
     /// An integer or a string that is written as a cast of a literal as the literal that it is: of thousands, each would be computed by itself.
     fn as_literal(&self, e: Expr) -> Result<Expr> {
         match &e {
@@ -337,13 +353,17 @@ impl Operators {
                 let padded = bound::function(Op::Cast(Char, -1), &self.io).call(vec![e]);
                 Ok(bound::function(Op::Cast(SqlType::Text, -1), &self.io).call(vec![padded]))
             }
+            // Of a subquery's value it is not known any more, when the plan is made, that it is padded.
+            (Char, _) if matches!(e, Expr::ScalarSubquery(_)) => {
+                Ok(bound::function(Op::Call("rtrim".to_string()), &self.io).call(vec![e]))
+            }
             (Char, _) => Ok(bound::function(Op::Cast(SqlType::Text, -1), &self.io).call(vec![e])),
             // Floats meet other numbers as doubles; DataFusion would make decimals of them.
             (Numeric, Float4 | Float8) | (Float4, _) if ty != other && other.is_number() => {
                 Ok(bound::function(Op::Cast(Float8, -1), &self.io).call(vec![e]))
             }
-            (Date | Timestamp, TimestampTz) => {
-                Ok(bound::function(Op::Cast(TimestampTz, -1), &self.io).call(vec![e]))
+            (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) => {
+                Ok(bound::function(Op::Compared(other), &self.io).call(vec![e]))
             }
             _ => Ok(e),
         }

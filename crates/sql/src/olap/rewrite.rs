@@ -409,6 +409,30 @@ fn expression(e: &mut Expr, parameter: &Parameter<'_>, stable: &Stable) -> Resul
             let name = format!("{}{}", bound::EXTRACT, field.to_string().to_lowercase());
             *e = call(&name, vec![std::mem::replace(&mut **expr, null())]);
         }
+        Expr::AtTimeZone {
+            timestamp,
+            time_zone,
+        } => {
+            let args = vec![
+                std::mem::replace(&mut **time_zone, null()),
+                std::mem::replace(&mut **timestamp, null()),
+            ];
+            *e = call("timezone", args);
+        }
+        Expr::Like {
+            pattern,
+            escape_char,
+            ..
+        }
+        | Expr::ILike {
+            pattern,
+            escape_char,
+            ..
+        } => {
+            if let Some(escape) = escape_char.take() {
+                escaped_by_backslash(pattern, &escape.value)?;
+            }
+        }
         Expr::Ceil { expr, .. } => *e = call("ceil", vec![std::mem::replace(&mut **expr, null())]),
         Expr::Floor { expr, .. } => {
             *e = call("floor", vec![std::mem::replace(&mut **expr, null())]);
@@ -469,6 +493,49 @@ fn expression(e: &mut Expr, parameter: &Parameter<'_>, stable: &Stable) -> Resul
         }
         _ => {}
     }
+    Ok(())
+}
+
+/// A pattern of LIKE with another escape character as one with the backslash, the only one that DataFusion has.
+fn escaped_by_backslash(pattern: &mut Expr, escape: &Value) -> Result<()> {
+    let escape = match escape {
+        Value::SingleQuotedString(s) | Value::EscapedStringLiteral(s) if s.chars().count() <= 1 => {
+            s.chars().next()
+        }
+        Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_) => {
+            return Err(Error::new("22025", "invalid escape string")
+                .hint("Escape string must be empty or one character."));
+        }
+        _ => return Err(Error::unsupported(format!("ESCAPE {escape}"))),
+    };
+    if escape == Some('\\') {
+        return Ok(());
+    }
+    let Expr::Value(value) = pattern else {
+        return Err(Error::unsupported(
+            "LIKE with ESCAPE of a pattern that is no literal in a query of this kind",
+        ));
+    };
+    let (Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text)) = &mut value.value
+    else {
+        return Ok(());
+    };
+    let mut written = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let literally = match c {
+            _ if Some(c) == escape => chars.next().ok_or_else(|| {
+                Error::new("22025", "LIKE pattern must not end with escape character")
+            })?,
+            '\\' => c,
+            _ => {
+                written.push(c);
+                continue;
+            }
+        };
+        written.extend(['\\', literally]);
+    }
+    *text = written;
     Ok(())
 }
 

@@ -36,6 +36,7 @@ use parking_lot::Mutex;
 use super::arrow::Builder;
 use super::keyed::{Keyed, Lookup, Task};
 use super::tables::Reading;
+use super::target::ROW_ID;
 use crate::dict::Table;
 use crate::error::Result;
 use crate::expr::Expr;
@@ -329,7 +330,10 @@ impl DisplayAs for HeapExec {
             .schema()
             .fields()
             .iter()
-            .map(|c| c.name().clone())
+            .map(|c| match c.name().as_str() {
+                ROW_ID => "row id".to_string(),
+                name => name.to_string(),
+            })
             .collect();
         write!(f, "{self:?} (columns: {}", columns.join(", "))?;
         match &self.by {

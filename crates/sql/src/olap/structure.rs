@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::build::{call, cast, null, string};
-use super::functions::SINGLE_VALUE;
+use super::functions::{SERIES_BOUND, SINGLE_VALUE};
 use super::gate;
 use super::rewrite::strip_schema;
 use crate::bind::names;
@@ -230,7 +230,7 @@ pub fn integer_series(factor: &mut TableFactor) {
     for arg in args.iter_mut() {
         if let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(e)) = arg {
             narrow &= e.to_string().parse::<i32>().is_ok();
-            *e = cast(std::mem::replace(e, null()), ast::DataType::BigInt(None));
+            *e = call(SERIES_BOUND, vec![std::mem::replace(e, null())]);
         }
     }
     if !narrow {

@@ -125,9 +125,46 @@ impl HeapTable {
         })
     }
 
-    /// The rows that an index leads to, or how all are read. `part` says what is wanted.
-    fn by(&self, part: &Part, schema: &SchemaRef, opened: &Opened) -> DfResult<By> {
-        let access = filters::access(&self.context, &self.table, part.known.clone());
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
+    /// Rows that it has, about.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// What filters say that the direct lane understands.
+    pub fn terms(&self, filters: &[Expr]) -> Vec<crate::expr::Expr> {
+        let term = |f| filters::term(f, &self.table, &self.schema);
+        filters.iter().filter_map(term).collect()
+    }
+
+    /// The rows that indexes lead to for any of the sets of terms, or how all are read. `part` says what is wanted.
+    fn by(
+        &self,
+        part: &Part,
+        sets: &[Vec<crate::expr::Expr>],
+        schema: &SchemaRef,
+        opened: &Opened,
+    ) -> DfResult<By> {
+        let Some(first) = sets.first() else {
+            // Of none of the keys there can be a row.
+            let (name, batches, gets) = ("nothing".to_string(), Vec::new(), 0);
+            return Ok(By::Index {
+                name,
+                batches,
+                gets,
+            });
+        };
+        if first.is_empty() {
+            return Ok(By::Scan);
+        }
+        let access = filters::access(&self.context, &self.table, first.clone());
         let Path::Index { index, .. } = access.path else {
             return Ok(By::Scan);
         };
@@ -153,7 +190,7 @@ impl HeapTable {
         let found = filters::by_index(
             &self.context,
             &self.table,
-            part.known.clone(),
+            sets,
             &reading.snapshot.snapshot(),
             (schema, &columns),
             self.rows,
@@ -200,6 +237,19 @@ impl TableProvider for HeapTable {
         filters: &[Expr],
         _: Option<usize>,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
+        let known = self.terms(filters);
+        self.read(projection, known.clone(), &[known])
+    }
+}
+
+impl HeapTable {
+    /// A plan that reads the rows for which the terms that are known hold, and those of any of the sets; it may give others as well.
+    pub fn read(
+        &self,
+        projection: Option<&Vec<usize>>,
+        known: Vec<crate::expr::Expr>,
+        sets: &[Vec<crate::expr::Expr>],
+    ) -> DfResult<Arc<dyn ExecutionPlan>> {
         let live: Vec<usize> = self.table.live_columns().map(|(at, _)| at).collect();
         let wanted: Vec<usize> = match projection {
             Some(p) => p.clone(),
@@ -207,9 +257,6 @@ impl TableProvider for HeapTable {
         };
         let opened = self.opened.lock();
         let schema = Arc::new(self.schema.project(&wanted)?);
-        let terms = filters
-            .iter()
-            .filter_map(|f| filters::term(f, &self.table, &self.schema));
         let part = Part {
             table: self.table.clone(),
             context: self.context.clone(),
@@ -217,10 +264,10 @@ impl TableProvider for HeapTable {
                 .iter()
                 .map(|w| live.get(*w).copied().unwrap_or(ID))
                 .collect(),
-            known: terms.collect(),
+            known,
             rows: self.rows,
         };
-        let by = self.by(&part, &schema, &opened)?;
+        let by = self.by(&part, sets, &schema, &opened)?;
         let mut partitions = Vec::new();
         if let (By::Scan, Opened::Read(reading)) = (&by, &*opened) {
             let blocks = reading.scan.blocks().map_err(crate::Error::from)?;

@@ -39,6 +39,8 @@ pub struct CopyOptions {
     pub force_quote: Option<CopyColumns>,
     pub force_not_null: Option<CopyColumns>,
     pub force_null: Option<CopyColumns>,
+    /// There is nothing to freeze here: rows are visible by their transaction's commit anyway. But the table must be the transaction's own.
+    pub freeze: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -170,7 +172,6 @@ fn option(w: &mut Words<'_>, given: &mut Given, listed: bool) -> Result<()> {
         };
         once(&mut given.header, header)?;
     } else if w.accept("freeze") {
-        // Rows are visible by their transaction's commit anyway; there is nothing to freeze.
         once(&mut given.freeze, boolean(w)?)?;
     } else if w.accept("delimiters") || w.accept("delimiter") {
         w.accept("as");
@@ -324,6 +325,7 @@ impl Given {
             force_quote: self.force_quote,
             force_not_null: self.force_not_null,
             force_null: self.force_null,
+            freeze: self.freeze == Some(true) && from,
         })
     }
 }

@@ -53,6 +53,7 @@ pub fn statement(sql: &str) -> Result<Command> {
     let mut parser = parser(&dialect, sql)?;
     let mut statement = parser.parse_statement().map_err(|e| syntax_error(e, sql))?;
     regroup(&mut statement)?;
+    settle_queries(&mut statement)?;
     while parser.consume_token(&Token::SemiColon) {}
     let rest = parser.peek_token();
     if rest.token != Token::EOF {
@@ -60,6 +61,77 @@ pub fn statement(sql: &str) -> Result<Command> {
         return Err(near(&rest.token.to_string(), sql, position));
     }
     Ok(Command::Sql(Box::new(statement)))
+}
+
+/// Each query's `FETCH FIRST` becomes a LIMIT, and its lists are not too long.
+fn settle_queries(statement: &mut ast::Statement) -> Result<()> {
+    struct Queries;
+    impl ast::VisitorMut for Queries {
+        type Break = Error;
+        fn pre_visit_query(&mut self, query: &mut ast::Query) -> ControlFlow<Error> {
+            match fetched(query).and_then(|()| check_width(&query.body)) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(e) => ControlFlow::Break(e),
+            }
+        }
+    }
+    match ast::VisitMut::visit(statement, &mut Queries) {
+        ControlFlow::Break(e) => Err(e),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+/// Columns of a result: PostgreSQL's limit. The protocol counts them in 16 bits.
+pub const MAX_RESULT_COLUMNS: usize = 1664;
+
+pub fn too_wide() -> Error {
+    Error::new(
+        "54011",
+        format!("target lists can have at most {MAX_RESULT_COLUMNS} entries"),
+    )
+}
+
+fn check_width(mut body: &ast::SetExpr) -> Result<()> {
+    while let ast::SetExpr::SetOperation { left, right, .. } = body {
+        check_width(right)?;
+        body = left;
+    }
+    match body {
+        ast::SetExpr::Select(s) if s.projection.len() > MAX_RESULT_COLUMNS => Err(too_wide()),
+        _ => Ok(()),
+    }
+}
+
+/// `FETCH FIRST n ROWS ONLY` is another form of `LIMIT n`.
+fn fetched(query: &mut ast::Query) -> Result<()> {
+    let Some(fetch) = query.fetch.take() else {
+        return Ok(());
+    };
+    if fetch.percent {
+        return Err(Error::new("42601", "syntax error at or near \"percent\""));
+    }
+    if fetch.with_ties {
+        return Err(Error::unsupported("FETCH FIRST ... WITH TIES"));
+    }
+    let one = || ast::Expr::Value(ast::Value::Number("1".to_string(), false).into());
+    let count = fetch.quantity.unwrap_or_else(one);
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause = Some(ast::LimitClause::LimitOffset {
+                limit: Some(count),
+                offset: None,
+                limit_by: Vec::new(),
+            });
+        }
+        Some(ast::LimitClause::LimitOffset {
+            limit: limit @ None,
+            ..
+        }) => *limit = Some(count),
+        Some(_) => {
+            return Err(Error::new("42601", "multiple LIMIT clauses not allowed"));
+        }
+    }
+    Ok(())
 }
 
 /// Parses an expression on its own, such as a stored default.
@@ -162,7 +234,7 @@ fn parser<'a>(dialect: &'a Postgres, sql: &str) -> Result<Parser<'a>> {
         .tokenize_with_location()
         .map_err(|e| {
             let position = tokens::offset(sql, e.location);
-            Error::new("42601", format!("syntax error: {}", e.message)).at(position as u32 + 1)
+            untokenized(&e.message, sql, position)
         })?;
     check_depth(&tokens)?;
     Ok(Parser::new(dialect)
@@ -191,6 +263,9 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             (Keyword::FOR, Keyword::KEY, Keyword::SHARE, _) => {
                 tokens.remove(at + 1);
             }
+            (Keyword::IDENTITY, ..) if is(&tokens, at + 1, &Token::LParen) => {
+                sequence_options_in_order(&mut tokens, at + 2);
+            }
             (Keyword::FOR, Keyword::UPDATE | Keyword::SHARE, Keyword::OF, _) => {
                 each_of(&mut tokens, at);
             }
@@ -204,6 +279,45 @@ fn spelled_out(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         at += 1;
     }
     tokens
+}
+
+fn is(tokens: &[TokenWithSpan], at: usize, token: &Token) -> bool {
+    tokens.get(at).is_some_and(|t| t.token == *token)
+}
+
+/// The options of an identity column's sequence, which the parser takes in one order only. `at`: that of the first.
+fn sequence_options_in_order(tokens: &mut [TokenWithSpan], at: usize) {
+    const ORDER: [Keyword; 6] = [
+        Keyword::INCREMENT,
+        Keyword::MINVALUE,
+        Keyword::MAXVALUE,
+        Keyword::START,
+        Keyword::CACHE,
+        Keyword::CYCLE,
+    ];
+    let end = (at..tokens.len())
+        .find(|&t| tokens[t].token == Token::RParen)
+        .unwrap_or(at);
+    let place = |t: &TokenWithSpan| match &t.token {
+        Token::Word(w) => ORDER.iter().position(|k| *k == w.keyword),
+        _ => None,
+    };
+    // Each word belongs to the option whose name comes last before it, but for NO, which goes before one.
+    let mut places = Vec::with_capacity(end - at);
+    let mut last = 0;
+    for t in at..end {
+        let no = matches!(&tokens[t].token, Token::Word(w) if w.keyword == Keyword::NO);
+        last = match no {
+            true => tokens.get(t + 1).and_then(place).unwrap_or(last),
+            false => place(&tokens[t]).unwrap_or(last),
+        };
+        places.push(last);
+    }
+    let mut options: Vec<_> = places.into_iter().zip(tokens[at..end].to_vec()).collect();
+    options.sort_by_key(|(place, _)| *place);
+    for (slot, (_, token)) in tokens[at..end].iter_mut().zip(options) {
+        *slot = token;
+    }
 }
 
 /// `FOR UPDATE OF a, b NOWAIT` as a clause for each of the names. `at`: that of FOR.
@@ -359,6 +473,22 @@ fn near(token: &str, sql: &str, byte: usize) -> Error {
     Error::new("42601", format!("syntax error at or near \"{token}\"")).at(position)
 }
 
+/// The error of a text that cannot be taken apart; `position` counts characters.
+fn untokenized(why: &str, sql: &str, position: usize) -> Error {
+    let what = if why.contains("string literal") {
+        "quoted string"
+    } else if why.starts_with("Expected close delimiter") {
+        "quoted identifier"
+    } else if why.contains("multi-line comment") {
+        "/* comment"
+    } else {
+        return Error::new("42601", format!("syntax error: {why}")).at(position as u32 + 1);
+    };
+    let rest: String = sql.chars().skip(position).collect();
+    let message = format!("unterminated {what} at or near \"{rest}\"");
+    Error::new("42601", message).at(position as u32 + 1)
+}
+
 fn at_end(sql: &str) -> Error {
     Error::new("42601", "syntax error at end of input").at(sql.chars().count() as u32 + 1)
 }
@@ -382,6 +512,10 @@ fn syntax_error(e: ParserError, sql: &str) -> Error {
     };
     let mut numbers = place.split(", Column: ").map(|n| n.trim().parse::<u64>());
     match (numbers.next(), numbers.next()) {
+        _ if token.eq_ignore_ascii_case("overriding") => {
+            Error::unsupported("OVERRIDING SYSTEM VALUE and OVERRIDING USER VALUE")
+        }
+        (Some(Ok(1)), Some(Ok(1))) if token.eq_ignore_ascii_case("do") => Error::unsupported("DO"),
         (Some(Ok(line)), Some(Ok(column))) => {
             near(token, sql, tokens::byte_offset(sql, line, column))
         }

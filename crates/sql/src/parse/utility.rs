@@ -547,8 +547,9 @@ fn fetch(w: &mut Words<'_>, discard: bool) -> Result<Utility> {
         )
     };
     if backward(w) {
-        return Err(Error::new("55000", "cursor can only scan forward")
-            .hint("Declare it with SCROLL option to enable backward scan."));
+        return Err(Error::unsupported(
+            "cursors that move otherwise than forward",
+        ));
     }
     let direction = if w.accept("next") {
         Direction::Forward(1)
@@ -560,7 +561,11 @@ fn fetch(w: &mut Words<'_>, discard: bool) -> Result<Utility> {
             Some(Token::Number(..) | Token::Minus | Token::Plus) => {
                 match u64::try_from(w.integer()?) {
                     Ok(n) => Direction::Forward(n),
-                    Err(_) => return Err(Error::new("55000", "cursor can only scan forward")),
+                    Err(_) => {
+                        return Err(Error::unsupported(
+                            "cursors that move otherwise than forward",
+                        ));
+                    }
                 }
             }
             _ if forward => Direction::Forward(1),

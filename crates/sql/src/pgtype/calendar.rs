@@ -1,6 +1,8 @@
 //! Calendar arithmetic as PostgreSQL counts: proleptic Gregorian, days and microseconds from 2000-01-01, infinities at
 //! the ends of the integers. Years are astronomical inside (1 BC is year 0) and get their era only in text.
 
+use crate::types::MICROSECOND_DIGITS;
+
 /// `infinity` and `-infinity` of a date.
 pub const DATE_INFINITY: i32 = i32::MAX;
 pub const DATE_MINUS_INFINITY: i32 = i32::MIN;
@@ -84,6 +86,17 @@ pub fn days_in_month(year: i64, month: u32) -> u32 {
 /// Whether a finite timestamp is one PostgreSQL can hold.
 pub fn timestamp_is_valid(micros: i64) -> bool {
     (TIMESTAMP_MIN..TIMESTAMP_END).contains(&micros)
+}
+
+/// A timestamp with so many digits of its seconds; half a unit is rounded away from 2000.
+pub fn rounded(micros: i64, digits: i32) -> i64 {
+    let places = (MICROSECOND_DIGITS - digits.clamp(0, MICROSECOND_DIGITS)) as u32;
+    let unit = 10_i64.pow(places);
+    match micros {
+        TIMESTAMP_INFINITY | TIMESTAMP_MINUS_INFINITY => micros,
+        // Timestamps end days before their integers do.
+        _ => (micros + micros.signum() * (unit / 2)) / unit * unit,
+    }
 }
 
 /// Text of a date in ISO style, with ` BC` for years before 1.

@@ -249,11 +249,16 @@ pub fn fraction_micros(digits: &str) -> Read<i64> {
     if !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(Fault::Format);
     }
+    if digits.len() > 6 {
+        // As the double that they are, halves to even: so PostgreSQL does.
+        let fraction: f64 = format!("0.{digits}").parse().map_err(|_| Fault::Format)?;
+        return Ok((fraction * 1e6).round_ties_even() as i64);
+    }
     let mut micros = 0;
     for place in 0..6 {
         micros = micros * 10 + i64::from(digits.as_bytes().get(place).map_or(0, |b| b - b'0'));
     }
-    Ok(micros + i64::from(digits.as_bytes().get(6).is_some_and(|&b| b >= b'5')))
+    Ok(micros)
 }
 
 /// A minute may have a 60th second, and a day may end at 24:00:00.

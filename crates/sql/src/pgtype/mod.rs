@@ -161,10 +161,10 @@ pub fn binary_in(ty: SqlType, bytes: &[u8]) -> Result<Datum> {
         SqlType::Bytea => Datum::Bytea(bytes.to_vec()),
         SqlType::Date => Datum::Date(binary_date(i32::from_be_bytes(fixed(bytes)?))?),
         SqlType::Timestamp => {
-            Datum::Timestamp(binary_timestamp(i64::from_be_bytes(fixed(bytes)?))?)
+            Datum::Timestamp(timestamp_in_range(i64::from_be_bytes(fixed(bytes)?))?)
         }
         SqlType::TimestampTz => {
-            Datum::TimestampTz(binary_timestamp(i64::from_be_bytes(fixed(bytes)?))?)
+            Datum::TimestampTz(timestamp_in_range(i64::from_be_bytes(fixed(bytes)?))?)
         }
         SqlType::Uuid => Datum::Uuid(fixed(bytes)?),
         SqlType::Void => Datum::Null,
@@ -192,13 +192,17 @@ pub fn binary_out(ty: SqlType, value: DatumRef<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Fits a value to the type's modifier: length of strings, precision and scale of numbers. An explicit cast cuts a
+/// Fits a value to the type's modifier: length of strings, precision and scale of numbers, digits of seconds. An explicit cast cuts a
 /// string that is too long; an assignment cuts only spaces. `character(n)` is padded.
 pub fn apply_typmod(ty: SqlType, typmod: i32, value: Datum, explicit: bool) -> Result<Datum> {
-    if typmod < 4 {
-        return Ok(value);
-    }
     match (ty, value) {
+        (SqlType::Timestamp, Datum::Timestamp(t)) if typmod >= 0 => Ok(Datum::Timestamp(
+            timestamp_in_range(calendar::rounded(t, typmod))?,
+        )),
+        (SqlType::TimestampTz, Datum::TimestampTz(t)) if typmod >= 0 => Ok(Datum::TimestampTz(
+            timestamp_in_range(calendar::rounded(t, typmod))?,
+        )),
+        (_, value) if typmod < 4 => Ok(value),
         (SqlType::Varchar | SqlType::Char, Datum::Text(text)) => {
             fit_string(ty, (typmod - 4) as usize, text, explicit).map(Datum::Text)
         }
@@ -304,7 +308,7 @@ fn binary_date(days: i32) -> Result<i32> {
     }
 }
 
-fn binary_timestamp(micros: i64) -> Result<i64> {
+fn timestamp_in_range(micros: i64) -> Result<i64> {
     let infinite =
         micros == calendar::TIMESTAMP_INFINITY || micros == calendar::TIMESTAMP_MINUS_INFINITY;
     let valid = infinite || calendar::timestamp_is_valid(micros);

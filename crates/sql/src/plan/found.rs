@@ -50,6 +50,8 @@ struct Item<'q> {
 
 enum Of<'q> {
     Table(Arc<Table>, &'q mut TableFactor),
+    /// All of whose tables' rows are meant: it locks them itself, as in PostgreSQL.
+    Subquery(&'q mut Query),
     /// What `FOR UPDATE OF` cannot name, and without `OF` means nothing to.
     Rowless(&'static str),
     /// What it would lock rows of in PostgreSQL.
@@ -131,12 +133,6 @@ impl Planner<'_> {
         general: &General<'_>,
     ) -> Result<(FoundRows, Vec<ColumnDesc>)> {
         check_lockable(q)?;
-        if q.fetch.is_some() {
-            return Err(
-                Error::unsupported("FETCH FIRST with FOR UPDATE of this kind of query")
-                    .hint("Use LIMIT."),
-            );
-        }
         let (limit, offset) = self.limits(q)?;
         let mut query = q.clone();
         query.limit_clause = None;
@@ -152,7 +148,10 @@ impl Planner<'_> {
         }
         let wanted = wanted(&clauses, &items)?;
         let mut locked = Vec::new();
-        for (item, how) in items.into_iter().zip(wanted) {
+        for (mut item, how) in items.into_iter().zip(wanted) {
+            if let (Of::Subquery(subquery), Some(how)) = (&mut item.of, how) {
+                lock_in(subquery, kind_of(&clauses), how)?;
+            }
             if let (Of::Table(table, factor), Some(how)) = (item.of, how) {
                 with_row_ids(factor, &table, &item.alias);
                 let id = Ident::with_quote('"', format!("{} {}", olap::ROW_ID, locked.len()));
@@ -253,7 +252,7 @@ impl Planner<'_> {
             } => {
                 let of = match &*subquery.body {
                     SetExpr::Values(_) => Of::Rowless("VALUES"),
-                    _ => Of::Unknown("a subquery in FROM"),
+                    _ => Of::Subquery(subquery),
                 };
                 (named(alias).unwrap_or_default(), of)
             }
@@ -293,12 +292,12 @@ fn wanted(clauses: &[ast::LockClause], items: &[Item<'_>]) -> Result<Vec<Option<
             }
             found = true;
             match &item.of {
-                Of::Table(..) if item.nullable => {
+                Of::Table(..) | Of::Subquery(_) if item.nullable => {
                     let message =
                         format!("{kind} cannot be applied to the nullable side of an outer join");
                     return Err(Error::new("0A000", message));
                 }
-                Of::Table(..) => *wanted = (*wanted).max(Some(how)),
+                Of::Table(..) | Of::Subquery(_) => *wanted = (*wanted).max(Some(how)),
                 Of::Rowless(_) if named.is_none() => {}
                 Of::Rowless("VALUES") => {}
                 Of::Rowless(what) => {
@@ -325,6 +324,24 @@ fn wanted(clauses: &[ast::LockClause], items: &[Item<'_>]) -> Result<Vec<Option<
         }
     }
     Ok(wanted)
+}
+
+fn kind_of(clauses: &[ast::LockClause]) -> LockType {
+    clauses.first().map_or(LockType::Update, |c| c.lock_type)
+}
+
+/// Has a subquery lock its rows.
+fn lock_in(subquery: &mut Query, lock_type: LockType, how: LockRows) -> Result<()> {
+    subquery.locks.push(ast::LockClause {
+        lock_type,
+        of: None,
+        nonblock: match how {
+            LockRows::Wait => None,
+            LockRows::NoWait => Some(NonBlock::Nowait),
+            LockRows::SkipLocked => Some(NonBlock::SkipLocked),
+        },
+    });
+    check_lockable(subquery)
 }
 
 /// The table as the general lane gives it with its rows' ids.

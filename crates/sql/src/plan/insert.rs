@@ -78,6 +78,13 @@ impl Planner<'_> {
                 {
                     let mut supplied = Vec::new();
                     let mut rows = Vec::with_capacity(v.rows.len());
+                    let width = v.rows.first().map_or(0, |r| r.content.len());
+                    if v.rows.iter().any(|r| r.content.len() != width) {
+                        return Err(Error::new(
+                            "42601",
+                            "VALUES lists must all be the same length",
+                        ));
+                    }
                     for r in &v.rows {
                         let implicit = i.columns.is_empty();
                         rows.push(self.insert_row(

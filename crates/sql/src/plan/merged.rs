@@ -33,6 +33,21 @@ pub fn write_out(query: &mut Query, dict: &Dict) -> Result<()> {
     writer.failed.map_or(Ok(()), Err)
 }
 
+/// The names of the columns that a FROM clause brings, if they can be told.
+pub fn from_names(
+    from: &[TableWithJoins],
+    with: Option<&ast::With>,
+    dict: &Dict,
+) -> Result<Option<Vec<String>>> {
+    let mut names = Names {
+        dict,
+        ctes: Vec::new(),
+    };
+    names.enter_with(with);
+    let columns = names.of_from(from)?;
+    Ok(columns.map(|all| all.into_iter().map(|c| c.name).collect()))
+}
+
 struct Writer<'d> {
     names: Names<'d>,
     failed: Option<Error>,
@@ -77,10 +92,14 @@ struct Names<'d> {
 }
 
 impl Names<'_> {
-    /// Brings the queries of WITH into sight.
     fn enter(&mut self, query: &Query) {
+        self.enter_with(query.with.as_ref());
+    }
+
+    /// Brings the queries of WITH into sight.
+    fn enter_with(&mut self, with: Option<&ast::With>) {
         self.ctes.push(Vec::new());
-        let ctes = query.with.iter().flat_map(|w| &w.cte_tables);
+        let ctes = with.iter().flat_map(|w| &w.cte_tables);
         for cte in ctes {
             let columns = renamed(self.of_query(&cte.query), &cte.alias.columns);
             let name = names::ident(&cte.alias.name);

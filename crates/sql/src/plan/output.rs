@@ -9,7 +9,6 @@ use super::{Output, Planner};
 use crate::bind::{Binder, Scope, Typed, names};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
-use crate::types::SqlType;
 
 impl Planner<'_> {
     pub fn projection(&self, scope: &Scope, items: &[SelectItem]) -> Result<Output> {
@@ -139,7 +138,7 @@ pub fn column_name(e: &ast::Expr) -> String {
 fn named(e: &ast::Expr) -> (String, bool) {
     let of_type = |t: &ast::DataType| {
         let known = crate::bind::parts::data_type(t);
-        let name = known.map_or("?column?", |(t, _)| short_type_name(t));
+        let name = known.map_or("?column?", |(t, _)| t.internal_name());
         (name.to_string(), false)
     };
     let own = |name: &str| (name.to_string(), true);
@@ -166,7 +165,11 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Value(v) if matches!(v.value, ast::Value::Boolean(_)) => {
             ("bool".to_string(), false)
         }
+        ast::Expr::Substring {
+            shorthand: true, ..
+        } => own("substr"),
         ast::Expr::Substring { .. } => own("substring"),
+        ast::Expr::Overlay { .. } => own("overlay"),
         ast::Expr::Trim {
             trim_where: Some(ast::TrimWhereField::Leading),
             ..
@@ -180,25 +183,17 @@ fn named(e: &ast::Expr) -> (String, bool) {
         ast::Expr::Ceil { .. } => own("ceil"),
         ast::Expr::Floor { .. } => own("floor"),
         ast::Expr::Extract { .. } => own("extract"),
+        ast::Expr::AtTimeZone { .. } => own("timezone"),
         ast::Expr::Exists { .. } => own("exists"),
+        ast::Expr::Subquery(q) => match &*q.body {
+            ast::SetExpr::Select(select) => match select.projection.first() {
+                Some(ast::SelectItem::UnnamedExpr(e)) => (column_name(e), true),
+                Some(ast::SelectItem::ExprWithAlias { alias, .. }) => (names::ident(alias), true),
+                _ => ("?column?".to_string(), false),
+            },
+            _ => ("?column?".to_string(), false),
+        },
         ast::Expr::TypedString(t) => of_type(&t.data_type),
         _ => ("?column?".to_string(), false),
-    }
-}
-
-/// The internal type name, which names columns made by casts.
-fn short_type_name(ty: SqlType) -> &'static str {
-    match ty {
-        SqlType::Bool => "bool",
-        SqlType::Int2 => "int2",
-        SqlType::Int4 => "int4",
-        SqlType::Int8 => "int8",
-        SqlType::Float4 => "float4",
-        SqlType::Float8 => "float8",
-        SqlType::Varchar => "varchar",
-        SqlType::Char => "bpchar",
-        SqlType::Timestamp => "timestamp",
-        SqlType::TimestampTz => "timestamptz",
-        other => other.name(),
     }
 }

@@ -270,7 +270,7 @@ impl Planner<'_> {
             let binder = Binder::new(&scope, self.params, clause);
             Ok::<_, Error>(
                 binder
-                    .coerce(binder.expr(e)?, SqlType::Int8, -1, CastContext::Implicit)?
+                    .coerce(binder.expr(e)?, SqlType::Int8, -1, CastContext::Assignment)?
                     .expr,
             )
         };

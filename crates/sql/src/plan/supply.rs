@@ -4,6 +4,7 @@
 //! The query gives, for each row to be changed, its row id and the values that the write needs; what the direct lane can compute
 //! from the row itself it computes, as it does in its own plans.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{
@@ -45,6 +46,8 @@ struct Supply<'a> {
     items: Vec<ast::Expr>,
     with: Option<With>,
     from: Vec<TableWithJoins>,
+    /// The columns that FROM brings beside the target's, as far as they can be told.
+    beside: Vec<String>,
     selection: Option<&'a ast::Expr>,
 }
 
@@ -79,7 +82,10 @@ impl Planner<'_> {
             values.push((
                 at,
                 match direct {
-                    Ok(e) => Ok(e),
+                    Ok(e) => {
+                        supply.unambiguous(&value)?;
+                        Ok(e)
+                    }
                     Err(e) if is_general(&e) || matches!(e.sqlstate(), "42703" | "42P01") => {
                         Err(supply.item(value))
                     }
@@ -146,6 +152,7 @@ impl Planner<'_> {
         selection: Option<&'a ast::Expr>,
     ) -> Result<Supply<'a>> {
         let (table, alias) = self.written_table(target)?;
+        let beside = super::merged::from_names(&from, with.as_ref(), self.dict)?;
         Ok(Supply {
             scope: Scope::of_table(&table, &alias),
             table,
@@ -153,6 +160,7 @@ impl Planner<'_> {
             items: Vec::new(),
             with,
             from,
+            beside: beside.unwrap_or_default(),
             selection,
         })
     }
@@ -208,6 +216,28 @@ impl Supply<'_> {
         self.items.len() - 1
     }
 
+    /// Refuses the name of a column of the target alone that is one of FROM's as well.
+    fn unambiguous(&self, e: &ast::Expr) -> Result<()> {
+        let ambiguous = ast::visit_expressions(e, |e| match e {
+            ast::Expr::Identifier(i) => {
+                let name = names::ident(i);
+                let both = self.beside.contains(&name) && self.table.column(&name).is_some();
+                match both {
+                    true => ControlFlow::Break(name),
+                    false => ControlFlow::Continue(()),
+                }
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        match ambiguous {
+            ControlFlow::Break(name) => Err(Error::new(
+                "42702",
+                format!("column reference \"{name}\" is ambiguous"),
+            )),
+            ControlFlow::Continue(()) => Ok(()),
+        }
+    }
+
     /// What RETURNING names that is not the target's.
     fn extras(&mut self, returning: Option<&[SelectItem]>) -> Result<Vec<Extra>> {
         let mut extras = Vec::new();
@@ -225,9 +255,10 @@ impl Supply<'_> {
             ) {
                 named.push(e.clone());
             }
-            std::ops::ControlFlow::<()>::Continue(())
+            ControlFlow::<()>::Continue(())
         });
         for e in named {
+            self.unambiguous(&e)?;
             let (table, name) = match &e {
                 ast::Expr::CompoundIdentifier(path) => match path.as_slice() {
                     [table, name] => (names::ident(table), names::ident(name)),

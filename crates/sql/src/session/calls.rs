@@ -61,7 +61,7 @@ impl Calls for Core {
                     transaction,
                     try_only,
                 )?;
-                if try_only { Val::bool(got) } else { Val::NULL }
+                if try_only { Val::bool(got) } else { void() }
             }
             AdvisoryUnlock { shared } => {
                 let held = self.engine.advisory_unlock(advisory_key(args)?, shared);
@@ -77,7 +77,7 @@ impl Calls for Core {
             }
             AdvisoryUnlockAll => {
                 self.engine.advisory_unlock_all();
-                Val::NULL
+                void()
             }
         })
     }
@@ -278,13 +278,25 @@ impl Core {
         let Some(DatumRef::Float8(seconds)) = args.first().map(Val::get) else {
             return Ok(Val::NULL);
         };
-        let deadline =
-            std::time::Instant::now() + std::time::Duration::from_secs_f64(seconds.clamp(0.0, 1e9));
+        // Less than nothing, or no number, is not waited for.
+        let seconds = match seconds > 0.0 {
+            true => seconds.min(MAX_SLEEP_S),
+            false => 0.0,
+        };
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs_f64(seconds);
         match wait::Waiter::new().wait(wait::Event::Sleep, [0; 3], Some(deadline)) {
             wait::WaitResult::Cancelled => Err(super::core::cancelled()),
-            _ => Ok(Val::NULL),
+            _ => Ok(void()),
         }
     }
+}
+
+/// More than anybody waits for, and less than a duration can hold.
+const MAX_SLEEP_S: f64 = 1e9;
+
+/// What a function gives that gives nothing: it is not NULL.
+fn void() -> Val<'static> {
+    Val::text(String::new())
 }
 
 fn sequence_error(e: engine::Error, s: &Sequence) -> Error {

@@ -9,7 +9,7 @@ use block::value::DatumRef;
 use super::settings::Settings;
 use crate::api::{Notice, SideMessages};
 use crate::database::{Database, Publication};
-use crate::dict::{Change, Dict};
+use crate::dict::{Change, Dict, Table};
 use crate::error::{Error, Result};
 use crate::exec::profile::Profile;
 use crate::pgtype::IoSettings;
@@ -97,6 +97,14 @@ impl Core {
 
     pub fn has_own_dict(&self) -> bool {
         self.own_dict.is_some()
+    }
+
+    /// Whether the table's rows are where nobody else sees any: it was created or truncated in this transaction.
+    pub fn is_own_segment(&self, table: &Table) -> bool {
+        self.database.with_dict(|committed| {
+            let known = committed.tables().find(|t| t.oid == table.oid);
+            known.is_none_or(|t| t.segment != table.segment)
+        })
     }
 
     /// Takes in a change that was just written to the dictionary's table.

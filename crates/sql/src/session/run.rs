@@ -346,6 +346,15 @@ impl SqlSession {
         portal.mark = self.core.mark;
         self.lock_tables(portal)?;
         let statement = portal.statement.clone();
+        // Where rows are locked before any is given, that is done now.
+        if let Kind::Found(plan) = &statement.kind {
+            self.refuse_if_read_only("SELECT FOR UPDATE")?;
+            let mut kept = Spool::new(&self.core);
+            let count = found::run(plan, &mut self.core, &portal.params, &mut kept)?;
+            self.end_of_statement();
+            portal.run = Run::Rows(kept.finish()?, Tag::Rows("SELECT", count));
+            return Ok(());
+        }
         let snapshot = self.core.engine.snapshot()?;
         portal.run = match &statement.kind {
             Kind::Select(plan) => Run::Select(Box::new(SelectRun::start(

@@ -231,13 +231,14 @@ impl Settings {
     pub fn io(&self, now_micros: i64) -> Result<IoSettings> {
         let zone = self.get("TimeZone");
         let style = self.get("DateStyle").to_uppercase();
-        let date_order = if style.contains("DMY") {
-            DateOrder::Dmy
-        } else if style.contains("YMD") {
-            DateOrder::Ymd
-        } else {
-            DateOrder::Mdy
-        };
+        let date_order =
+            if style.contains("DMY") || style.contains("EURO") && !style.contains("NON") {
+                DateOrder::Dmy
+            } else if style.contains("YMD") {
+                DateOrder::Ymd
+            } else {
+                DateOrder::Mdy
+            };
         Ok(IoSettings {
             time_zone: TimeZone::parse(&zone).ok_or_else(|| bad_value("TimeZone", &zone))?,
             date_order,
@@ -245,6 +246,24 @@ impl Settings {
             now_micros,
         })
     }
+}
+
+/// Words for the order of input and the form of output, of which there is one.
+fn date_style(value: &str) -> Result<()> {
+    for word in value.split(',').map(str::trim) {
+        match word.to_lowercase().as_str() {
+            "iso" | "dmy" | "euro" | "european" | "mdy" | "us" | "noneuro" | "noneuropean"
+            | "ymd" | "default" => {}
+            "sql" | "postgres" | "german" => {
+                return Err(Error::unsupported(format!("DateStyle {word}")).hint("Use ISO."));
+            }
+            _ => {
+                return Err(bad_value("DateStyle", value)
+                    .detail(format!("Unrecognized key word: \"{word}\".")));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn unknown(name: &str) -> Error {
@@ -266,6 +285,7 @@ fn check(param: &Param, value: &str) -> Result<()> {
     debug_assert!(param.context == Context::Session);
     match param.name {
         "TimeZone" if TimeZone::parse(value).is_none() => Err(bad_value("TimeZone", value)),
+        "DateStyle" => date_style(value),
         "client_encoding"
             if !matches!(
                 value.to_lowercase().replace('-', "").as_str(),

@@ -248,6 +248,12 @@ impl SqlSession {
                 plan_sql(&self.core, *s, &params)?
             }
         };
+        if columns
+            .as_ref()
+            .is_some_and(|c| c.len() > parse::MAX_RESULT_COLUMNS)
+        {
+            return Err(parse::too_wide());
+        }
         let mut params = params.finish();
         let mut param_types: Vec<u32> = params.iter().map(|t| t.oid()).collect();
         let arrays = statement.map(|statement| {

@@ -6,14 +6,13 @@ use block::value::Datum;
 
 use super::SqlSession;
 use super::cursors::Cursor;
-use super::run::Keep;
 use super::statement::{Portal, Run, Statement};
 use super::transaction::State;
 use crate::api::{ColumnDesc, Completion, RowSink, Tag};
 use crate::bind::{Binder, ParamTypes, Scope, parts};
 use crate::copy;
 use crate::error::{Error, Result};
-use crate::exec::sort::Spool;
+use crate::exec::sort::{Rows, Spool};
 use crate::expr::Env;
 use crate::expr::cast::CastContext;
 use crate::parse::Utility;
@@ -84,7 +83,7 @@ impl SqlSession {
                 discard,
             } => {
                 let rows = self.fetch(cursor, *direction)?;
-                let count = rows.len() as u64;
+                let count = rows.count();
                 if *discard {
                     Tag::Rows("MOVE", count)
                 } else {
@@ -116,7 +115,7 @@ impl SqlSession {
     fn rows(
         &mut self,
         portal: &mut Portal,
-        rows: Vec<Vec<Datum>>,
+        rows: impl Into<Rows>,
         tag: Tag,
         max_rows: usize,
         sink: &mut dyn RowSink,
@@ -321,16 +320,15 @@ impl SqlSession {
         }
         self.ensure_transaction()?;
         let statement = self.parse(text, &[])?;
-        if matches!(statement.kind, super::Kind::Found(_)) {
-            return Err(Error::unsupported(
-                "a cursor FOR UPDATE of this kind of query",
-            ));
-        }
-        if !matches!(
-            statement.kind,
-            super::Kind::Select(_) | super::Kind::General(_)
-        ) {
-            return Err(Error::new("42601", "a cursor is for SELECT or VALUES only"));
+        let locks = match &statement.kind {
+            super::Kind::Select(plan) => !plan.locks.is_empty(),
+            super::Kind::General(_) => false,
+            super::Kind::Found(_) => true,
+            _ => return Err(Error::new("42601", "a cursor is for SELECT or VALUES only")),
+        };
+        if hold && locks {
+            let what = "DECLARE CURSOR WITH HOLD ... FOR UPDATE is not supported";
+            return Err(Error::new("0A000", what).detail("Holdable cursors must be READ ONLY."));
         }
         let mut portal = Portal::new(&statement, Vec::new());
         if hold {
@@ -347,21 +345,21 @@ impl SqlSession {
         Ok(Tag::Plain("DECLARE CURSOR"))
     }
 
-    fn fetch(&mut self, name: &str, direction: Direction) -> Result<Vec<Vec<Datum>>> {
+    fn fetch(&mut self, name: &str, direction: Direction) -> Result<Rows> {
         let mut cursor = self.cursors.take(name)?;
         let count = match direction {
             Direction::All => 0,
             Direction::Forward(0) => {
                 self.cursors.put(name.to_string(), cursor);
-                return Ok(Vec::new());
+                return Ok(Vec::new().into());
             }
             Direction::Forward(n) => usize::try_from(n).unwrap_or(0),
         };
-        let mut kept = Keep::default();
+        let mut kept = Spool::new(&self.core);
         let done = self.execute(&mut cursor.portal, count, &mut kept);
         self.cursors.put(name.to_string(), cursor);
         done?;
-        Ok(kept.rows)
+        kept.finish()
     }
 
     fn execute_prepared(

@@ -137,26 +137,9 @@ pub const OTHER_TYPES: &[(u32, &str, &str)] = &[
     (4089, "regnamespace", "regnamespace"),
 ];
 
-/// `pg_type.typname`.
-pub fn internal_name(ty: SqlType) -> &'static str {
-    match ty {
-        SqlType::Bool => "bool",
-        SqlType::Int2 => "int2",
-        SqlType::Int4 => "int4",
-        SqlType::Int8 => "int8",
-        SqlType::Float4 => "float4",
-        SqlType::Float8 => "float8",
-        SqlType::Varchar => "varchar",
-        SqlType::Char => "bpchar",
-        SqlType::Timestamp => "timestamp",
-        SqlType::TimestampTz => "timestamptz",
-        other => other.name(),
-    }
-}
-
 /// The object id of the array type over a type; zero if there is none.
 pub fn array_of(ty: SqlType) -> u32 {
-    let name = format!("_{}", internal_name(ty));
+    let name = format!("_{}", ty.internal_name());
     OTHER_TYPES
         .iter()
         .find(|(_, n, _)| *n == name)

@@ -465,7 +465,7 @@ pub fn find_type(name: &str) -> Option<u32> {
     let name = unqualified(name);
     let plain = SqlType::ALL
         .into_iter()
-        .find(|t| describe::internal_name(*t) == name || t.name() == name)
+        .find(|t| t.internal_name() == name || t.name() == name)
         .map(SqlType::oid);
     let other = || {
         describe::OTHER_TYPES

@@ -23,6 +23,7 @@ mod relations;
 mod remote;
 mod schema;
 mod services;
+mod types;
 
 use std::sync::Arc;
 

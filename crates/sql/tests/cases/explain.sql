@@ -24,6 +24,12 @@ explain analyze select count(*) from t a, t b where a.grp = b.grp and a.pad < b.
 
 explain update t set pad = 'z' where id = 3
 
+explain update t set pad = 'z' from (select max(id) as m from t) s where id = m
+
+explain delete from t using (values (1), (2)) v (k) where t.grp = v.k
+
+explain insert into t select id + 9000, grp, initcap(pad) from t where id < 5
+
 explain create table u (a int)
 
 explain analyze select nosuch from t

@@ -59,7 +59,27 @@ select relname from pg_class where relname = 'fa' for update
 
 select initcap(v) from fa limit -1 for update
 
-begin; declare q cursor for select initcap(v) from fa for update
+select id from fa order by id offset 1 rows fetch first 1 row only for update
+
+select initcap(v) from fa order by id fetch next 2 rows only for update
+
+select id from fa order by id limit 1 fetch first 1 row only
+
+select id from fa order by id fetch first 1 row with ties
+
+select s.id, fb.id from (select id, v from fa where id < 3) s join fb on fb.fa_id = s.id order by 2 for update
+
+explain select s.id, fb.id from (select id, v from fa where id < 3) s join fb on fb.fa_id = s.id order by 2 for update of s
+
+select * from (select count(*) from fa) s for update
+
+select fa.id from fa left join (select * from fb) s on s.fa_id = fa.id for update
+
+begin; declare q cursor for select initcap(v), id from fa order by id for update; fetch 2 from q
+
+fetch all from q
+
+declare h cursor with hold for select id from fa for update
 
 rollback
 

@@ -108,3 +108,22 @@ delete from mt using ma right join mb using (k, x) where mt.k = mb.k and y > 'b0
 delete from mt using ma natural left join mb where ma.k = mt.k and initcap(y) = 'B0' returning mt.id
 
 select * from mt order by id
+
+-- A name that the target and FROM both have is neither's.
+create table wa (k int primary key, v int); create table wb (k int, w int); create table wc (k int, z int); insert into wa values (1, 0), (2, 0); insert into wb values (1, 10); insert into wc values (1, 20)
+
+update wa set v = k from wb where wa.k = wb.k
+
+update wa set v = k from wb join wc using (k) where wa.k = wb.k
+
+update wa set v = w from wb where wa.k = wb.k returning k
+
+delete from wa using wb join wc using (k) where wa.k = w returning k
+
+update wa set v = wa.k + w + z from wb join wc using (k) where wa.k = wb.k returning wa.k, v, w
+
+with q (k, n) as (select 2, 5) update wa set v = k from q where wa.k = q.k
+
+with q (kk, n) as (select 2, 5) update wa set v = k + n from q where wa.k = kk returning k, v
+
+insert into wa values (5, 1), (6)

@@ -36,7 +36,7 @@ use super::scan::{HeapExec, ID};
 pub use lookup::{Lookup, Task};
 pub use read::Keyed;
 pub use tap::NAME;
-use tap::Tap;
+use tap::{Keys, Tap};
 
 type Plan = Arc<dyn ExecutionPlan>;
 type PhysicalRef = Arc<dyn PhysicalExpr>;
@@ -96,7 +96,8 @@ fn looked_up(join: &HashJoinExec) -> DfResult<Option<Plan>> {
     };
     let right = join.right().clone().transform_down(swap)?.data;
     let input = join.left().clone();
-    let left = Arc::new(Tap { input, lookup });
+    let passing = Keys(lookup);
+    let left = Arc::new(Tap { input, passing });
     let with = join.builder().with_new_children(vec![left, right])?;
     with.build_exec().map(Some)
 }

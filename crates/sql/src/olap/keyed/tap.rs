@@ -1,78 +1,36 @@
 //! The operator below a join's first side that notes the keys of its rows.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::{DataFusionError, Result as DfResult};
-use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::error::Result as DfResult;
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use futures::{Stream, StreamExt};
 
 use super::lookup::Lookup;
-use super::{PhysicalRef, Plan};
+use crate::olap::through::{Passing, Through};
 
 /// Its name, by which plans shown to users leave it out.
 pub const NAME: &str = "Keys";
 
 /// Notes the keys of rows that pass.
-pub struct Tap {
-    pub input: Plan,
-    pub lookup: Arc<Lookup>,
-}
+#[derive(Clone)]
+pub struct Keys(pub Arc<Lookup>);
 
-impl fmt::Debug for Tap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{NAME}({:?})", self.input)
-    }
-}
+pub type Tap = Through<Keys>;
 
-impl DisplayAs for Tap {
-    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(NAME)
-    }
-}
+impl Passing for Keys {
+    const NAME: &'static str = NAME;
 
-impl ExecutionPlan for Tap {
-    fn name(&self) -> &str {
-        NAME
-    }
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-    fn children(&self) -> Vec<&Plan> {
-        vec![&self.input]
-    }
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&PhysicalRef) -> DfResult<TreeNodeRecursion>,
-    ) -> DfResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-    fn with_new_children(self: Arc<Self>, mut children: Vec<Plan>) -> DfResult<Plan> {
-        let Some(input) = children.pop().filter(|_| children.is_empty()) else {
-            return Err(DataFusionError::Internal(format!("{NAME} has one input")));
-        };
-        let lookup = self.lookup.clone();
-        Ok(Arc::new(Tap { input, lookup }))
-    }
-    fn execute(
-        &self,
-        partition: usize,
-        context: Arc<TaskContext>,
-    ) -> DfResult<SendableRecordBatchStream> {
-        Ok(Box::pin(Tapped {
-            input: self.input.execute(partition, context)?,
-            lookup: self.lookup.clone(),
+    fn stream(&self, input: SendableRecordBatchStream) -> SendableRecordBatchStream {
+        Box::pin(Tapped {
+            input,
+            lookup: self.0.clone(),
             ended: false,
-        }))
+        })
     }
 }
 

@@ -1,0 +1,165 @@
+//! Dates and timestamps made from each other, and days counted between dates. What leaves the range of its type is 22008; infinities stay what they are.
+
+use super::arith::ArithOp;
+use crate::error::{Error, Result};
+use crate::pgtype::IoSettings;
+use crate::pgtype::calendar::{
+    DATE_END, DATE_INFINITY, DATE_MIN, DATE_MINUS_INFINITY, MICROS_PER_DAY, MICROS_PER_SECOND,
+    TIMESTAMP_END, TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY, timestamp_is_valid,
+};
+
+/// Later than every finite timestamp, earlier than infinity: what a date that no timestamp reaches is compared as.
+pub const BEYOND_TIMESTAMPS: i64 = TIMESTAMP_INFINITY - 1;
+
+pub fn is_infinite(t: i64) -> bool {
+    t == TIMESTAMP_INFINITY || t == TIMESTAMP_MINUS_INFINITY
+}
+
+fn is_infinite_date(day: i32) -> bool {
+    day == DATE_INFINITY || day == DATE_MINUS_INFINITY
+}
+
+/// A timestamp, if it is in the type's range.
+pub fn in_range(t: i64) -> Result<i64> {
+    match is_infinite(t) || timestamp_is_valid(t) {
+        true => Ok(t),
+        false => Err(Error::new("22008", "timestamp out of range")),
+    }
+}
+
+/// The midnight at which a date begins; `None` if no timestamp reaches so far.
+fn midnight(day: i32) -> Option<i64> {
+    match day {
+        DATE_INFINITY => Some(TIMESTAMP_INFINITY),
+        DATE_MINUS_INFINITY => Some(TIMESTAMP_MINUS_INFINITY),
+        _ if i64::from(day) < TIMESTAMP_END / MICROS_PER_DAY => {
+            Some(i64::from(day) * MICROS_PER_DAY)
+        }
+        _ => None,
+    }
+}
+
+fn beyond() -> Error {
+    Error::new("22008", "date out of range for timestamp")
+}
+
+pub fn timestamp_of_date(day: i32) -> Result<i64> {
+    midnight(day).ok_or_else(beyond)
+}
+
+pub fn timestamptz_of_date(day: i32, io: &IoSettings) -> Result<i64> {
+    timestamp_of_date(day)
+        .and_then(|t| to_utc(t, io))
+        .map_err(|_| beyond())
+}
+
+/// As the timestamp that it is compared as, with time zone or without.
+pub fn compared_as(day: i32, zoned: bool, io: &IoSettings) -> i64 {
+    match midnight(day) {
+        None => BEYOND_TIMESTAMPS,
+        Some(t) if zoned && !is_infinite(t) => t - offset_at_local(t, io),
+        Some(t) => t,
+    }
+}
+
+pub fn date_of_timestamp(t: i64) -> i32 {
+    match t {
+        TIMESTAMP_INFINITY => DATE_INFINITY,
+        TIMESTAMP_MINUS_INFINITY => DATE_MINUS_INFINITY,
+        _ => t.div_euclid(MICROS_PER_DAY) as i32,
+    }
+}
+
+/// The date of a moment where the session is. Its local time may lie beyond the last timestamp.
+pub fn date_of_timestamptz(t: i64, io: &IoSettings) -> i32 {
+    match is_infinite(t) {
+        true => date_of_timestamp(t),
+        false => (t + offset_at(t, io)).div_euclid(MICROS_PER_DAY) as i32,
+    }
+}
+
+/// A local time of the session's zone in UTC.
+pub fn to_utc(t: i64, io: &IoSettings) -> Result<i64> {
+    match is_infinite(t) {
+        true => Ok(t),
+        false => in_range(t - offset_at_local(t, io)),
+    }
+}
+
+/// A moment as the local time of the session's zone.
+pub fn to_local(t: i64, io: &IoSettings) -> Result<i64> {
+    match is_infinite(t) {
+        true => Ok(t),
+        false => in_range(t + offset_at(t, io)),
+    }
+}
+
+/// Microseconds east of Greenwich. Timestamps end a week before their integers do, so that adding it to one cannot overflow.
+fn offset_at(t: i64, io: &IoSettings) -> i64 {
+    i64::from(io.time_zone.offset_at(t)) * MICROS_PER_SECOND
+}
+
+fn offset_at_local(t: i64, io: &IoSettings) -> i64 {
+    i64::from(io.time_zone.offset_at_local(t)) * MICROS_PER_SECOND
+}
+
+/// A date some days later, or with [`ArithOp::Sub`] earlier.
+pub fn days_away(op: ArithOp, day: i32, count: i64) -> Result<i32> {
+    if is_infinite_date(day) {
+        return Ok(day);
+    }
+    let sum = match op {
+        ArithOp::Add => i64::from(day).checked_add(count),
+        _ => i64::from(day).checked_sub(count),
+    };
+    sum.filter(|d| (DATE_MIN..DATE_END).contains(d))
+        .map(|d| d as i32)
+        .ok_or_else(|| Error::new("22008", "date out of range"))
+}
+
+pub fn days_between(later: i32, earlier: i32) -> Result<i32> {
+    if is_infinite_date(later) || is_infinite_date(earlier) {
+        return Err(Error::new("22008", "cannot subtract infinite dates"));
+    }
+    // The range of dates is narrower than that of their integers.
+    Ok(later - earlier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pgtype::zone::TimeZone;
+
+    /// What PostgreSQL 15 answers. Once a multiplication overflowed here, which ended the instance.
+    #[test]
+    fn the_ends_of_time() {
+        let io = IoSettings {
+            time_zone: TimeZone::named("Pacific/Kiritimati").unwrap(),
+            ..IoSettings::default()
+        };
+        let (last_day, first_day) = ((DATE_END - 1) as i32, DATE_MIN as i32);
+        assert!(timestamp_of_date(last_day).is_err());
+        assert_eq!(timestamp_of_date(DATE_INFINITY).unwrap(), i64::MAX);
+        assert_eq!(timestamp_of_date(DATE_MINUS_INFINITY).unwrap(), i64::MIN);
+        assert_eq!(date_of_timestamp(i64::MAX), DATE_INFINITY);
+        assert_eq!(date_of_timestamp(i64::MIN), DATE_MINUS_INFINITY);
+        // Fourteen hours ahead of UTC: midnight there is before the first timestamp, and the last one is in the next year there.
+        assert!(timestamptz_of_date(first_day, &io).is_err());
+        assert!(to_local(TIMESTAMP_END - 1, &io).is_err());
+        assert_eq!(
+            date_of_timestamptz(TIMESTAMP_END - 1, &io),
+            date_of_timestamp(TIMESTAMP_END - 1) + 1
+        );
+        let last = compared_as(last_day, true, &io);
+        assert!(last > TIMESTAMP_END && last < TIMESTAMP_INFINITY);
+        assert_eq!(days_between(last_day, first_day).unwrap(), 2_147_483_493);
+        assert!(days_between(DATE_INFINITY, DATE_MINUS_INFINITY).is_err());
+        assert!(days_away(ArithOp::Add, last_day, 1).is_err());
+        assert!(days_away(ArithOp::Sub, first_day, 1).is_err());
+        assert!(days_away(ArithOp::Add, 0, i64::MAX).is_err());
+        assert_eq!(
+            days_away(ArithOp::Sub, DATE_INFINITY, 1).unwrap(),
+            DATE_INFINITY
+        );
+    }
+}
