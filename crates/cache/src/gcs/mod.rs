@@ -424,6 +424,11 @@ impl Cache {
             return true;
         }
         let s = &mut *self.state(dba);
+        if s.members.is_empty() {
+            // Others are about to come; this lane is not in their epoch yet, and has no masters to be told.
+            s.lane.disown(dba);
+            return true;
+        }
         if s.lane.mode(dba).is_some() {
             if s.members.is_empty() {
                 // Known to its lane already, while the first plan, of who is to be told, is about to come.

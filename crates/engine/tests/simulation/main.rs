@@ -16,6 +16,7 @@ mod node;
 mod scenario;
 mod shared;
 mod tables;
+mod wide;
 mod work;
 
 use scenario::Canary;

@@ -18,6 +18,7 @@ pub struct Start {
     pub shared: Arc<Shared>,
     pub table: Arc<TableDef>,
     pub sequences: Sequences,
+    pub wide: Arc<TableDef>,
     pub instance: u16,
     pub process: Process,
     pub seed: u64,

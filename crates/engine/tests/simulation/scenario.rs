@@ -5,7 +5,7 @@ use crate::common::{self, Quiet, Rng};
 use crate::node::{self, Start};
 use crate::shared::{Shared, Stage, pause, say};
 use crate::work;
-use crate::{draws, tables};
+use crate::{draws, tables, wide};
 use draws::Sequences;
 use engine::{Config, Engine, Isolation, TableDef, check_all};
 use seam::sim::{self, Options, Process, net};
@@ -73,6 +73,7 @@ struct Room {
     shared: Arc<Shared>,
     table: Arc<TableDef>,
     sequences: Sequences,
+    wide: Arc<TableDef>,
     rng: Rng,
     seed: u64,
     /// Of each instance the process of its present life, if it has one.
@@ -92,11 +93,13 @@ impl Room {
         let engine = common::open(&storage).expect("a new database opens");
         work::load(&engine, &table).expect("it is loaded");
         let sequences = draws::create(&engine).expect("sequences are created");
+        let wide = wide::create(&engine).expect("there is room for it");
         engine.stop(&Quiet).expect("it stops");
         Room {
             shared: Shared::new(storage),
             table,
             sequences,
+            wide,
             rng: Rng(seed),
             seed,
             present: BTreeMap::new(),
@@ -124,6 +127,7 @@ impl Room {
             shared: self.shared.clone(),
             table: self.table.clone(),
             sequences: self.sequences,
+            wide: self.wide.clone(),
             instance,
             process,
             seed: self.rng.next(),
@@ -348,11 +352,11 @@ impl Room {
         self.processes += 1;
         let process = self.processes;
         let (shared, table, seed) = (self.shared.clone(), self.table.clone(), self.seed);
-        let sequences = self.sequences;
+        let (sequences, wide) = (self.sequences, self.wide.clone());
         shared.set_stage(process, Stage::Opening);
         sim::start_in(process, "check", move || {
             let looked = catch_unwind(AssertUnwindSafe(|| {
-                look(&shared, &table, &sequences, process)
+                look(&shared, &table, (&sequences, &wide), process)
             }));
             match looked {
                 Ok(Ok(())) => {}
@@ -369,7 +373,7 @@ impl Room {
 fn look(
     shared: &Arc<Shared>,
     table: &Arc<TableDef>,
-    sequences: &Sequences,
+    (sequences, wide): (&Sequences, &Arc<TableDef>),
     process: Process,
 ) -> engine::Result<()> {
     let config = Config {
@@ -393,6 +397,7 @@ fn look(
     }
     found.into_iter().for_each(|f| shared.fail(f));
     draws::check(&engine, shared, sequences)?;
+    wide::check(&engine, shared, wide)?;
     let mut all = tables::all(&engine, table)?;
     for t in &all {
         let mut s = engine.session()?;
@@ -403,7 +408,7 @@ fn look(
         s.end_statement();
         s.commit()?;
     }
-    all.push(table.clone());
+    all.extend([table.clone(), wide.clone()]);
     let mut problems = Vec::new();
     check_all(&engine, &Quiet, &mut |p| problems.push(p), &|_| {
         Ok(all.clone())

@@ -31,6 +31,14 @@ pub struct Drawn {
     pub committed: bool,
 }
 
+/// Of a wide row's changes.
+#[derive(Clone, Copy, Default)]
+pub struct Count {
+    pub committed: i32,
+    /// Committed, under way, or of an unknown end.
+    pub tried: i32,
+}
+
 #[derive(Default)]
 pub struct Book {
     pub txns: Vec<Txn>,
@@ -38,6 +46,7 @@ pub struct Book {
     pub places: Vec<Process>,
     pub tokens: Token,
     pub draws: Vec<Drawn>,
+    pub counts: BTreeMap<i64, Count>,
     /// Processes by number, each one life of an instance.
     pub lives: BTreeMap<Process, Stage>,
     /// What must not have happened.

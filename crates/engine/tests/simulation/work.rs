@@ -3,7 +3,6 @@
 
 use crate::checker::{List, Op, Outcome, Token};
 use crate::common::{Rng, decode, find, row, scan};
-use crate::draws::Sequences;
 use crate::node::Start;
 use crate::shared::{Shared, Stage, now_us, pause};
 use crate::tables::FIRST_SLOT;
@@ -48,6 +47,7 @@ pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
             shared: &start.shared,
             rng: &mut rng,
             drawn: Vec::new(),
+            counted: Vec::new(),
         };
         if c.rng.one_in(15) {
             // Somewhere in the data file: this instance masters it from now on.
@@ -60,7 +60,7 @@ pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
                 start.shared.book().taken += 1;
             }
         }
-        if let Err(e) = c.transaction(engine, &start.sequences) {
+        if let Err(e) = c.transaction(engine, start) {
             let process = start.process;
             return start.shared.fail(format!(
                 "a statement of process {process} failed: {} {e}",
@@ -85,12 +85,14 @@ pub struct Client<'a> {
     pub rng: &'a mut Rng,
     /// What this transaction drew from sequences, by its place in the book.
     pub drawn: Vec<usize>,
+    /// The wide rows that it changed.
+    pub counted: Vec<i64>,
 }
 
 impl Client<'_> {
     /// One transaction, to its end. An error is one that no client may see.
-    fn transaction(&mut self, engine: &Engine, sequences: &Sequences) -> Result<()> {
-        let what = self.rng.below(11);
+    fn transaction(&mut self, engine: &Engine, start: &Start) -> Result<()> {
+        let what = self.rng.below(13);
         // A definition is looked up as of now.
         let repeatable = self.rng.one_in(2) && what < 9;
         self.s.begin(match repeatable {
@@ -102,8 +104,9 @@ impl Client<'_> {
             0..3 => self.transfer(),
             3 => self.sum(),
             4..8 => self.lists(txn, repeatable),
-            8 => self.draws(sequences),
-            _ => self.tables(engine),
+            8 => self.draws(&start.sequences),
+            9..11 => self.tables(engine),
+            _ => self.wide(&start.wide),
         };
         match done {
             Ok(()) if self.rng.one_in(10) => self.roll_back(txn),
@@ -115,6 +118,9 @@ impl Client<'_> {
                 self.drawn
                     .iter()
                     .for_each(|&d| book.draws[d].committed = true);
+                for id in &self.counted {
+                    book.counts.entry(*id).or_default().committed += 1;
+                }
                 Ok(())
             }
             Err(e) if is_conflict(&e) => {
@@ -127,6 +133,9 @@ impl Client<'_> {
 
     fn roll_back(&mut self, txn: usize) -> Result<()> {
         self.s.rollback()?;
+        for id in &self.counted {
+            self.shared.book().counts.entry(*id).or_default().tried -= 1;
+        }
         self.shared.end(txn, Outcome::RolledBack);
         Ok(())
     }

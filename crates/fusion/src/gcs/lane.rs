@@ -127,6 +127,16 @@ impl Lane {
         self.holder.adopt(block);
     }
 
+    /// Takes back [`Lane::adopt`], before the first [`Plan`]: there is no master yet to be told that the block has left the cache.
+    pub fn disown(&mut self, block: Dba) {
+        assert_eq!(
+            self.epoch,
+            Epoch(0),
+            "in an epoch a block is evicted, not disowned"
+        );
+        self.holder.disown(block);
+    }
+
     // ---- local sessions, cache and log ----
 
     /// A session needs the block in a mode that its frame does not have.

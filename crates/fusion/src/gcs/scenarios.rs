@@ -3,8 +3,9 @@
 use super::tests::{READ, model};
 use super::world::{Action, Config, Letter, World, dba};
 use super::*;
+use crate::ids::{Bucket, Epoch, Incarnation, Member, Term};
 use crate::planted::{Mutation, Planted};
-use block::ids::Dba;
+use block::ids::{Dba, InstanceId};
 
 /// A world in which only what the story says happens.
 struct Story(World);
@@ -376,4 +377,37 @@ fn a_lone_instance_sends_no_messages() {
         }
     }
     assert!(story.fine());
+}
+
+/// What an instance cached alone becomes known to its lane when others come. Some of it leaves the cache before the epoch has begun, when there is no master to be told; it is not declared either.
+#[test]
+fn what_left_the_cache_before_the_first_epoch_is_not_declared() {
+    let [kept, gone] = [0, 1].map(dba);
+    let [me, other] = [1, 2].map(|i| Member {
+        instance: InstanceId(i),
+        incarnation: Incarnation(1),
+    });
+    let mut lane = Lane::new(me.instance);
+    lane.adopt(kept);
+    lane.adopt(gone);
+    lane.disown(gone);
+    let plan = Plan {
+        epoch: Epoch(1),
+        members: [me, other].into(),
+        masters: vec![other.instance],
+        recovering: Default::default(),
+        recoverer: me.instance,
+    };
+    let mut out = Vec::new();
+    lane.reconfigure(plan, &mut out);
+    assert!(lane.mode(kept).is_some() && lane.mode(gone).is_none());
+    let all = Message::DeclareWanted {
+        buckets: vec![Bucket::Hash(0)],
+        blocks: Vec::new(),
+    };
+    out.clear();
+    lane.message(other.instance, Term::BY_HASH, all, &mut out);
+    let said = format!("{out:?}");
+    let names = |block: Dba| said.contains(&format!("{block:?}"));
+    assert!(names(kept) && !names(gone), "{said}");
 }

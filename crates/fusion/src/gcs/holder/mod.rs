@@ -347,6 +347,11 @@ impl Holder {
         });
     }
 
+    /// It has left the cache before anybody was to hear of it.
+    pub(super) fn disown(&mut self, block: Dba) {
+        self.blocks.remove(&block);
+    }
+
     /// The cache wants the frame of a clean block back.
     pub(super) fn evict(&mut self, block: Dba, out: &mut Vec<Effect>) {
         let Some(local) = self.blocks.get_mut(&block) else {
