@@ -340,7 +340,7 @@ fn fixed<T: ArrowPrimitiveType, const N: usize>(
 
 /// Whether a timestamp is so late that Arrow, which counts from 1970, has no number for it.
 fn is_beyond(v: i64) -> bool {
-    v >= i64::MAX - EPOCH_MICROS - 1 && v < moments::BEYOND_TIMESTAMPS
+    (i64::MAX - EPOCH_MICROS - 1..moments::BEYOND_TIMESTAMPS).contains(&v)
 }
 
 fn beyond() -> Error {
