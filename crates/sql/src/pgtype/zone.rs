@@ -29,7 +29,7 @@ impl TimeZone {
         }
         let hours: f64 = text.parse().ok()?;
         let seconds = (hours * 3600.0) as i32;
-        (hours.is_finite() && seconds.abs() <= MAX_OFFSET_SECONDS)
+        (hours.is_finite() && (-MAX_OFFSET_SECONDS..=MAX_OFFSET_SECONDS).contains(&seconds))
             .then_some(TimeZone::Fixed(seconds))
     }
 
