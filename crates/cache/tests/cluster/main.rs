@@ -404,7 +404,6 @@ fn frames_are_needed_while_the_first_epoch_begins() {
     }
 }
 
-/// `BRAID_CACHE_SEED` replays one.
 /// Who asked for a block to change it has it until it has changed it, or waits for anything: nobody else gets it in between, and then at once.
 #[test]
 fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
@@ -443,6 +442,7 @@ fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
     cluster.end();
 }
 
+/// `BRAID_CACHE_SEED` replays one.
 fn seeds(n: u64) -> Vec<u64> {
     match std::env::var("BRAID_CACHE_SEED") {
         Ok(seed) => vec![seed.parse().expect("a number")],

@@ -143,8 +143,14 @@ mod tests {
         assert_eq!(timestamp_of_date(DATE_MINUS_INFINITY).unwrap(), i64::MIN);
         assert_eq!(date_of_timestamp(i64::MAX), DATE_INFINITY);
         assert_eq!(date_of_timestamp(i64::MIN), DATE_MINUS_INFINITY);
-        // Fourteen hours ahead of UTC: midnight there is before the first timestamp, and the last one is in the next year there.
-        assert!(timestamptz_of_date(first_day, &io).is_err());
+        // Ahead of UTC, as Auckland by its sun, midnight is before the first timestamp. Kiritimati by its sun is behind.
+        let auckland = IoSettings {
+            time_zone: TimeZone::named("Pacific/Auckland").unwrap(),
+            ..IoSettings::default()
+        };
+        assert!(timestamptz_of_date(first_day, &auckland).is_err());
+        assert!(timestamptz_of_date(first_day, &io).is_ok());
+        // Fourteen hours ahead of UTC, as it is now: the last timestamp is in the next year there.
         assert!(to_local(TIMESTAMP_END - 1, &io).is_err());
         assert_eq!(
             date_of_timestamptz(TIMESTAMP_END - 1, &io),
