@@ -209,23 +209,6 @@ impl Header {
     }
 }
 
-/// Notes in an encoded frame when it leaves, if it had to wait. An answer goes on saying when it was ready: how long it was worked on is reckoned from that.
-pub fn set_sent(frame: &mut [u8], sent_ns: u64) {
-    if frame[ROLE_AT] == Role::Reply as u8 {
-        return;
-    }
-    let bytes = frame
-        .first_chunk()
-        .and_then(|header| head_bytes(header).ok())
-        .expect("invariant: it was encoded here");
-    let head = &mut frame[..bytes];
-    head[SENT_AT..SENT_AT + 8].copy_from_slice(&sent_ns.to_le_bytes());
-    let crc = head_crc(head);
-    head[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
-}
-
-const ROLE_AT: usize = 7;
-const SENT_AT: usize = 64;
 const CRC_AT: usize = 92;
 
 /// Over header and extensions without the field itself.
@@ -313,7 +296,7 @@ pub fn decode(head: &[u8], mut note: impl FnMut(CommitNote)) -> Result<Header, F
         request: u64_at(head, 40),
         scn: scn(u64_at(head, 48))?,
         sequence: u64_at(head, 56),
-        sent_ns: u64_at(head, SENT_AT),
+        sent_ns: u64_at(head, 64),
         payload_bytes,
         block_bytes,
         payload_crc: u32_at(head, 76),
@@ -405,22 +388,6 @@ mod tests {
         let head = bytes.get(..n).ok_or(FrameError::HeaderChecksum)?;
         let header = decode(head, |n| notes.push(n))?;
         Ok((header, notes))
-    }
-
-    #[test]
-    fn a_frame_that_waited_says_when_it_left_and_an_answer_when_it_was_ready() {
-        let (mut header, notes) = sample();
-        for (role, service, sent_ns) in [
-            (Role::Reply, header.service, header.sent_ns),
-            (Role::OneWay, None, 200_000),
-        ] {
-            (header.role, header.service) = (role, service);
-            let mut bytes = Vec::new();
-            header.encode(&notes, &mut bytes);
-            set_sent(&mut bytes, 200_000);
-            header.sent_ns = sent_ns;
-            assert_eq!(read(&bytes).unwrap(), (header, notes.clone()));
-        }
     }
 
     #[test]

@@ -87,7 +87,9 @@ impl Bound {
             std::io::ErrorKind::AddrInUse => Error::InUse(address),
             _ => Error::io("listen on", address, e),
         })?;
-        let address = listener.local_addr();
+        let address = listener
+            .local_addr()
+            .map_err(|e| Error::io("listen on", address, e))?;
         Ok(Bound { listener, address })
     }
 

@@ -305,10 +305,8 @@ impl Outbox {
                 // Held frames carry the mark of the cut; healing takes it off.
                 Some(Some(Hold::Cut)) => break,
                 Some(_) => {
-                    let mut q = up.queue.pop_front().expect("invariant: just seen");
+                    let q = up.queue.pop_front().expect("invariant: just seen");
                     up.queued_bytes -= q.bytes.len();
-                    // What it waited here is part of its way, not of its receiver's queue.
-                    frame::set_sent(&mut q.bytes, crate::now_ns());
                     batch.push(q.bytes);
                 }
             }

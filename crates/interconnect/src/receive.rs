@@ -34,8 +34,8 @@ struct Source {
     receiver: Receiver,
     event: Event,
     params: [u64; 3],
-    /// When the last bytes came to this machine, by the kernel's stamp.
-    stamped_ns: u64,
+    /// When the last bytes came to this machine.
+    came_at_ns: u64,
 }
 
 impl Source {
@@ -47,16 +47,8 @@ impl Source {
                 n => Ok((n, unread_ns)),
             })
             .map_err(|e| Error::io("hear from", from, e))?;
-        self.stamped_ns = crate::now_ns().saturating_sub(unread_ns);
+        self.came_at_ns = crate::now_ns().saturating_sub(unread_ns);
         Ok(n)
-    }
-
-    /// When the frame with this header came to this machine: what was sent through a local socket lay there from then on. (An answer does not say when it left.)
-    fn came_at_ns(&self, header: &Header) -> u64 {
-        if self.receiver.is_local() && header.role != Role::Reply {
-            return header.sent_ns.min(self.stamped_ns);
-        }
-        self.stamped_ns
     }
 }
 
@@ -121,7 +113,7 @@ pub(crate) fn run(
             receiver,
             event,
             params: link.params(),
-            stamped_ns: 0,
+            came_at_ns: 0,
         },
         buffer: Box::new([0; BUFFER_BYTES]),
         start: 0,
@@ -162,7 +154,7 @@ struct Connection<'a> {
 impl Connection<'_> {
     fn one_frame(&self, inbox: &mut Inbox, scratch: &mut Scratch, expected: u64) -> Result<()> {
         let header = self.head(inbox, scratch, expected)?;
-        let received_ns = inbox.source.came_at_ns(&header);
+        let received_ns = inbox.source.came_at_ns;
         self.take_in(&header, &scratch.notes)?;
         let mut landing = self.landing(&header);
         if let Err(e) = self.payload(&header, inbox, scratch, &mut landing) {

@@ -1,9 +1,4 @@
 //! Sockets: of the operating system, or of a simulation's network. Nothing above looks which.
-//!
-//! Who listens at a loopback address listens at a local socket too, and is reached there by the members on its machine: a message costs two thirds of the processor time that it costs
-//! over TCP (4.7 us against 7.1 with both ends on one processor). The local socket's name is made from the address and is in Linux's abstract space, which the network namespace bounds as
-//! it bounds the address. So a forwarder at another loopback address (a test's, say) is reached by TCP, as nobody listens locally under its name. Who is let in is decided by the same
-//! proof as over TCP.
 
 #![allow(clippy::disallowed_methods, reason = "this is the seam")]
 
@@ -13,11 +8,8 @@ use seam::sim::net;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as LocalAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 
 /// Unacknowledged data makes the kernel give a connection up after this long. Not a judgement on the peer: it only brings a new connection about.
@@ -25,13 +17,9 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_PROBES: u32 = 3;
-/// Wanted for what a local socket holds that was not read yet.
-const LOCAL_BUFFER_BYTES: usize = 1 << 20;
 
 pub(crate) enum Socket {
     Tcp(TcpStream),
-    /// To a member on this machine.
-    Local(UnixStream),
     #[cfg(debug_assertions)]
     Simulated(net::Socket),
 }
@@ -42,12 +30,6 @@ impl Socket {
         if seam::sim::is_simulated() {
             return net::Socket::connect(address, timeout).map(Socket::Simulated);
         }
-        // It neither waits for anybody nor leaves the machine: there is a listener, or there is none.
-        if let Some(name) = local_name(address)?
-            && let Ok(socket) = UnixStream::connect_addr(&name)
-        {
-            return Ok(Socket::Local(socket));
-        }
         TcpStream::connect_timeout(&address, timeout).map(Socket::Tcp)
     }
 
@@ -57,21 +39,14 @@ impl Socket {
             Socket::Tcp(s) => {
                 Ok(s.local_addr()?.ip().is_loopback() && s.peer_addr()?.ip().is_loopback())
             }
-            Socket::Local(_) => Ok(true),
             #[cfg(debug_assertions)]
             Socket::Simulated(_) => Ok(true),
         }
     }
 
-    /// Whether what is sent is in the receiver's hands at once, and both ends have one clock.
-    pub fn is_local(&self) -> bool {
-        matches!(self, Socket::Local(_))
-    }
-
     pub fn try_clone(&self) -> io::Result<Socket> {
         match self {
             Socket::Tcp(s) => s.try_clone().map(Socket::Tcp),
-            Socket::Local(s) => s.try_clone().map(Socket::Local),
             #[cfg(debug_assertions)]
             Socket::Simulated(s) => Ok(Socket::Simulated(s.clone())),
         }
@@ -81,7 +56,6 @@ impl Socket {
     pub fn tune(&self, buffer_bytes: Option<usize>) -> io::Result<()> {
         match self {
             Socket::Tcp(s) => tune(s, buffer_bytes),
-            Socket::Local(s) => tune_local(s, buffer_bytes),
             #[cfg(debug_assertions)]
             Socket::Simulated(_) => Ok(()),
         }
@@ -90,8 +64,7 @@ impl Socket {
     /// Sends what there is room for, without waiting: zero if there is none.
     pub fn send(&self, parts: &[&[u8]]) -> io::Result<usize> {
         match self {
-            Socket::Tcp(s) => send(s.as_fd(), parts),
-            Socket::Local(s) => send(s.as_fd(), parts),
+            Socket::Tcp(s) => send(s, parts),
             #[cfg(debug_assertions)]
             Socket::Simulated(s) => s.send(parts),
         }
@@ -101,7 +74,6 @@ impl Socket {
     pub fn receive(&self, to: &mut [u8]) -> io::Result<(usize, u64)> {
         match self {
             Socket::Tcp(s) => unread::receive(s, to),
-            Socket::Local(s) => Ok(((&*s).read(to)?, 0)),
             #[cfg(debug_assertions)]
             Socket::Simulated(s) => s.receive(to, None),
         }
@@ -111,10 +83,6 @@ impl Socket {
     pub fn read_by(&self, to: &mut [u8], deadline: Instant) -> io::Result<usize> {
         match self {
             Socket::Tcp(s) => {
-                s.set_read_timeout(Some(left(deadline)?))?;
-                (&*s).read(to)
-            }
-            Socket::Local(s) => {
                 s.set_read_timeout(Some(left(deadline)?))?;
                 (&*s).read(to)
             }
@@ -130,10 +98,6 @@ impl Socket {
                 s.set_write_timeout(Some(left(deadline)?))?;
                 (&*s).write(from)
             }
-            Socket::Local(s) => {
-                s.set_write_timeout(Some(left(deadline)?))?;
-                (&*s).write(from)
-            }
             #[cfg(debug_assertions)]
             Socket::Simulated(s) => s.send_all(from, deadline).map(|()| from.len()),
         }
@@ -146,9 +110,6 @@ impl Socket {
             Socket::Tcp(s) => {
                 let _ = rustix::net::shutdown(s, Shutdown::Both);
             }
-            Socket::Local(s) => {
-                let _ = rustix::net::shutdown(s, Shutdown::Both);
-            }
             #[cfg(debug_assertions)]
             Socket::Simulated(s) => s.close(),
         }
@@ -157,7 +118,7 @@ impl Socket {
     /// The other side finds the end after what was sent.
     #[cfg(test)]
     pub fn shutdown_sending(&self) {
-        if let Some(s) = self.descriptor() {
+        if let Socket::Tcp(s) = self {
             // It may have refused what was sent and closed already.
             let _ = rustix::net::shutdown(s, Shutdown::Write);
         }
@@ -167,7 +128,6 @@ impl Socket {
     pub fn has_unread(&self) -> io::Result<bool> {
         match self {
             Socket::Tcp(s) => Ok(rustix::io::ioctl_fionread(s)? > 0),
-            Socket::Local(s) => Ok(rustix::io::ioctl_fionread(s)? > 0),
             #[cfg(debug_assertions)]
             Socket::Simulated(s) => Ok(s.has_unread()),
         }
@@ -177,7 +137,6 @@ impl Socket {
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Socket::Tcp(s) => Some(s.as_fd()),
-            Socket::Local(s) => Some(s.as_fd()),
             #[cfg(debug_assertions)]
             Socket::Simulated(_) => None,
         }
@@ -208,24 +167,8 @@ fn tune(socket: &TcpStream, buffer_bytes: Option<usize>) -> io::Result<()> {
     socket.set_write_timeout(None)
 }
 
-/// A process that is gone is seen at once, without the kernel's asking after it.
-fn tune_local(socket: &UnixStream, buffer_bytes: Option<usize>) -> io::Result<()> {
-    // What the system allows at most: nothing is tuned here as TCP's buffers are.
-    sockopt::set_socket_send_buffer_size(socket, buffer_bytes.unwrap_or(LOCAL_BUFFER_BYTES))?;
-    socket.set_read_timeout(None)?;
-    socket.set_write_timeout(None)
-}
-
-/// Where who listens at this address is found on its own machine; none if others can reach it.
-fn local_name(address: SocketAddr) -> io::Result<Option<LocalAddr>> {
-    if !address.ip().is_loopback() {
-        return Ok(None);
-    }
-    LocalAddr::from_abstract_name(format!("braid-interconnect-{address}")).map(Some)
-}
-
 /// One system call.
-fn send(socket: BorrowedFd<'_>, parts: &[&[u8]]) -> io::Result<usize> {
+fn send(socket: &TcpStream, parts: &[&[u8]]) -> io::Result<usize> {
     let slices: Vec<io::IoSlice<'_>> = parts.iter().map(|p| io::IoSlice::new(p)).collect();
     loop {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -240,62 +183,9 @@ fn send(socket: BorrowedFd<'_>, parts: &[&[u8]]) -> io::Result<usize> {
 }
 
 pub(crate) enum Listener {
-    System(SystemListener),
+    Tcp(TcpListener),
     #[cfg(debug_assertions)]
     Simulated(net::Listener),
-}
-
-pub(crate) struct SystemListener {
-    tcp: TcpListener,
-    address: SocketAddr,
-    /// For members on this machine, if all are.
-    local: Option<UnixListener>,
-}
-
-impl SystemListener {
-    fn bind(address: SocketAddr) -> io::Result<SystemListener> {
-        let tcp = TcpListener::bind(address)?;
-        let address = tcp.local_addr()?;
-        let local = local_name(address)?
-            .map(|name| UnixListener::bind_addr(&name))
-            .transpose()?;
-        // Who is to be accepted may be gone before it is: that must not stop the others.
-        tcp.set_nonblocking(true)?;
-        if let Some(local) = &local {
-            local.set_nonblocking(true)?;
-        }
-        Ok(SystemListener {
-            tcp,
-            address,
-            local,
-        })
-    }
-
-    fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
-        loop {
-            let accepted = self.tcp.accept().map(|(s, from)| (Socket::Tcp(s), from));
-            if !would_block(&accepted) {
-                return accepted;
-            }
-            if let Some(local) = &self.local {
-                let from = self.address;
-                let accepted = local.accept().map(|(s, _)| (Socket::Local(s), from));
-                if !would_block(&accepted) {
-                    return accepted;
-                }
-            }
-            let mut ready = vec![PollFd::new(&self.tcp, PollFlags::IN)];
-            ready.extend(self.local.iter().map(|l| PollFd::new(l, PollFlags::IN)));
-            match poll(&mut ready, None) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
-        }
-    }
-}
-
-fn would_block<T>(result: &io::Result<T>) -> bool {
-    matches!(result, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
 }
 
 impl Listener {
@@ -304,20 +194,20 @@ impl Listener {
         if seam::sim::is_simulated() {
             return net::Listener::bind(address).map(Listener::Simulated);
         }
-        SystemListener::bind(address).map(Listener::System)
+        TcpListener::bind(address).map(Listener::Tcp)
     }
 
-    pub fn local_addr(&self) -> SocketAddr {
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Listener::System(l) => l.address,
+            Listener::Tcp(l) => l.local_addr(),
             #[cfg(debug_assertions)]
-            Listener::Simulated(l) => l.local_addr(),
+            Listener::Simulated(l) => Ok(l.local_addr()),
         }
     }
 
     pub fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
         match self {
-            Listener::System(l) => l.accept(),
+            Listener::Tcp(l) => l.accept().map(|(s, from)| (Socket::Tcp(s), from)),
             #[cfg(debug_assertions)]
             Listener::Simulated(l) => l.accept().map(|(s, from)| (Socket::Simulated(s), from)),
         }
@@ -327,97 +217,11 @@ impl Listener {
     pub fn shutdown(&self) {
         match self {
             // An error means that it has nothing to wake from.
-            Listener::System(l) => {
-                let _ = rustix::net::shutdown(&l.tcp, Shutdown::Both);
-                if let Some(local) = &l.local {
-                    let _ = rustix::net::shutdown(local, Shutdown::Both);
-                }
+            Listener::Tcp(l) => {
+                let _ = rustix::net::shutdown(l, Shutdown::Both);
             }
             #[cfg(debug_assertions)]
             Listener::Simulated(l) => l.close(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    fn listener() -> SystemListener {
-        SystemListener::bind("127.0.0.1:0".parse().expect("an address")).expect("a free port")
-    }
-
-    #[test]
-    fn members_on_one_machine_meet_at_a_local_socket_and_strangers_by_tcp() {
-        let listener = listener();
-        let near = Socket::connect(listener.address, LONG).expect("it listens");
-        let (accepted, from) = listener.accept().expect("somebody has come");
-        assert!(near.is_local() && accepted.is_local() && from == listener.address);
-        assert!(accepted.is_loopback().expect("it says so"));
-        near.tune(None).expect("tuned");
-        assert_eq!(near.send(&[b"hel", b"lo"]).expect("sent"), 5);
-        let mut to = [0; 9];
-        assert!(accepted.has_unread().expect("it says so"));
-        assert_eq!(accepted.receive(&mut to).expect("received"), (5, 0));
-        assert_eq!(&to[..5], b"hello");
-        drop(near);
-        assert_eq!(accepted.receive(&mut to).expect("the end"), (0, 0));
-
-        let far = TcpStream::connect(listener.address).expect("it listens");
-        let (accepted, from) = listener.accept().expect("somebody has come");
-        assert!(!accepted.is_local() && from == far.local_addr().expect("bound"));
-    }
-
-    #[test]
-    fn a_forwarder_at_a_loopback_address_is_reached_by_tcp() {
-        let forwarder = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = forwarder.local_addr().expect("bound");
-        let socket = Socket::connect(address, LONG).expect("it listens");
-        assert!(!socket.is_local());
-    }
-
-    #[test]
-    fn a_local_name_that_is_taken_is_an_address_that_is_in_use() {
-        let port = listener().address;
-        let name = local_name(port).expect("a name").expect("loopback");
-        let _squatter = UnixListener::bind_addr(&name).expect("let go by the listener");
-        let refused = SystemListener::bind(port).err().expect("it is taken");
-        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-    }
-
-    #[test]
-    fn what_a_local_socket_has_no_room_for_is_not_waited_for() {
-        let listener = listener();
-        let near = Socket::connect(listener.address, LONG).expect("it listens");
-        near.tune(Some(1)).expect("tuned");
-        let (accepted, _) = listener.accept().expect("somebody has come");
-        let much = vec![7; 4 << 20];
-        let sent = near.send(&[&much]).expect("a part is sent");
-        assert!(0 < sent && sent < much.len(), "{sent}");
-        assert_eq!(near.send(&[&much]).expect("no room"), 0);
-        let mut all = Vec::new();
-        let mut to = vec![0; 64 << 10];
-        while all.len() < sent {
-            let (n, _) = accepted.receive(&mut to).expect("it is there");
-            all.extend_from_slice(&to[..n]);
-        }
-        assert!(all.len() == sent && all.iter().all(|b| *b == 7));
-    }
-
-    #[test]
-    fn who_accepts_is_woken_by_the_end() {
-        let listener = listener();
-        std::thread::scope(|scope| {
-            let accepting = scope.spawn(|| listener.accept().map(|_| ()));
-            rustix::net::shutdown(&listener.tcp, Shutdown::Both).expect("it listens");
-            let end = accepting.join().expect("no panic");
-            assert_eq!(
-                end.err().map(|e| e.kind()),
-                Some(io::ErrorKind::InvalidInput)
-            );
-        });
     }
 }

@@ -1,4 +1,4 @@
-//! One connection, with or without TLS: sends that never block, receives that do.
+//! One TCP connection, with or without TLS: sends that never block, receives that do.
 //!
 //! **Invariants.** The receiving end is used by one thread, the sending end by whoever owns the outbox. TLS state is common to both and has a latch of its own,
 //! which nobody holds during a system call.
@@ -135,11 +135,6 @@ impl Receiver {
             None => retry(|| stream.socket.receive(to)),
             Some(tls) => Ok((self.receive_tls(&stream.socket, tls, to)?, 0)),
         }
-    }
-
-    /// Whether a message is here as soon as it is sent, by a clock that is its sender's too. Not so under TLS, as above.
-    pub fn is_local(&self) -> bool {
-        self.stream.tls.is_none() && self.stream.socket.is_local()
     }
 
     fn receive_tls(
