@@ -6,67 +6,16 @@ mod common;
 
 use block::ObjectId;
 use block::sequence::SequenceParams;
+use common::lives::*;
 use common::*;
-use engine::cluster::ClusterHost;
 use engine::*;
-use interconnect::{Bound, Secret};
 use seam::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
-use storage::{SimStorage, Storage};
-
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Node {
-    engine: Arc<Engine>,
-    client: u32,
-    killed: Arc<AtomicBool>,
-}
+use std::time::Duration;
 
 impl Node {
-    fn start(s: &SimStorage, k: u16, client: u32) -> Node {
-        let killed: Arc<AtomicBool> = Arc::default();
-        let of_host = killed.clone();
-        let storage: Arc<dyn Storage> = Arc::new(s.as_client(client));
-        let bound = Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let host = Host {
-            members: vec![storage.clone()],
-            storage,
-            fatal: Arc::new(move |why| {
-                assert!(of_host.load(SeqCst), "instance {k} ends: {why}");
-            }),
-            cluster: Some(ClusterHost {
-                heartbeat: Duration::from_millis(20),
-                stands_in: false,
-                ..ClusterHost::new(bound, Secret::new(b"the secret of this test").unwrap())
-            }),
-        };
-        let config = Config {
-            instance: k,
-            join_others: true,
-            buffer_bytes: 512 * 8192,
-            ..config()
-        };
-        let engine = Engine::open_on(config, host, &Quiet).unwrap();
-        Node {
-            engine,
-            client,
-            killed,
-        }
-    }
-
-    /// As `kill -9` does. What it is doing is never finished.
-    fn kill(self, s: &SimStorage) {
-        self.killed.store(true, SeqCst);
-        let cluster = self.engine.cluster().unwrap();
-        cluster.interconnect().unwrap().stop();
-        s.kill_client(self.client);
-        std::mem::forget(self.engine);
-    }
-
     fn sequence(&self, object: u32, params: &SequenceParams) -> SequenceDef {
         let object = ObjectId(object);
         let mut s = self.session();
@@ -106,7 +55,7 @@ fn from_ten(cache: u32) -> SequenceParams {
 #[test]
 fn two_instances_have_the_papers_numbers() {
     let (s, _) = create();
-    let [one, two] = [1, 2].map(|k| Node::start(&s, k, k.into()));
+    let [one, two] = [1, 2].map(|k| start(&s, k, k.into()));
     for object in 900..906 {
         let cached = one.sequence(object, &from_ten(20));
         assert_eq!(one.draw(&cached, 1), [10]);
@@ -135,7 +84,7 @@ fn two_instances_have_the_papers_numbers() {
 #[test]
 fn values_come_in_order_over_instances() {
     let (s, _) = create();
-    let nodes = [1, 2, 3].map(|k| Node::start(&s, k, k.into()));
+    let nodes = [1, 2, 3].map(|k| start(&s, k, k.into()));
     let def = nodes[0].sequence(900, &from_ten(1));
     let (highest, all) = (AtomicI64::new(0), Mutex::new(Vec::new()));
     for busiest in 0..3 {
@@ -170,7 +119,7 @@ fn values_come_in_order_over_instances() {
 #[test]
 fn a_limit_is_met_on_every_instance() {
     let (s, _) = create();
-    let [one, two] = [1, 2].map(|k| Node::start(&s, k, k.into()));
+    let [one, two] = [1, 2].map(|k| start(&s, k, k.into()));
     for object in 900..904 {
         let params = SequenceParams {
             max: 14,
@@ -255,14 +204,6 @@ fn client(
     })
 }
 
-fn wait_for(what: &str, mut f: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !f() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
-        std::thread::park_timeout(Duration::from_millis(2));
-    }
-}
-
 fn work(told: &Told, commits: u64) {
     // More than are waited for: some are always under way.
     told.allowed.fetch_add(2 * commits as i64 + 20, SeqCst);
@@ -282,9 +223,7 @@ fn dying(instances: u16, cache: u32, seed: u64) {
     eprintln!("BRAID_SEED={seed}, cache {cache}");
     let mut rng = Rng(seed);
     let (s, t) = create();
-    let mut nodes: Vec<Node> = (1..=instances)
-        .map(|k| Node::start(&s, k, k.into()))
-        .collect();
+    let mut nodes: Vec<Node> = (1..=instances).map(|k| start(&s, k, k.into())).collect();
     let def = nodes[0].sequence(900, &from_ten(cache));
     let told: Arc<Told> = Arc::default();
     let mut clients = Vec::new();
@@ -313,7 +252,7 @@ fn dying(instances: u16, cache: u32, seed: u64) {
             });
             work(&told, 10);
         }
-        nodes.push(Node::start(&s, k, k as u32 + 100 * life as u32));
+        nodes.push(start(&s, k, k as u32 + 100 * life as u32));
         employ(nodes.last().unwrap(), &mut clients);
         work(&told, 40);
         let any = rng.below(nodes.len() as u64) as usize;

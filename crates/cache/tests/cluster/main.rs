@@ -362,6 +362,13 @@ fn members_leave_and_join_while_the_others_work() {
     }
 }
 
+/// How often anybody in this process has slept at a frame's latch.
+fn sleeps_at_buffers() -> u64 {
+    let classes = wait::views::latches();
+    let buffers = classes.iter().filter(|row| row.name == "buffer");
+    buffers.map(|row| row.sleeps).sum()
+}
+
 /// A lone instance needs frames for its own undo while somebody comes: between its blocks' becoming known to their lanes and the first plan nobody could be told that one of them is gone. A latch that somebody has holds up the
 /// one who makes them known: at one end of the frames or the other.
 #[test]
@@ -374,12 +381,15 @@ fn frames_are_needed_while_the_first_epoch_begins() {
         (0..2).for_each(|n| cluster.join(n));
         cache.reserve().unwrap();
         let guard = cache.write(dba(held)).unwrap();
+        let before = sleeps_at_buffers();
         let (taken, done) = (AtomicU64::new(0), AtomicBool::new(false));
         std::thread::scope(|s| {
             let entering = s.spawn(|| cluster.enter(1, &[0, 1]));
+            // It has come to the latch. (Or somebody of another test has to one of its own; then frames may be taken too early to show anything.)
+            while sleeps_at_buffers() == before && !entering.is_finished() {
+                std::thread::yield_now();
+            }
             let taking = s.spawn(|| {
-                // Hardly sooner than the other comes to the latch; if it does the test shows nothing.
-                std::thread::sleep(Duration::from_millis(20));
                 for b in 0.. {
                     let own = Dba::new(FileId::undo(id(0)), b);
                     drop(cache.pin_new(own).unwrap());
