@@ -46,6 +46,8 @@ pub struct Engine {
     pub(crate) txns: Arc<TxnManager>,
     pub(crate) space: Arc<Space>,
     pub(crate) temp: Arc<TempSpace>,
+    /// The files of all instances, to be read.
+    pub(crate) plain: Arc<dyn Storage>,
     pub(crate) open: seam::RwLock<Open>,
     pub(crate) dictionary: OnceLock<Arc<TableDef>>,
     pub(crate) recovery: Option<Recovery>,

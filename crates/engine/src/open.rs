@@ -616,6 +616,7 @@ impl Opening<'_> {
             config: &self.config,
             instance,
             places: self.leased(takeover),
+            plain,
             fatal: self.fatal.clone(),
             state,
             info,

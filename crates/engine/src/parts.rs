@@ -23,7 +23,8 @@ use redo::{
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use storage::{
-    Control, ControlFile, DataFiles, DoubleWrite, Fatal, ThreadInfo, ThreadState, restore_all,
+    Control, ControlFile, DataFiles, DoubleWrite, Fatal, Storage, ThreadInfo, ThreadState,
+    restore_all,
 };
 use txn::{TxnConfig, TxnManager, TxnRecovery};
 
@@ -32,6 +33,8 @@ pub(crate) struct Parts<'a> {
     pub config: &'a Config,
     pub instance: InstanceId,
     pub places: Places,
+    /// The files of all instances, to be read.
+    pub plain: Arc<dyn Storage>,
     pub fatal: Fatal,
     pub state: Control,
     pub info: ThreadInfo,
@@ -49,6 +52,7 @@ pub(crate) struct Core {
     pub cache: Arc<Cache>,
     pub txns: Arc<TxnManager>,
     temp: Arc<TempSpace>,
+    plain: Arc<dyn Storage>,
     pub writer: Writer,
     pub recovery: Recovery,
     gate: Arc<Gate>,
@@ -249,6 +253,7 @@ impl Parts<'_> {
             cache,
             txns,
             temp,
+            plain: self.plain,
             writer,
             recovery,
             gate,
@@ -312,6 +317,7 @@ impl Core {
             txns: self.txns,
             space,
             temp: self.temp,
+            plain: self.plain,
             open: Default::default(),
             dictionary: OnceLock::new(),
             recovery,

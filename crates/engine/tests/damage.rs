@@ -283,7 +283,7 @@ const PLANTS: &[(&str, Plant, &[&str])] = &[
     (
         "a zeroed heap block",
         zeroed_heap_block,
-        &["entries have no row"],
+        &["is zeros", "entries have no row"],
     ),
     (
         "a zeroed leaf",

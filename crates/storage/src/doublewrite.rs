@@ -3,6 +3,7 @@
 //! ```text
 //! sector 0: magic u64 | count u32 | reserved u32 | count x block address u64 | CRC32C of all before u32
 //! from sector 1 on: the blocks, in the order of the addresses
+//! after the room for 509 blocks: which blocks this instance has ever brought home (`written.rs`)
 //! ```
 //!
 //! **Invariant.** Between the sync of this file and the sync of the homes, each block of the batch is whole in one of the two places. At the next start,
@@ -10,7 +11,8 @@
 //! batch whose writing home has failed (a full disk) is brought home before this file takes another.
 //! (The idea is InnoDB's doublewrite buffer. Full images in the redo would cost 8 KiB per transaction on scattered updates.)
 
-use crate::{AlignedBuf, DataFiles, Error, File, FileKind, Result, SECTOR, Storage};
+use crate::written::Pages;
+use crate::{AlignedBuf, DataFiles, Error, File, FileKind, Result, SECTOR, Storage, Written};
 use block::{BLOCK_SIZE, BlockBuf, Dba, FileId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +23,8 @@ const HEADER: usize = 16;
 
 /// Blocks in one batch at most: their addresses and the checksum fit the header's sector.
 pub const BATCH_BLOCKS: usize = (SECTOR - HEADER - 4) / 8;
+/// Where the pages of [`Pages`] begin.
+const PAGES_AT: usize = SECTOR + BATCH_BLOCKS * BLOCK_SIZE;
 
 /// An instance's double-write file. One batch at a time: `dbw0` alone uses it.
 pub struct DoubleWrite {
@@ -29,6 +33,8 @@ pub struct DoubleWrite {
     buf: AlignedBuf,
     /// Homes of the batch in the file that may be torn: writing them has begun and did not end well.
     unfinished: Vec<Dba>,
+    /// What has been brought home so far; read when the first batch comes.
+    brought: Option<Pages>,
 }
 
 /// What a start found in the file.
@@ -41,24 +47,27 @@ pub struct Restored {
 impl DoubleWrite {
     pub fn create(storage: &dyn Storage, name: &str) -> Result<DoubleWrite> {
         let file = storage.create(name, FileKind::Data)?;
-        file.allocate(
-            (SECTOR + BATCH_BLOCKS * BLOCK_SIZE) as u64,
-            true,
-            &mut |_| {},
-        )?;
-        Ok(DoubleWrite {
-            file,
-            buf: AlignedBuf::default(),
-            unfinished: Vec::new(),
-        })
+        file.allocate((PAGES_AT + SECTOR) as u64, true, &mut |_| {})?;
+        Ok(DoubleWrite::of(file))
     }
 
     pub fn open(storage: &dyn Storage, name: &str) -> Result<DoubleWrite> {
-        Ok(DoubleWrite {
-            file: storage.open(name, FileKind::Data)?,
+        Ok(DoubleWrite::of(storage.open(name, FileKind::Data)?))
+    }
+
+    fn of(file: Arc<dyn File>) -> DoubleWrite {
+        DoubleWrite {
+            file,
             buf: AlignedBuf::default(),
             unfinished: Vec::new(),
-        })
+            brought: None,
+        }
+    }
+
+    /// Adds the blocks that were ever brought home from here.
+    pub fn written(&self, all: &mut Written) -> Result<()> {
+        all.add(&Pages::read(&*self.file, PAGES_AT as u64)?);
+        Ok(())
     }
 
     /// Writes the blocks here, syncs, writes them home, syncs. Sorted by address, at most [`BATCH_BLOCKS`]. Durable when it returns. After an error nothing
@@ -74,10 +83,18 @@ impl DoubleWrite {
         self.finish(files)?;
         self.fill(blocks);
         let len = SECTOR + blocks.len() * BLOCK_SIZE;
+        let brought = match self.brought.take() {
+            Some(pages) => pages,
+            None => Pages::read(&*self.file, PAGES_AT as u64)?,
+        };
+        let brought = self.brought.insert(brought);
+        brought.note(blocks.iter().map(|(dba, b)| (*dba, &**b)));
         wait::during(Event::DoubleWriteSync, [blocks.len() as u64, 0, 0], || {
+            brought.write(&*self.file)?;
             self.file.write_at(0, &self.buf[..len])?;
             self.file.sync()
         })?;
+        brought.synced();
         self.unfinished = blocks.iter().map(|(dba, _)| *dba).collect();
         bring_home(files, blocks)?;
         self.unfinished.clear();
@@ -106,7 +123,7 @@ impl DoubleWrite {
     }
 
     fn fill(&mut self, blocks: &mut [(Dba, Box<BlockBuf>)]) {
-        self.buf.resize(SECTOR + BATCH_BLOCKS * BLOCK_SIZE);
+        self.buf.resize(PAGES_AT);
         let header = &mut self.buf[..SECTOR];
         header.fill(0);
         header[..8].copy_from_slice(&MAGIC.to_le_bytes());
@@ -294,6 +311,51 @@ mod tests {
             let copy = &dw[4096 + i * BLOCK_SIZE..][..BLOCK_SIZE];
             assert_eq!(copy, &f[home * BLOCK_SIZE..][..BLOCK_SIZE]);
         }
+        let page = &dw[4096 + 509 * BLOCK_SIZE..];
+        assert_eq!(page.len(), 4096);
+        assert_eq!(page[..4], crc32(&page[4..]).to_le_bytes());
+        assert_eq!(page[4..10], [0, 0, 0, 0, 0b10_0100, 0]);
+    }
+
+    /// A crash at every write: a block that is at home is known to be so.
+    #[test]
+    fn a_block_at_home_is_known_to_be_there_after_a_crash_at_any_write() {
+        let (mut homes, mut absent) = (0, 0);
+        for seed in 0..8 {
+            for crash_at in 1..=6 {
+                let s = SimStorage::new();
+                s.create("f", FileKind::Data)
+                    .unwrap()
+                    .allocate(8 * BLOCK_SIZE as u64, false, &mut |_| {})
+                    .unwrap();
+                DoubleWrite::create(&s, "dw").unwrap();
+                let (files, mut dw) = open(&s);
+                s.set_faults(Faults {
+                    crash_at_write: Some(s.writes() + crash_at),
+                    ..Faults::default()
+                });
+                for n in [1, 4] {
+                    let dba = Dba::new(FileId::DATA, n);
+                    if dw.write(&files, &mut [block(dba, 1)]).is_err() {
+                        break;
+                    }
+                }
+                let (files, dw) = open(&s.after_crash(seed));
+                let mut all = Written::default();
+                dw.written(&mut all).unwrap();
+                for dba in [1, 4].map(|n| Dba::new(FileId::DATA, n)) {
+                    let mut b = BlockBuf::zeroed();
+                    let torn = files.read_block(dba, &mut b).is_err();
+                    if torn || !b.is_unformatted() {
+                        homes += 1;
+                        assert!(all.contains(dba), "seed {seed}, crash at {crash_at}");
+                    } else {
+                        absent += 1;
+                    }
+                }
+            }
+        }
+        assert!(homes > 20 && absent > 20, "{homes} {absent}");
     }
 
     /// A home write that failed (here with an error that goes away; on a copy-on-write filesystem, for want of space) may have torn the block. The next batch
@@ -354,9 +416,9 @@ mod tests {
             let (files, mut first) = open(&s);
             let dba = Dba::new(FileId::DATA, 3);
             first.write(&files, &mut [block(dba, 1)]).unwrap();
-            // The second write of this batch is that of the home.
+            // The third write of this batch is that of the home: the page of what was brought there comes first, for this file has none yet.
             s.set_faults(Faults {
-                crash_at_write: Some(s.writes() + 2),
+                crash_at_write: Some(s.writes() + 3),
                 ..Faults::default()
             });
             second.write(&files, &mut [block(dba, 2)]).unwrap_err();

@@ -20,6 +20,7 @@ pub mod lease;
 mod os;
 mod readonly;
 mod sim;
+mod written;
 
 pub use aligned::AlignedBuf;
 pub use control::{Control, ControlFile, DataFileInfo, ThreadInfo, ThreadState};
@@ -31,6 +32,7 @@ pub use lease::Fatal;
 pub use os::OsStorage;
 pub use readonly::ReadOnly;
 pub use sim::{Faults, SimStorage};
+pub use written::Written;
 
 /// The unit of direct I/O in bytes.
 pub const SECTOR: usize = 4096;

@@ -2,12 +2,13 @@
 
 mod undo;
 
-use crate::{Config, Engine, Progress, Result};
+use crate::{Config, Engine, Progress, Result, files};
 use access::btree::BTree;
 use access::heap::Heap;
 use block::space::{SegmentKind, UNIT_BLOCKS, segment_kind};
-use block::{BlockType, Dba, ObjectId, RowId};
+use block::{BlockType, Dba, InstanceId, ObjectId, RowId};
 use std::sync::Arc;
+use storage::{DoubleWrite, ThreadState, Written};
 
 /// What was read.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,13 +103,27 @@ fn check(
     Ok(())
 }
 
-/// Reads every block from disk.
+/// The blocks that some instance has once brought home.
+fn written(engine: &Engine) -> Result<Written> {
+    let mut written = Written::default();
+    for thread in engine.control.get().threads {
+        let instance = InstanceId(thread.thread.0);
+        if thread.state != ThreadState::New {
+            DoubleWrite::open(&*engine.plain, &files::double_write(instance))?
+                .written(&mut written)?;
+        }
+    }
+    Ok(written)
+}
+
+/// Reads every block from disk. One that is zeros is sound, unless an instance has once brought it home.
 fn read_all(
     engine: &Engine,
     progress: &dyn Progress,
     problem: &mut dyn FnMut(String),
     verified: &mut Verified,
 ) -> Result<()> {
+    let written = written(engine)?;
     let files = engine.cache.files();
     let mut buf = storage::AlignedBuf::default();
     for id in files.ids() {
@@ -116,10 +131,14 @@ fn read_all(
         let mut at = 0;
         while at < blocks {
             progress.step("blocks read", u64::from(at), u64::from(blocks));
-            files.read_blocks(Dba::new(id, at), 128, &mut buf, |_, block, verdict| {
+            files.read_blocks(Dba::new(id, at), 128, &mut buf, |dba, block, verdict| {
                 verified.blocks += u64::from(!block.is_unformatted());
-                if let Err(e) = verdict {
-                    problem(e.to_string());
+                match verdict {
+                    Ok(()) if block.is_unformatted() && written.contains(dba) => problem(format!(
+                        "block {dba} is zeros, and something has been written there"
+                    )),
+                    Ok(()) => {}
+                    Err(e) => problem(e.to_string()),
                 }
             })?;
             at += 128;
