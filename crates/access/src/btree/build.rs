@@ -4,7 +4,7 @@ use block::index::{Builder, CAPACITY, entry_size, separator};
 use block::{Dba, Op};
 
 use super::undo::shared_len;
-use super::{Store, Tree};
+use super::{Spare, Store, Tree};
 use crate::Result;
 
 /// Leaves and inner blocks of a tree that is built are filled to this, so that the first inserts do not split every one of them.
@@ -138,7 +138,7 @@ impl<S: Store> BulkBuilder<'_, S> {
     fn add(&mut self, level: usize, key: Vec<u8>, child: Option<u64>) -> Result<()> {
         if level == self.levels.len() {
             let low = if level == 0 { Vec::new() } else { key.clone() };
-            let dba = self.tree.alloc()?;
+            let dba = self.tree.alloc()?.dba();
             self.levels.push(Level::new(dba, level == 0, low));
         }
         while self.levels[level].is_full(&key) {
@@ -150,7 +150,7 @@ impl<S: Store> BulkBuilder<'_, S> {
 
     /// Writes a level's block and goes on in another one, for `next`.
     fn close(&mut self, level: usize, next: &[u8]) -> Result<()> {
-        let right = self.tree.alloc()?;
+        let right = self.tree.alloc()?.dba();
         let current = &mut self.levels[level];
         let (keep, high) = current.end(next);
         let successor = Level::new(right, level == 0, high.clone());
@@ -176,7 +176,7 @@ impl<S: Store> BulkBuilder<'_, S> {
                 let mut root = self.tree.store.write(self.tree.root())?;
                 self.tree.alter(&mut root, Op::IndexReplace, &contents)?;
                 drop(root);
-                return self.tree.discard(done.dba);
+                return self.tree.discard(Spare::New(done.dba));
             }
             self.tree.format(done.dba, Op::IndexFormat, &contents)?;
             self.add(level + 1, done.low, Some(done.dba.0))?;

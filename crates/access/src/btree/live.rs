@@ -6,7 +6,7 @@ use block::{Dba, LogPos, ObjectId, Scn, Stamp, UndoPtr};
 use cache::{Cache, Change, Pin, ReadGuard, RecordHeader, WriteGuard};
 use txn::{Transaction, TxnManager, Undo, UndoSlot};
 
-use super::{Fate, Progress, Step, Store, UndoKind};
+use super::{Fate, Progress, Spare, Step, Store, UndoKind};
 use crate::Result;
 use crate::space::Space;
 use crate::space::segment::Segment;
@@ -74,8 +74,17 @@ impl Store for Live {
     fn write_new(&self, dba: Dba) -> Result<WriteGuard<'_>> {
         Ok(self.cache.write_new(dba)?)
     }
-    fn fresh(&self, dba: Dba) -> Result<Pin> {
-        Ok(self.cache.pin_new(dba)?)
+    fn fresh(&self, block: Spare) -> Result<Pin> {
+        let dba = match block {
+            Spare::New(dba) => return Ok(self.cache.pin_new(dba)?),
+            Spare::Used(dba) => dba,
+        };
+        loop {
+            drop(self.cache.write(dba)?);
+            if let Some(pin) = self.cache.try_pin(dba) {
+                return Ok(pin);
+            }
+        }
     }
     fn try_latch<'s>(&'s self, fresh: &Pin) -> Option<WriteGuard<'s>> {
         self.cache.try_write(fresh.dba())

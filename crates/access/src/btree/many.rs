@@ -15,7 +15,7 @@ use block::{BlockBuf, Dba, Op, Scn};
 
 use super::build::FILL_BYTES;
 use super::undo::{encode_run, run_len, shared_len};
-use super::{Conflicts, IndexOutcome, Step, Store, Tree, UndoKind};
+use super::{Conflicts, IndexOutcome, Spare, Step, Store, Tree, UndoKind};
 use crate::Result;
 
 /// How often a leaf may have changed before its turn came until the next entry is inserted alone, which cannot be put off.
@@ -49,7 +49,7 @@ struct Work {
     undo: Vec<u8>,
     gap: Gap,
     /// A block that was allocated and is not used yet.
-    spare: Option<Dba>,
+    spare: Option<Spare>,
 }
 
 /// A place between two neighbours of a leaf.
@@ -243,30 +243,33 @@ impl<S: Store> Tree<S> {
         separator: Vec<u8>,
         work: &mut Work,
     ) -> Result<Went> {
-        let dba = self.spare(work)?;
-        let fresh = self.store.fresh(dba)?;
+        let spare = self.spare(work)?;
+        let fresh = self.store.fresh(spare)?;
         self.store.reserve()?;
         let left = self.store.write(seen.0)?;
         if !self.is_as_seen(&left, seen) {
             return Ok(Went::Stale);
         }
         let parts = (Split { at }, separator);
-        Ok(match self.move_right(left, &fresh, dba, 0, parts)? {
-            true => {
-                work.spare = None;
-                Went::In(0)
+        // Should it fail, the block may be in the tree.
+        work.spare = None;
+        let moved = self.move_right(left, &fresh, spare.dba(), 0, parts)?;
+        Ok(match moved {
+            true => Went::In(0),
+            false => {
+                work.spare = Some(spare);
+                Went::Stale
             }
-            false => Went::Stale,
         })
     }
 
-    fn spare(&self, work: &mut Work) -> Result<Dba> {
-        let dba = match work.spare {
-            Some(dba) => dba,
+    fn spare(&self, work: &mut Work) -> Result<Spare> {
+        let spare = match work.spare {
+            Some(spare) => spare,
             None => self.alloc()?,
         };
-        work.spare = Some(dba);
-        Ok(dba)
+        work.spare = Some(spare);
+        Ok(spare)
     }
 
     fn is_as_seen(&self, leaf: &BlockBuf, seen: (Dba, Scn)) -> bool {

@@ -13,7 +13,7 @@ use block::ids::StampKind;
 use block::{BlockBuf, Dba, FileId, InstanceId, LogPos, ObjectId, Op, Scn, Stamp, TxnId, apply};
 use seam::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::{Fate, Progress, Step, Store, Tree, UndoKind};
+use super::{Fate, Progress, Spare, Step, Store, Tree, UndoKind};
 use crate::Result;
 
 pub const OBJECT: ObjectId = ObjectId(42);
@@ -304,7 +304,8 @@ impl Store for Memory {
     fn write_new(&self, dba: Dba) -> Result<Guard<'_>> {
         self.write(dba)
     }
-    fn fresh(&self, dba: Dba) -> Result<Dba> {
+    fn fresh(&self, block: Spare) -> Result<Dba> {
+        let dba = block.dba();
         assert_none_held();
         if !self.has(dba, true) {
             self.take_mode(dba, true);

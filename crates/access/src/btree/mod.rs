@@ -50,7 +50,7 @@ use crate::space::Space;
 pub use build::BulkBuilder;
 pub use live::Live;
 pub use scan::{Cursor, Found};
-pub use store::{Conflict, Fate, Progress, Step, Store, UndoKind};
+pub use store::{Conflict, Fate, Progress, Spare, Step, Store, UndoKind};
 pub use undo::{is_index_undo, undo_header};
 pub use unlink::Purged;
 pub use verify::TreeReport;

@@ -6,7 +6,7 @@ use block::index::{
 use block::{Dba, Op};
 
 use super::descend::{Pending, Target};
-use super::{Step, Store, Tree};
+use super::{Spare, Step, Store, Tree};
 use crate::Result;
 
 /// How often a separator is tried; after that the split stays incomplete until a writer moves right there again.
@@ -39,7 +39,7 @@ impl<S: Store> Tree<S> {
                 Used::NotNeeded => &spare[..],
                 Used::TryAgain => continue,
             };
-            return left_over.iter().try_for_each(|&dba| self.discard(dba));
+            return left_over.iter().try_for_each(|&spare| self.discard(spare));
         }
     }
 
@@ -55,7 +55,7 @@ impl<S: Store> Tree<S> {
         level: u16,
         key: &[u8],
         enough: &impl Fn(&IndexBlock<'_>) -> bool,
-        sibling: Dba,
+        sibling: Spare,
     ) -> Result<Used> {
         let fresh = self.store.fresh(sibling)?;
         self.store.reserve()?;
@@ -73,7 +73,7 @@ impl<S: Store> Tree<S> {
         }
         let parts = v.split_point(v.search(key).0, key);
         Ok(
-            match self.move_right(left, &fresh, sibling, level, parts)? {
+            match self.move_right(left, &fresh, sibling.dba(), level, parts)? {
                 true => Used::Yes,
                 false => Used::TryAgain,
             },
@@ -126,9 +126,10 @@ impl<S: Store> Tree<S> {
         level: u16,
         key: &[u8],
         enough: &impl Fn(&IndexBlock<'_>) -> bool,
-        at: [Dba; 2],
+        spare: [Spare; 2],
     ) -> Result<Used> {
-        let [lower_fresh, upper_fresh] = [self.store.fresh(at[0])?, self.store.fresh(at[1])?];
+        let [lower_fresh, upper_fresh] = [self.store.fresh(spare[0])?, self.store.fresh(spare[1])?];
+        let at = spare.map(Spare::dba);
         self.store.reserve()?;
         let mut root = self.store.write(self.root())?;
         let Some(v) = self.view(&root, level) else {

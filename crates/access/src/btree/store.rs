@@ -63,6 +63,24 @@ pub enum Progress {
     More,
 }
 
+/// A block for a tree to use, which nothing leads to and nobody else was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spare {
+    /// Never used.
+    New(Dba),
+    /// It was a block of this tree before, and is a dead one until it is formatted again. Whoever comes by sees it as such: an instance goes on giving out the blocks of its last extent where those end that are
+    /// formatted, and that may be this one.
+    Used(Dba),
+}
+
+impl Spare {
+    pub fn dba(self) -> Dba {
+        match self {
+            Spare::New(dba) | Spare::Used(dba) => dba,
+        }
+    }
+}
+
 pub trait Store: Sync {
     type Read<'s>: std::ops::Deref<Target = BlockBuf>
     where
@@ -70,7 +88,7 @@ pub trait Store: Sync {
     type Write<'s>: std::ops::Deref<Target = BlockBuf>
     where
         Self: 's;
-    /// A block in memory, not latched yet, whose contents do not matter.
+    /// A spare block in memory, not latched yet.
     type Fresh<'s>
     where
         Self: 's;
@@ -88,7 +106,7 @@ pub trait Store: Sync {
     fn try_write(&self, dba: Dba) -> Option<Self::Write<'_>>;
     /// A block that the caller was given, whose contents do not matter.
     fn write_new(&self, dba: Dba) -> Result<Self::Write<'_>>;
-    fn fresh(&self, dba: Dba) -> Result<Self::Fresh<'_>>;
+    fn fresh(&self, block: Spare) -> Result<Self::Fresh<'_>>;
     /// Latches a fresh block while others are latched: only if that needs no waiting.
     fn try_latch<'s>(&'s self, fresh: &Self::Fresh<'s>) -> Option<Self::Write<'s>>;
 

@@ -29,7 +29,7 @@ use block::index::{
 use block::{Dba, Op};
 
 use super::descend::{Missing, Target};
-use super::{Store, Tree};
+use super::{Spare, Store, Tree};
 use crate::Result;
 
 /// Inner levels that one call removes at most; no tree is higher.
@@ -302,11 +302,13 @@ impl<S: Store> Tree<S> {
         Ok(MetaBlock(&*self.store.read(self.free_list())?).is_full())
     }
 
-    /// Gives back a block from [`alloc`](Self::alloc) that was not needed. It is formatted first, whatever it was: after a restart the
+    /// Gives back a block from [`alloc`](Self::alloc) that was not needed. A new one is formatted first: after a restart the
     /// segment gives out what lies behind its last formatted block, and would give this one out a second time.
-    pub(super) fn discard(&self, dba: Dba) -> Result<()> {
-        self.format(dba, Op::IndexFormat, &Builder::dead())?;
-        self.give_back(dba)
+    pub(super) fn discard(&self, spare: Spare) -> Result<()> {
+        if let Spare::New(dba) = spare {
+            self.format(dba, Op::IndexFormat, &Builder::dead())?;
+        }
+        self.give_back(spare.dba())
     }
 
     /// Puts a dead block that nothing leads to on the list of freed blocks. When the list is full the block is lost to the tree until
@@ -325,7 +327,7 @@ impl<S: Store> Tree<S> {
     }
 
     /// A block for a split: a freed one that nobody can be on his way to, or a new one of the segment. Called with no latch held.
-    pub(super) fn alloc(&self) -> Result<Dba> {
+    pub(super) fn alloc(&self) -> Result<Spare> {
         let horizon = self.store.horizon();
         let reusable = |b: &block::BlockBuf| {
             let list = MetaBlock(b);
@@ -340,9 +342,9 @@ impl<S: Store> Tree<S> {
             let mut list = self.store.write(self.free_list())?;
             if let Some(dba) = reusable(&list) {
                 self.alter(&mut list, Op::IndexMetaPop, &meta_pop_payload(dba))?;
-                return Ok(dba);
+                return Ok(Spare::Used(dba));
             }
         }
-        self.store.alloc()
+        self.store.alloc().map(Spare::New)
     }
 }

@@ -6,6 +6,7 @@
 //! - Blocks of an extent are given out in order, once, by the instance that the extent belongs to; the next extent is made when the last is
 //!   given out. So of each instance only the last extent can have blocks that were never formatted. After a restart, or when an instance joins again under its number,
 //!   the end of the formatted blocks is where giving out goes on. A block that was given out but not formatted before a crash lies below that end: it stays unused.
+//!   So nobody ever sees a block unformatted that was formatted once: who uses it again leaves its contents until then.
 //! - A block that belongs to another object, or is not formatted, is no block of the segment: extents are not wiped when they change hands. Readers pass it by, which
 //!   is also how they come through what another instance has not given out yet.
 
