@@ -1,14 +1,16 @@
 //! Opening the database for an instance.
 //!
-//! Everything up to becoming a member happens under the control file's exclusive lock, in this order:
+//! One process at a time opens the database for an instance (`enq: DM - contention`), until that is a member. It has the control file's exclusive lock only to look and to decide: what takes as long as recovery does is done
+//! without it, for those who are members have to decide things, too, meanwhile. In this order:
 //!
 //! 1. The instance's own locks are taken: another process that is this instance is refused.
 //! 2. Whoever is marked up, or has an open redo thread, is tried: who holds its locks lives, who does not is dead.
 //! 3. Nobody lives: all open threads are recovered. First the dead's double-write files, then one roll-forward over the merge of their redo, all of it written to the data files; then thread by thread, as the
 //!    dead instance, its transactions are rolled back and it is stopped cleanly. This instance's own thread comes last and stays open: what its dead transactions changed is put back in the
 //!    background, their rows locked until then.
-//! 4. Somebody lives: those who are found dead, this instance's former life among them, are declared so, and the living recover their blocks (`cluster::recover`). That is waited for, without the lock and without the dead ones' locks.
+//! 4. Somebody lives: those who are found dead, this instance's former life among them, are declared so, and the living recover their blocks (`cluster::recover`). That is waited for, without any lock, however long it takes.
 //!    Then this instance's own redo, if its thread is open, is read for its undo and its transactions only: other instances may have changed all other blocks since.
+//! 5. It becomes a member. If nobody else is one any more by then, or somebody has died, what was opened is closed again, and all this begins anew.
 //!
 //! What is waited for afterwards, until the others have let this instance in, is waited for with its own locks alone.
 //!
@@ -29,7 +31,8 @@ use interconnect::{Bound, Member, Secret};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use storage::lease::{
-    Attempt, Claim, ClusterFile, Exclusive, MemberRecord, MemberState, Proof, Takeover, canary,
+    Attempt, Claim, ClusterFile, Exclusive, MemberRecord, MemberState, Proof, Starting, Takeover,
+    canary,
 };
 use storage::{
     Control, ControlFile, DataFiles, OsStorage, ReadOnly, Storage, ThreadInfo, ThreadState,
@@ -44,11 +47,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a former life of this instance may take to end once it has been killed, and how often that is looked at.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 const EXIT_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a start waits for the living to recover the dead before it gives up: seconds as a rule; longer means that one of them hangs.
-const RECOVERY_PATIENCE: Duration = Duration::from_secs(120);
-
-/// How long the others may take to say what they have locked, once all are in the joiner's epoch.
-const LOCKS_PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than the living take to recover the dead, as a rule.
+const RECOVERY_TIME: Duration = Duration::from_secs(120);
 
 /// The cluster's secret, in the database directory; nobody but its owner may read it.
 const SECRET_FILE: &str = "cluster.secret";
@@ -184,6 +184,23 @@ struct Opening<'a> {
     stand_in: bool,
 }
 
+/// What came of a look under the control file's lock.
+enum Looked {
+    Found(Box<Found>),
+    /// Another instance lives this one's life, and has its locks.
+    HasStandIn,
+    /// Somebody has a lock of this very instance: its former life, which was killed a moment ago, or another process that is this instance.
+    InUse(String),
+}
+
+/// This instance, rolled forward.
+struct Opened {
+    core: Core,
+    recovery: Option<Recovery>,
+    /// Its thread was closed.
+    clean: bool,
+}
+
 /// What was found under the control file's lock.
 struct Found {
     state: Control,
@@ -244,65 +261,29 @@ fn declare(turn: &Exclusive<'_>, dead: &[&Takeover]) -> Result<()> {
 
 impl Opening<'_> {
     fn run(self, file: Arc<ClusterFile>, host: Option<ClusterHost>) -> Result<Arc<Engine>> {
-        let decider = file.clone();
         let _coming = match self.stand_in {
             true => None,
             false => file.coming(self.me)?,
         };
-        let mut doubted = Vec::new();
-        let (turn, found, contact) = loop {
-            let (turn, found) = self.settle(&decider)?;
-            let contact = host
-                .as_ref()
-                .map(|h| Contact::of(h, found.state.database_id, self.stand_in));
-            match self.may_join(&found, contact) {
-                Ok(()) => break (turn, found, contact),
-                // A peer that died since it was looked at lets its locks be taken, too. If it did it is found dead now.
-                Err(Error::Storage(storage::Error::LocksAreLocal { peer, .. }))
-                    if !doubted.contains(&peer) =>
-                {
-                    doubted.push(peer);
-                    drop(found);
-                    turn.release()?;
+        let (opened, membership) = loop {
+            let (starting, found, contact) = self.admitted(&file, host.as_ref())?;
+            let opened = self.roll_forward(&file, &found)?;
+            match self.become_member(&file, &found, contact)? {
+                Some(membership) => break (opened, membership),
+                None => {
+                    close_again(opened.core, opened.clean, self.me)?;
+                    found.own.lease().release();
+                    drop(starting);
                 }
-                Err(e) => return Err(e),
             }
         };
-        let alone = found.alive.is_empty();
-        let mut recovery = None;
-        if alone {
-            declare(&turn, &found.undeclared())?;
-            recovery = self.recover_others(&turn, &found)?;
-        }
-        let own = self.own_parts(&found)?;
-        let clean = own.info.state == ThreadState::Closed;
-        let mut core = own.open(&[], self.progress)?;
-        core.know_transactions()?;
-        if !clean {
-            recovery.get_or_insert_default().add(&core.recovery);
-        }
-        if alone && found.was_member(self.me) {
-            turn.close(&found.own)?;
-        }
-        let lease = found.own.lease().clone();
-        let address = contact.map_or(String::new(), Contact::to_text);
-        let (me, joined) = turn.join(&lease, &address)?;
-        core.control.share(file.clone());
-        // The locks of the dead go before the control file's: their next lives may be waiting for both.
-        drop(found);
-        turn.release()?;
-        let membership = Membership {
-            file,
-            lease,
-            me: Member {
-                instance: self.me,
-                incarnation: me.incarnation,
-            },
-            epoch: joined.epoch,
-            cluster: OnceLock::new(),
-        };
+        let Opened {
+            core,
+            recovery,
+            clean,
+        } = opened;
         if let Some(host) = host
-            && let Err(e) = self.meet_the_others(&core, &membership, host, joined.epoch)
+            && let Err(e) = self.meet_the_others(&core, &membership, host)
         {
             retreat(core, &membership, clean)?;
             return Err(e);
@@ -313,6 +294,95 @@ impl Opening<'_> {
             cluster.attach(&engine);
         }
         Ok(engine)
+    }
+
+    /// Until this process is the one that opens the database, and may take part beside those that live.
+    fn admitted(
+        &self,
+        file: &ClusterFile,
+        host: Option<&ClusterHost>,
+    ) -> Result<(Starting, Found, Option<Contact>)> {
+        let mut doubted = Vec::new();
+        loop {
+            let (starting, turn, mut found) = self.settle(file)?;
+            let contact = host.map(|h| Contact::of(h, found.state.database_id, self.stand_in));
+            match self.may_join(&found, contact) {
+                Ok(()) => {
+                    match found.alive.is_empty() {
+                        true => declare(&turn, &found.undeclared())?,
+                        // Their next lives are none of this one's business.
+                        false => found.dead.clear(),
+                    }
+                    turn.release()?;
+                    return Ok((starting, found, contact));
+                }
+                // A peer that died since it was looked at lets its locks be taken, too. If it did it is found dead now.
+                Err(Error::Storage(storage::Error::LocksAreLocal { peer, .. }))
+                    if !doubted.contains(&peer) =>
+                {
+                    doubted.push(peer);
+                    drop(found);
+                    turn.release()?;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Recovers everything if nobody lives, and this instance's own in any case.
+    fn roll_forward(&self, file: &Arc<ClusterFile>, found: &Found) -> Result<Opened> {
+        let mut recovery = None;
+        if found.alive.is_empty() {
+            recovery = self.recover_others(file, found)?;
+        }
+        let own = self.own_parts(file, found)?;
+        let clean = own.info.state == ThreadState::Closed;
+        let mut core = own.open(&[], self.progress)?;
+        core.know_transactions()?;
+        if !clean {
+            recovery.get_or_insert_default().add(&core.recovery);
+        }
+        Ok(Opened {
+            core,
+            recovery,
+            clean,
+        })
+    }
+
+    /// None if this instance cannot be a member as it was opened: beside others that recovered its blocks, or alone.
+    fn become_member(
+        &self,
+        file: &Arc<ClusterFile>,
+        found: &Found,
+        contact: Option<Contact>,
+    ) -> Result<Option<Membership>> {
+        let turn = self.turn(file)?;
+        if found.alive.is_empty() {
+            if found.was_member(self.me) {
+                turn.close(&found.own)?;
+            }
+        } else {
+            let members = turn.read()?.members;
+            let is_any = |state| members.iter().any(|m| m.state == state);
+            if is_any(MemberState::Dead) || !is_any(MemberState::Up) {
+                turn.release()?;
+                return Ok(None);
+            }
+        }
+        let lease = found.own.lease().clone();
+        let address = contact.map_or(String::new(), Contact::to_text);
+        let (me, joined) = turn.join(&lease, &address)?;
+        turn.release()?;
+        Ok(Some(Membership {
+            file: file.clone(),
+            lease,
+            me: Member {
+                instance: self.me,
+                incarnation: me.incarnation,
+            },
+            epoch: joined.epoch,
+            cluster: OnceLock::new(),
+        }))
     }
 
     /// Whether this instance can take part beside those that live.
@@ -351,7 +421,6 @@ impl Opening<'_> {
         core: &Core,
         membership: &Membership,
         host: ClusterHost,
-        epoch: u64,
     ) -> Result<()> {
         let inquiries = Inquiries::new(membership.me.incarnation);
         let sequences = Sequences::new(membership.me, &core.redo);
@@ -371,104 +440,117 @@ impl Opening<'_> {
             config: self.config.clone(),
         };
         let joined = Cluster::start(parts)?;
-        let settled = joined.wait_settled(epoch, self.progress);
+        let settled = joined.wait_settled(membership.epoch, self.progress);
+        let established = settled.and_then(|()| joined.wait_established(&core.txns, self.progress));
         assert!(
             membership.cluster.set(joined).is_ok(),
             "invariant: an instance joins once"
         );
-        settled?;
-        if !core.txns.wait_established(seam::now() + LOCKS_PATIENCE) {
-            return Err(Error::Cluster(format!(
-                "this instance cannot join: the others have not said within {} s what they have locked",
-                LOCKS_PATIENCE.as_secs()
-            )));
+        established
+    }
+
+    /// Looks, until nobody waits to be recovered by others that live.
+    fn settle<'c>(&self, file: &'c ClusterFile) -> Result<(Starting, Exclusive<'c>, Found)> {
+        let (mut waits_since, mut in_use_since) = (None, None);
+        loop {
+            let starting = self.starting(file)?;
+            let turn = self.turn(file)?;
+            let looked = self.look(&turn)?;
+            if !matches!(looked, Looked::InUse(_)) {
+                in_use_since = None;
+            }
+            let (what, look_again) = match looked {
+                Looked::Found(found) => {
+                    let dead = found.to_be_recovered();
+                    if found.alive.is_empty() || dead.is_empty() {
+                        return Ok((starting, turn, *found));
+                    }
+                    declare(&turn, &found.undeclared())?;
+                    let since = *waits_since.get_or_insert_with(seam::now);
+                    let what = waits_for_recovery(&dead, &found.alive, seam::elapsed(since));
+                    (what, LOOK_INTERVAL)
+                }
+                Looked::HasStandIn => {
+                    let what = "another instance rolls back what this one left";
+                    (what.to_string(), LOOK_INTERVAL)
+                }
+                Looked::InUse(path) => {
+                    let since = *in_use_since.get_or_insert_with(seam::now);
+                    if seam::elapsed(since) > EXIT_PATIENCE {
+                        return Err(self.in_use(&path));
+                    }
+                    let what = format!("waiting for the end of who has locked {path}");
+                    (what, EXIT_INTERVAL)
+                }
+            };
+            turn.release()?;
+            drop(starting);
+            self.waits(&what)?;
+            pause(look_again);
         }
+    }
+
+    /// Until this process is the one that opens the database.
+    fn starting(&self, file: &ClusterFile) -> Result<Starting> {
+        loop {
+            if let Some(starting) = file.starting(seam::now() + LOOK_INTERVAL)? {
+                return Ok(starting);
+            }
+            self.waits("waiting for another instance that is starting")?;
+        }
+    }
+
+    fn turn<'c>(&self, file: &'c ClusterFile) -> Result<Exclusive<'c>> {
+        loop {
+            if let Some(turn) = file.lock(Some(seam::now() + LOOK_INTERVAL))? {
+                return Ok(turn);
+            }
+            self.waits("waiting for the control file")?;
+        }
+    }
+
+    /// Says so, as long as anybody wants to hear it.
+    fn waits(&self, what: &str) -> Result<()> {
+        if !self.progress.is_wanted() {
+            return Err(cluster::unwanted());
+        }
+        self.progress.step(what, 0, 0);
         Ok(())
     }
 
-    /// Takes the control file's lock and looks, until nobody waits to be recovered by others that live.
-    fn settle<'c>(&self, cluster: &'c ClusterFile) -> Result<(Exclusive<'c>, Found)> {
-        let mut waiting_since = None;
-        loop {
-            let turn = self.turn(cluster)?;
-            if let Some(what) = self.has_stand_in(&turn)? {
-                turn.release()?;
-                self.progress.step(&what, 0, 0);
-                pause(LOOK_INTERVAL);
-                continue;
-            }
-            let found = self.look(&turn)?;
-            let dead = found.to_be_recovered();
-            if found.alive.is_empty() || dead.is_empty() {
-                return Ok((turn, found));
-            }
-            declare(&turn, &found.undeclared())?;
-            let alive = list(&found.alive);
-            drop(found);
-            turn.release()?;
-            let since = *waiting_since.get_or_insert_with(seam::now);
-            if seam::elapsed(since) > RECOVERY_PATIENCE {
-                return Err(Error::Cluster(format!(
-                    "{} died, and {alive} should have recovered it but has not for {} s: end it, or wait and start again",
-                    list(&dead),
-                    RECOVERY_PATIENCE.as_secs()
-                )));
-            }
-            let what = format!("{} died; waiting for {alive} to recover it", list(&dead));
-            self.progress.step(&what, 0, 0);
-            pause(LOOK_INTERVAL);
-        }
-    }
-
-    fn turn<'c>(&self, cluster: &'c ClusterFile) -> Result<Exclusive<'c>> {
-        loop {
-            if let Some(turn) = cluster.lock(Some(seam::now() + LOOK_INTERVAL))? {
-                return Ok(turn);
-            }
-            self.progress
-                .step("waiting for another instance that is starting", 0, 0);
-        }
-    }
-
-    /// Whether another instance lives this one's life, and has its locks: what is waited for then.
-    fn has_stand_in(&self, turn: &Exclusive<'_>) -> Result<Option<String>> {
-        let members = turn.read()?;
+    /// Whether another instance lives this one's life, and has its locks.
+    fn has_stand_in(&self, state: &Control, members: &storage::lease::Cluster) -> Result<bool> {
         let record = members.member(self.me);
         // Who leaves is down before its locks go: it waits until all others have met an epoch without it.
         let lives_or_leaves = |m: &&MemberRecord| {
             matches!(m.state, MemberState::Up | MemberState::Down) && !m.address.is_empty()
         };
         let Some(up) = record.filter(lives_or_leaves).filter(|_| !self.stand_in) else {
-            return Ok(None);
+            return Ok(false);
         };
-        let state = ControlFile::open(&*self.places.storage)?.get();
-        let lives = || Ok::<_, Error>(matches!(self.attempt(&state, self.me)?, Attempt::Held(_)));
-        let waits = Contact::parse(&up.address)?.stand_in && lives()?;
-        Ok(waits.then(|| "another instance rolls back what this one left".to_string()))
+        let lives = || Ok::<_, Error>(matches!(self.attempt(state, self.me)?, Attempt::Held(_)));
+        Ok(Contact::parse(&up.address)?.stand_in && lives()?)
     }
 
-    fn look(&self, turn: &Exclusive<'_>) -> Result<Found> {
+    fn in_use(&self, path: &str) -> Error {
+        Error::Storage(storage::Error::InUse {
+            path: self.places.storage.describe(),
+            by: format!(
+                "another process that runs instance {} (it has locked {path})",
+                self.me.0
+            ),
+        })
+    }
+
+    fn look(&self, turn: &Exclusive<'_>) -> Result<Looked> {
         let state = ControlFile::open(&*self.places.storage)?.get();
         let members = turn.read()?;
-        let give_up = seam::now() + EXIT_PATIENCE;
-        let attempt = loop {
-            match self.attempt(&state, self.me)? {
-                // A killed process is gone before the last of its threads has let go of its files.
-                Attempt::Held(_) if seam::now() < give_up => pause(EXIT_INTERVAL),
-                attempt => break attempt,
-            }
-        };
-        let own = match attempt {
+        if self.has_stand_in(&state, &members)? {
+            return Ok(Looked::HasStandIn);
+        }
+        let own = match self.attempt(&state, self.me)? {
             Attempt::Dead(own) => own,
-            Attempt::Held(path) => {
-                return Err(Error::Storage(storage::Error::InUse {
-                    path: self.places.storage.describe(),
-                    by: format!(
-                        "another process that runs instance {} (it has locked {path})",
-                        self.me.0
-                    ),
-                }));
-            }
+            Attempt::Held(path) => return Ok(Looked::InUse(path)),
         };
         let mut found = Found {
             own,
@@ -490,7 +572,7 @@ impl Opening<'_> {
                 Attempt::Held(_) => found.alive.push(k),
             }
         }
-        Ok(found)
+        Ok(Looked::Found(Box::new(found)))
     }
 
     fn attempt(&self, state: &Control, k: InstanceId) -> Result<Attempt> {
@@ -499,7 +581,7 @@ impl Opening<'_> {
     }
 
     /// Recovers and closes every open thread but this instance's own. None if there was none.
-    fn recover_others(&self, turn: &Exclusive<'_>, found: &Found) -> Result<Option<Recovery>> {
+    fn recover_others(&self, file: &Arc<ClusterFile>, found: &Found) -> Result<Option<Recovery>> {
         let is_open = |t: &&ThreadInfo| t.state == ThreadState::Open;
         let open: Vec<InstanceId> = found
             .state
@@ -519,11 +601,11 @@ impl Opening<'_> {
                     None => open.iter().copied().filter(|o| *o != k).collect(),
                     Some(_) => Vec::new(),
                 };
-                let recovery = self.recover(found, takeover, &with)?;
+                let recovery = self.recover(file, found, takeover, &with)?;
                 sum.get_or_insert_default().add(&recovery);
             }
             if found.was_member(k) {
-                turn.close(takeover)?;
+                file.close(takeover, None)?;
             }
             takeover.lease().release();
         }
@@ -531,12 +613,18 @@ impl Opening<'_> {
     }
 
     /// As the dead instance: rolls everything forward, its transactions back, and stops it.
-    fn recover(&self, found: &Found, dead: &Takeover, with: &[InstanceId]) -> Result<Recovery> {
+    fn recover(
+        &self,
+        file: &Arc<ClusterFile>,
+        found: &Found,
+        dead: &Takeover,
+        with: &[InstanceId],
+    ) -> Result<Recovery> {
         let config = Config {
             instance: dead.victim().0,
             ..self.config.clone()
         };
-        let control = Arc::new(ControlFile::open(&**dead.storage(0))?);
+        let control = shared_control(file, dead)?;
         let with: Vec<_> = with.iter().filter_map(|k| found.takeover(*k)).collect();
         let parts = self.parts(found, dead, &with, control)?;
         let others = with
@@ -562,9 +650,9 @@ impl Opening<'_> {
     }
 
     /// For this instance itself, with its files made if it is new.
-    fn own_parts(&self, found: &Found) -> Result<Parts<'_>> {
+    fn own_parts(&self, file: &Arc<ClusterFile>, found: &Found) -> Result<Parts<'_>> {
         let own = &found.own;
-        let control = Arc::new(ControlFile::open(&**own.storage(0))?);
+        let control = shared_control(file, own)?;
         let places = self.leased(own);
         files::make_instance_files(&control, &places, self.me, &self.config, self.progress)?;
         self.parts(found, own, &[], control)
@@ -626,19 +714,45 @@ impl Opening<'_> {
     }
 }
 
-/// Takes back a joining that the others did not answer. Nothing has been changed yet; a thread that was recovered stays open, for the next start.
-fn retreat(core: Core, membership: &Membership, clean: bool) -> Result<()> {
+/// The control file, written as the instance whose locks these are, and under its lock.
+fn shared_control(file: &Arc<ClusterFile>, holder: &Takeover) -> Result<Arc<ControlFile>> {
+    let control = Arc::new(ControlFile::open(&**holder.storage(0))?);
+    control.share(file.clone());
+    Ok(control)
+}
+
+fn waits_for_recovery(dead: &[InstanceId], alive: &[InstanceId], since: Duration) -> String {
+    let alive = list(alive);
+    let hint = match since > RECOVERY_TIME {
+        true => format!(" (for {} s: if it hangs, end it)", since.as_secs()),
+        false => String::new(),
+    };
+    format!(
+        "{} died; waiting for {alive} to recover it{hint}",
+        list(dead)
+    )
+}
+
+/// Takes back an opening that has changed nothing yet. A thread that was recovered stays open, for the next start.
+fn close_again(core: Core, clean: bool, instance: InstanceId) -> Result<()> {
     let Core {
         control, writer, ..
     } = core;
     drop(writer);
     if clean {
-        let instance = membership.me.instance;
         control.update(|c| {
             if let Some(t) = c.thread_mut(ThreadId(instance.0)) {
                 t.state = ThreadState::Closed;
             }
         })?;
+    }
+    Ok(())
+}
+
+/// Takes back a joining that the others did not answer.
+fn retreat(core: Core, membership: &Membership, clean: bool) -> Result<()> {
+    close_again(core, clean, membership.me.instance)?;
+    if clean {
         membership.leave()?;
     }
     membership.stop();
@@ -658,5 +772,5 @@ fn present(claim: &Claim) -> Result<Vec<(String, storage::FileKind)>> {
 
 fn pause(time: Duration) {
     let until = seam::now() + time;
-    Waiter::new().wait(Event::EnqCf, [0; 3], Some(until));
+    Waiter::new().wait(Event::EnqDm, [0; 3], Some(until));
 }

@@ -150,17 +150,20 @@ impl Parts<'_> {
             to_read.sync()?;
         }
         let end = RedoReader::new(&to_read, start).finish()?;
-        let floor = Scn(self.state.scn_ceiling.max(end.max_scn.0 + 1));
-        let clock = Arc::new(Clock::new(floor, Scn(floor.0 + Clock::CEILING_STEP)));
         let incarnation = self.info.incarnation.max(end.incarnation) + 1;
         let thread = self.thread();
+        let (mut floor, mut ceiling) = (Scn::ZERO, Scn::ZERO);
         self.control.update(|c| {
-            c.scn_ceiling = clock.ceiling().0;
+            // Those who are up may have raised it just now.
+            floor = Scn(c.scn_ceiling.max(end.max_scn.0 + 1));
+            ceiling = Scn(floor.0 + Clock::CEILING_STEP);
+            c.scn_ceiling = ceiling.0;
             if let Some(t) = c.thread_mut(thread) {
                 t.state = ThreadState::Open;
                 t.incarnation = incarnation;
             }
         })?;
+        let clock = Arc::new(Clock::new(floor, ceiling));
         let last_group = match self.heard {
             Some((batch, scn)) if batch + 1 == end.next.batch.0 => scn,
             _ => clock.tick(),

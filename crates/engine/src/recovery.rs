@@ -96,6 +96,7 @@ pub(crate) fn roll_forward(
     // Of each thread, where it began and how far it is.
     let mut read: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
     let mut groups = BTreeMap::new();
+    progress.step("recovery: redo applied", 0, total_bytes);
     while let Some(merged) = merge.next_record()? {
         recovery.records += 1;
         let pos = merged.record.pos.0;

@@ -7,12 +7,12 @@ use block::InstanceId;
 use common::lives::*;
 use common::*;
 use engine::*;
-use seam::Mutex;
+use seam::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use storage::lease::{Lease, OnError};
-use storage::{Faults, FileKind};
+use storage::{Faults, FileKind, SimStorage};
 
 const ACCOUNTS: i64 = 12;
 const BALANCE: i32 = 100;
@@ -24,6 +24,42 @@ struct Says(Mutex<Vec<String>>);
 impl Progress for Says {
     fn step(&self, what: &str, _: u64, _: u64) {
         self.0.lock().push(what.to_string());
+    }
+}
+
+/// Holds a start up while it reads its redo, the first time, until it is let go.
+#[derive(Default)]
+struct HeldUp {
+    /// Whether it is there, and whether it may go on.
+    at: Mutex<(bool, bool)>,
+    changed: Condvar,
+}
+
+impl HeldUp {
+    fn until_there(&self) {
+        let mut at = self.at.lock();
+        while !at.0 {
+            let late = self.changed.wait_until(&mut at, seam::now() + PATIENCE);
+            assert!(!late.timed_out(), "it does not come so far");
+        }
+    }
+    fn let_go(&self) {
+        self.at.lock().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Progress for HeldUp {
+    fn step(&self, what: &str, _: u64, _: u64) {
+        if what != "recovery: redo applied" {
+            return;
+        }
+        let mut at = self.at.lock();
+        at.0 = true;
+        self.changed.notify_all();
+        while !at.1 {
+            self.changed.wait(&mut at);
+        }
     }
 }
 
@@ -388,4 +424,116 @@ fn who_stops_while_another_is_recovered_leaves_nothing_unwritten() {
     assert!(rows.values().all(|(grp, _)| *grp == 2));
     verify_all(&engine, &t, "in the end").unwrap();
     engine.stop(&Quiet).unwrap();
+}
+
+/// Starts an instance, and waits until it reads its redo.
+fn start_slowly(
+    s: &SimStorage,
+    k: u16,
+    client: u32,
+) -> (Arc<HeldUp>, std::thread::JoinHandle<Node>) {
+    let held: Arc<HeldUp> = Arc::default();
+    let coming = std::thread::spawn({
+        let (s, held) = (s.clone(), held.clone());
+        move || start_telling(&s, k, client, true, &*held)
+    });
+    held.until_there();
+    (held, coming)
+}
+
+fn insert(node: &Node, t: &TableDef, id: i64) {
+    let mut session = node.engine.session().unwrap();
+    session.begin(Isolation::ReadCommitted).unwrap();
+    session.insert(t, &row(id, 1, "x")).unwrap();
+    session.commit().unwrap();
+    std::mem::forget(session);
+}
+
+/// A start takes as long as there is redo to be read. Those who are up need the control file meanwhile: to change it, to declare somebody dead, to say that he is recovered.
+#[test]
+fn a_start_that_takes_long_keeps_nobody_from_the_control_file() {
+    let (s, t) = create();
+    let [one, two, three] = [1, 2, 3].map(|k| start(&s, k, k.into()));
+    insert(&two, &t, 2);
+    insert(&three, &t, 3);
+    let recovered = |lost: &[u16]| {
+        let members = one.engine.cluster().unwrap().members();
+        let lost: Vec<_> = lost.iter().map(|k| InstanceId(*k)).collect();
+        members.dead.is_empty() && members.in_limbo == lost
+    };
+    two.kill(&s);
+    wait_for("2 is recovered", || recovered(&[2]));
+    let (held, coming) = start_slowly(&s, 2, 22);
+
+    let of_one = one.engine.clone();
+    let changes = std::thread::spawn(move || of_one.allocate_object_id().unwrap());
+    wait_for("the control file is changed", || changes.is_finished());
+    changes.join().unwrap();
+    three.kill(&s);
+    wait_for("3 is recovered", || recovered(&[2, 3]));
+
+    held.let_go();
+    let two = coming.join().unwrap();
+    let three = start(&s, 3, 33);
+    for node in [&one, &two, &three] {
+        let rows = contents(&node.engine, &t).unwrap();
+        assert!(rows.keys().copied().eq([2, 3]), "{rows:?}");
+    }
+    [three, two, one]
+        .iter()
+        .for_each(|n| n.engine.stop(&Quiet).unwrap());
+}
+
+/// Who finds nobody left once it has read its redo was opened as one among others, and begins anew: alone, and with all that the others left.
+#[test]
+fn a_start_that_finds_the_others_gone_begins_anew() {
+    let (s, t) = create();
+    let [one, two, three] = [1, 2, 3].map(|k| start(&s, k, k.into()));
+    insert(&two, &t, 2);
+    insert(&three, &t, 3);
+    two.kill(&s);
+    wait_for("2 is recovered", || {
+        let members = one.engine.cluster().unwrap().members();
+        members.dead.is_empty() && members.in_limbo == [InstanceId(2)]
+    });
+    let (held, coming) = start_slowly(&s, 2, 22);
+    insert(&one, &t, 1);
+    [&three, &one]
+        .iter()
+        .for_each(|n| n.engine.stop(&Quiet).unwrap());
+    held.let_go();
+    let two = coming.join().unwrap();
+    assert!(two.engine.cluster().unwrap().members().is_alone());
+    let rows = contents(&two.engine, &t).unwrap();
+    assert!(rows.keys().copied().eq([1, 2, 3]), "{rows:?}");
+    verify_all(&two.engine, &t, "alone").unwrap();
+    two.engine.stop(&Quiet).unwrap();
+}
+
+/// Others die while an instance reads its redo, and one of them is still to be recovered when it comes to join.
+#[test]
+fn a_start_does_not_join_beside_one_who_died_meanwhile() {
+    let (s, t) = create();
+    let [one, two, three] = [1, 2, 3].map(|k| start(&s, k, k.into()));
+    (0..20).for_each(|id| insert(&three, &t, 10 + id));
+    insert(&two, &t, 2);
+    two.kill(&s);
+    wait_for("2 is recovered", || {
+        let members = one.engine.cluster().unwrap().members();
+        members.dead.is_empty() && members.in_limbo == [InstanceId(2)]
+    });
+    let (held, coming) = start_slowly(&s, 2, 22);
+    three.kill(&s);
+    one.kill(&s);
+    held.let_go();
+    let two = coming.join().unwrap();
+    let rows = contents(&two.engine, &t).unwrap();
+    let wanted = std::iter::once(2).chain((0..20).map(|id| 10 + id));
+    assert!(rows.keys().copied().eq(wanted), "{rows:?}");
+    wait_for("what the others left is rolled back", || {
+        let members = two.engine.cluster().unwrap().members();
+        members.is_alone() && members.in_limbo.is_empty()
+    });
+    verify_all(&two.engine, &t, "in the end").unwrap();
+    two.engine.stop(&Quiet).unwrap();
 }

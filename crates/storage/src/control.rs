@@ -229,7 +229,7 @@ impl ControlFile {
         self.state.lock().control.clone()
     }
 
-    /// From now on other instances may write the file as well: every update is made under its exclusive lock, from what is in the file by then. (Before, whoever has it open holds that lock all the time.)
+    /// From now on other instances may write the file as well: every update is made under its exclusive lock, from what is in the file by then. (Before, whoever has it open is the only one.)
     pub fn share(&self, cluster: Arc<ClusterFile>) {
         let _between_updates = self.state.lock();
         assert!(

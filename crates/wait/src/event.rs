@@ -96,6 +96,7 @@ events! {
     EnqSv, "enq: SV - contention", Cluster, ["instance", "object #", "log position"];
     EnqHw, "enq: HW - contention", Configuration, ["name|mode", "object #", ""];
     EnqCf, "enq: CF - contention", Other, ["name|mode", "", ""];
+    EnqDm, "enq: DM - contention", Other, ["name|mode", "", ""];
     FenceCommand, "fence command", Cluster, ["instance", "", ""];
     RowCacheLock, "row cache lock", Concurrency, ["cache id", "mode", "request"];
     UndoSegmentExtension, "undo segment extension", Configuration, ["segment#", "", ""];

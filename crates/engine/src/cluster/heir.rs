@@ -3,6 +3,7 @@
 //!
 //! **Invariants.**
 //! - The recoverer alone stands in, for those alone whose blocks have been recovered, and not while a process says that it will be that instance.
+//! - It waits for nobody when its own process is about to end.
 //! - It is the control file that makes the stand-in the instance, by the locks of its files: a process that comes later waits until it has left.
 
 use super::{Cluster, ClusterHost, Eviction};
@@ -46,9 +47,13 @@ struct State {
     ended: bool,
 }
 
-struct Silent;
-impl Progress for Silent {
+/// Says nothing, and ends what waits for others when the instance itself ends.
+struct OfHeir<'a>(&'a Heirs);
+impl Progress for OfHeir<'_> {
     fn step(&self, _: &str, _: u64, _: u64) {}
+    fn is_wanted(&self) -> bool {
+        !self.0.state.lock().ended
+    }
 }
 
 impl Heirs {
@@ -169,6 +174,6 @@ impl Cluster {
             fatal: self.fatal.clone(),
             cluster: Some(cluster),
         };
-        open::stand_in(config, host, &Silent)
+        open::stand_in(config, host, &OfHeir(heirs))
     }
 }

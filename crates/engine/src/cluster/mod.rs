@@ -54,6 +54,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use storage::lease::{ClusterFile, Exclusive, Orders};
 use storage::{ControlFile, Fatal};
+use txn::TxnManager;
 use wait::Event;
 
 /// How often `rcfg` looks at the control file when nobody tells it to.
@@ -65,8 +66,9 @@ const SUSPICIOUS_LOOKS: u32 = 20;
 const EAGER_INTERVAL: Duration = Duration::from_millis(20);
 const EAGER_TIME: Duration = Duration::from_secs(2);
 
-/// How long a joiner waits for the others: longer than they take to notice that one of them is dead.
+/// How long a joiner waits for others that it does not reach, at least: longer than anybody takes to notice that one of them is dead. And how many times `css_misscount`: who hangs may be ended meanwhile.
 const JOIN_PATIENCE: Duration = Duration::from_secs(60);
+const JOIN_MISSCOUNTS: u32 = 3;
 
 /// How long a leaver waits for the others to part from it, and how often it asks.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(20);
@@ -126,6 +128,11 @@ pub struct Cluster {
     orders: OnceLock<Orders>,
     /// A fence command runs.
     fencing: AtomicBool,
+}
+
+/// Nobody waits any more for what this process would do once others have done something.
+pub(crate) fn unwanted() -> Error {
+    Error::Cluster("the start was called off".into())
 }
 
 #[derive(Default)]
@@ -254,32 +261,68 @@ impl Cluster {
 
     /// Waits until every member is in this instance's epoch, or a later one, and whoever died meanwhile is recovered: it may not have said which was its newest group, of which everybody else knew.
     pub(crate) fn wait_settled(&self, epoch: u64, progress: &dyn Progress) -> Result<()> {
-        let give_up = seam::now() + JOIN_PATIENCE;
+        let mut lost = None;
         let mut state = self.state.lock();
         while !self.is_welcome(&state, epoch) {
-            if state.ended || state.stopping {
-                return Err(Error::Cluster(
-                    "this instance was ended while it was joining".into(),
-                ));
-            }
             let until = seam::now() + LOOK_INTERVAL;
             let timed_out = wait::during(Event::RdbmsIpcMessage, [0; 3], || {
                 self.changed.wait_until(&mut state, until).timed_out()
             });
             if timed_out {
                 let missing = self.missing(&state);
-                if seam::now() > give_up {
-                    return Err(Error::Cluster(format!(
-                        "this instance cannot join: it has waited for {missing} for {} s{}",
-                        JOIN_PATIENCE.as_secs(),
-                        self.trouble()
-                    )));
-                }
                 seam::MutexGuard::unlocked(&mut state, || {
-                    progress.step(&format!("joining: waiting for {missing}"), 0, 0);
-                });
+                    self.still_waits(&missing, &mut lost, progress)
+                })?;
             }
         }
+        Ok(())
+    }
+
+    /// Waits until the others have said what they have locked; all are in this instance's epoch.
+    pub(crate) fn wait_established(
+        &self,
+        txns: &TxnManager,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let mut lost = None;
+        while !txns.wait_established(seam::now() + LOOK_INTERVAL) {
+            self.still_waits("what the others have locked", &mut lost, progress)?;
+        }
+        Ok(())
+    }
+
+    /// A joiner waits as long as it reaches the others: they come to it, however much they have to do before, and who died is recovered first. Who cannot be reached may never be, and holds up everybody's commits as long as it is waited for.
+    /// `lost`: since when there is somebody whom it does not reach.
+    fn still_waits(
+        &self,
+        what: &str,
+        lost: &mut Option<Instant>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let patience = JOIN_PATIENCE.max(self.eviction.misscount * JOIN_MISSCOUNTS);
+        let members = self.members();
+        let is_lost = {
+            let state = self.state.lock();
+            if state.ended || state.stopping {
+                return Err(Error::Cluster(
+                    "this instance was ended while it was joining".into(),
+                ));
+            }
+            members.others(self.me).any(|m| state.is_silent(m.instance))
+        };
+        if !is_lost {
+            *lost = None;
+        } else if seam::elapsed(*lost.get_or_insert_with(seam::now)) > patience {
+            return Err(Error::Cluster(format!(
+                "this instance cannot join: it has waited for {what}, and not reached everybody for {} s{}",
+                patience.as_secs(),
+                self.trouble()
+            )));
+        }
+        if !progress.is_wanted() {
+            return Err(unwanted());
+        }
+        progress.step(&format!("joining: waiting for {what}"), 0, 0);
         Ok(())
     }
 

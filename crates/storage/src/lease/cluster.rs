@@ -14,7 +14,9 @@
 //! - As in the control state, a decision goes to one slot, durably, and then to the other: a decider that dies writing leaves the old state or the new, and a slot that decays does not bring back an
 //!   incarnation that has been used.
 
-use super::{COMING_BYTES, EXCLUSIVE_BYTE, Lease, Locked, Proof, Takeover, locks_of};
+use super::{
+    COMING_BYTES, EXCLUSIVE_BYTE, Lease, Locked, Proof, STARTING_BYTE, Takeover, locks_of,
+};
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
 use block::{FileId, InstanceId, Scn};
 use seam::{Mutex, MutexGuard};
@@ -239,6 +241,17 @@ impl ClusterFile {
         locks_of(&*self.file)?.held_by_other(COMING_BYTES + u64::from(instance.0))
     }
 
+    /// Makes this process the one that opens the database for an instance; none if another one was that until the deadline. What it does as such takes as long as recovery does, and is seldom under the exclusive lock:
+    /// those who are members have to decide things meanwhile.
+    pub fn starting(&self, deadline: Instant) -> Result<Option<Starting>> {
+        let mut held = None;
+        try_until(Event::EnqDm, Some(deadline), || {
+            held = Locked::try_get(self.file.clone(), STARTING_BYTE)?;
+            Ok(held.is_some())
+        })?;
+        Ok(held.map(Starting))
+    }
+
     /// Whether another opening of the control file has an instance's lock. Seen, not held: good to be shown.
     pub fn is_held(&self, instance: InstanceId) -> Result<bool> {
         locks_of(&*self.file)?.held_by_other(super::lease_byte(instance))
@@ -267,22 +280,8 @@ impl ClusterFile {
             },
         };
         let locks = locks_of(&*self.file)?;
-        let mut pause = FIRST_PAUSE;
-        let waiter = Waiter::new();
-        while !locks.try_lock(EXCLUSIVE_BYTE)? {
-            let now = seam::now();
-            if deadline.is_some_and(|d| now >= d) {
-                return Ok(None);
-            }
-            let until = deadline.map_or(now + pause, |d| d.min(now + pause));
-            if waiter.wait(Event::EnqCf, [0; 3], Some(until)) == WaitResult::Cancelled {
-                return Err(Error::Membership(
-                    "waiting for the control file was cancelled".into(),
-                ));
-            }
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-        Ok(Some(Exclusive {
+        let got = try_until(Event::EnqCf, deadline, || locks.try_lock(EXCLUSIVE_BYTE))?;
+        Ok(got.then(|| Exclusive {
             cluster: self,
             _turn: turn,
             held: true,
@@ -376,9 +375,37 @@ impl ClusterFile {
     }
 }
 
+/// Tries until it succeeds, or the deadline has passed.
+fn try_until(
+    event: Event,
+    deadline: Option<Instant>,
+    mut get: impl FnMut() -> Result<bool>,
+) -> Result<bool> {
+    let mut pause = FIRST_PAUSE;
+    let waiter = Waiter::new();
+    while !get()? {
+        let now = seam::now();
+        if deadline.is_some_and(|d| now >= d) {
+            return Ok(false);
+        }
+        let until = deadline.map_or(now + pause, |d| d.min(now + pause));
+        if waiter.wait(event, [0; 3], Some(until)) == WaitResult::Cancelled {
+            return Err(Error::Membership(
+                "waiting for the control file was cancelled".into(),
+            ));
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    Ok(true)
+}
+
 /// See [`ClusterFile::coming`].
 #[expect(dead_code, reason = "held for its drop")]
 pub struct Coming(Locked);
+
+/// See [`ClusterFile::starting`].
+#[expect(dead_code, reason = "held for its drop")]
+pub struct Starting(Locked);
 
 /// The control file's exclusive lock, held until dropped: what several instances decide is read, decided and written under it.
 pub struct Exclusive<'a> {

@@ -8,6 +8,7 @@
 //! byte 2^62 + k        instance k, in every file that it writes
 //! byte 2^62 + 2^16     exclusive lock of a data file that instances share: who makes it longer
 //! byte 2^62 + 2^17 + k of the control file: a process that will be instance k once what it waits for has come about
+//! byte 2^62 + 2^18     of the control file: who opens the database for an instance, one at a time
 //! ```
 //!
 //! **Invariants.**
@@ -28,7 +29,7 @@ mod takeover;
 
 pub use cluster::{
     Cluster, ClusterFile, Coming, Exclusive, MAX_ADDRESS_BYTES, MemberRecord, MemberState,
-    RecoveredLife,
+    RecoveredLife, Starting,
 };
 pub use fence::{FenceCommand, Fenced};
 pub use guard::{GuardEnd, Order, Orders, guard};
@@ -59,6 +60,9 @@ pub(crate) const EXTEND_BYTE: u64 = BASE + (1 << 16);
 
 /// Of the control file: the first of the bytes of those who are coming.
 const COMING_BYTES: u64 = BASE + (1 << 17);
+
+/// Of the control file: held from looking at who lives until an instance is a member.
+const STARTING_BYTE: u64 = BASE + (1 << 18);
 
 /// The byte of an instance, the same in every file.
 pub fn lease_byte(instance: InstanceId) -> u64 {
