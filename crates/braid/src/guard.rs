@@ -1,7 +1,8 @@
 //! The guard of several instances: starts them, relays what they say, starts them again when one has died, stops them one after the other.
 //!
-//! The first instance is started alone: it creates or recovers what the others find. One that dies is started again, alone: the others recover what it left and go on. An instance
-//! that ends cleanly was stopped, and stays down until somebody asks for it with `braid start`, by a file in the database directory.
+//! The first instance is started alone: it creates or recovers what the others find. One that dies is started again, alone: the others recover what it left and go on. One that dies again and again once it is open stays down; one that
+//! does not come so far (its port is taken, the disk does not answer) is tried again and again, after ever longer pauses. An instance that ends cleanly was stopped, and stays down until somebody asks for it with `braid start`, by a
+//! file in the database directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read};
@@ -26,6 +27,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// Restarts of an instance after which it is left down if they come within so long: what kills it will do so again.
 const MAX_RESTARTS: usize = 5;
 const RESTART_WINDOW: Duration = Duration::from_secs(120);
+/// After a start that failed, before the next one: doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 enum Event {
     /// An instance has said a line.
@@ -46,13 +50,40 @@ struct Guard<'a> {
     events: Receiver<Event>,
     /// The last life of each instance before this guard started it: an order for a later one is for its child.
     before: BTreeMap<u16, u32>,
-    /// When each instance was started again.
-    restarts: BTreeMap<u16, Vec<Instant>>,
+    troubles: BTreeMap<u16, Trouble>,
+}
+
+/// What an instance has been through since somebody asked for it.
+#[derive(Default)]
+struct Trouble {
+    /// When it was started again because it had died.
+    restarts: Vec<Instant>,
+    /// Its last starts that failed, one after the other.
+    failed_starts: u32,
+    /// When it is to be started again after one.
+    due: Option<Instant>,
+}
+
+impl Trouble {
+    /// A start has failed: the pause until the next.
+    fn failed(&mut self) -> Duration {
+        let doubled = FIRST_PAUSE * (1 << self.failed_starts.min(8));
+        let pause = doubled.min(LONGEST_PAUSE);
+        self.failed_starts += 1;
+        self.due = Some(Instant::now() + pause);
+        pause
+    }
+}
+
+/// How an instance ended.
+struct End {
+    status: ExitStatus,
+    was_open: bool,
 }
 
 /// What the guard heard that it has to do something about.
 enum Happened {
-    Ended(u16, ExitStatus),
+    Ended(u16, End),
     Stop,
     Nothing,
 }
@@ -78,7 +109,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
         sender,
         events,
         before: BTreeMap::new(),
-        restarts: BTreeMap::new(),
+        troubles: BTreeMap::new(),
     };
     let all: Vec<u16> = (1..=args.instances).collect();
     let result = guard.guard(&all, dir);
@@ -115,21 +146,22 @@ impl Guard<'_> {
         loop {
             match self.wait()? {
                 Happened::Stop => return Ok(()),
-                Happened::Ended(_, status) if status.success() && self.children.is_empty() => {
-                    println!("braid: all instances have been stopped");
-                    return Ok(());
+                Happened::Ended(_, end) if end.status.success() => {
+                    if self.children.is_empty() && self.next_due().is_none() {
+                        println!("braid: all instances have been stopped");
+                        return Ok(());
+                    }
                 }
-                Happened::Ended(k, status) if !status.success() => {
-                    self.before.insert(k, evictions.life(k)?);
-                    self.after_death(k, status)?;
-                }
-                Happened::Ended(..) => {}
+                Happened::Ended(k, end) => self.after_end(k, end, &evictions)?,
                 Happened::Nothing => {
                     for k in take_requests(dir) {
                         if !self.children.contains_key(&k) {
-                            self.before.insert(k, evictions.life(k)?);
-                            self.spawn(k)?;
+                            self.troubles.remove(&k);
+                            self.start_again(k, &evictions)?;
                         }
+                    }
+                    while let Some(k) = self.next_due().filter(|(_, at)| *at <= Instant::now()) {
+                        self.start_again(k.0, &evictions)?;
                     }
                     self.carry_out(&evictions)?;
                 }
@@ -147,7 +179,7 @@ impl Guard<'_> {
             while part.iter().any(|k| !self.open.contains(k)) {
                 match self.wait()? {
                     Happened::Stop => return Ok(false),
-                    Happened::Ended(k, status) => {
+                    Happened::Ended(k, End { status, .. }) => {
                         return Err(Failure(format!(
                             "instance {k} ended before it was open: {status}"
                         )));
@@ -157,6 +189,21 @@ impl Guard<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// Whose start is to be tried again first, and when.
+    fn next_due(&self) -> Option<(u16, Instant)> {
+        let due = self.troubles.iter();
+        due.filter_map(|(k, t)| Some((*k, t.due?)))
+            .min_by_key(|(_, at)| *at)
+    }
+
+    fn start_again(&mut self, k: u16, evictions: &Evictions) -> Result<(), Failure> {
+        if let Some(trouble) = self.troubles.get_mut(&k) {
+            trouble.due = None;
+        }
+        self.before.insert(k, evictions.life(k)?);
+        self.spawn(k)
     }
 
     /// From this thread alone: an instance ends with the thread that started it.
@@ -218,16 +265,21 @@ impl Guard<'_> {
                 // How to connect has been said by then.
                 if line.contains(LAST_LINE) {
                     self.open.insert(k);
+                    if let Some(trouble) = self.troubles.get_mut(&k) {
+                        trouble.failed_starts = 0;
+                    }
                 }
                 Ok(Happened::Nothing)
             }
             Ok(Event::Silent(k)) => match self.children.remove(&k) {
                 Some(mut child) => {
-                    self.open.remove(&k);
-                    let status = child.wait()?;
+                    let end = End {
+                        was_open: self.open.remove(&k),
+                        status: child.wait()?,
+                    };
                     // It has panicked if it could not print: there is nobody to tell then.
                     let _ = self.errors.remove(&k).map(JoinHandle::join);
-                    Ok(Happened::Ended(k, status))
+                    Ok(Happened::Ended(k, end))
                 }
                 None => Ok(Happened::Nothing),
             },
@@ -237,28 +289,35 @@ impl Guard<'_> {
     }
 
     /// The others recover what it left and go on; it is started again, unless that is not wanted, or has not helped.
-    fn after_death(&mut self, dead: u16, status: ExitStatus) -> Result<(), Failure> {
-        let restarts = self.restarts.entry(dead).or_default();
-        restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
+    fn after_end(&mut self, k: u16, end: End, evictions: &Evictions) -> Result<(), Failure> {
+        let End { status, was_open } = end;
+        let trouble = self.troubles.entry(k).or_default();
+        trouble.restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
+        let restarts = trouble.restarts.len();
+        // Who is killed while it starts has died as any other.
+        let has_failed = !was_open && status.code().is_some();
+        let what = match has_failed {
+            true => "did not start",
+            false => "died",
+        };
         let why_not = if self.args.no_restart {
-            Some("it stays down".to_string())
-        } else if restarts.len() >= MAX_RESTARTS {
-            let (n, window) = (restarts.len(), RESTART_WINDOW.as_secs());
-            Some(format!(
-                "it was started again {n} times within {window} s and stays down"
-            ))
+            "it stays down".to_string()
+        } else if has_failed {
+            let pause = trouble.failed().as_secs();
+            println!("braid: instance {k} {what} ({status}) and is tried again in {pause} s");
+            return Ok(());
+        } else if restarts < MAX_RESTARTS {
+            trouble.restarts.push(Instant::now());
+            println!("braid: instance {k} {what} ({status}) and is started again");
+            return self.start_again(k, evictions);
         } else {
-            None
+            let window = RESTART_WINDOW.as_secs();
+            format!("it was started again {restarts} times within {window} s and stays down")
         };
-        let Some(why_not) = why_not else {
-            restarts.push(Instant::now());
-            println!("braid: instance {dead} died ({status}) and is started again");
-            return self.spawn(dead);
-        };
-        println!("braid: instance {dead} died ({status}); {why_not}");
-        match self.children.is_empty() {
+        println!("braid: instance {k} {what} ({status}); {why_not}");
+        match self.children.is_empty() && self.next_due().is_none() {
             true => Err(Failure(format!(
-                "instance {dead} died, and no other is left; the next start recovers the database"
+                "instance {k} {what}, and no other is left; the next start recovers the database"
             ))),
             false => Ok(()),
         }
@@ -290,7 +349,7 @@ impl Guard<'_> {
                 result = Err(Failure(format!("cannot stop instance {k}: {e}")));
             }
             while self.children.contains_key(&k) {
-                if let Happened::Ended(ended, status) = self.wait()?
+                if let Happened::Ended(ended, End { status, .. }) = self.wait()?
                     && !status.success()
                 {
                     result = Err(Failure(format!("instance {ended} ended: {status}")));

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     let started = Instant::now();
-    let stop_asked = listen_for_signals()?;
+    let asked = Asked::listen()?;
     if let Some(parent) = args.parent {
         end_with_parent(parent)?;
     }
@@ -43,7 +44,7 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     let bound = Bound::bind(server_config)?;
 
     let name = format!("braid: instance {}", args.instance);
-    let progress = Progress::new(&name);
+    let progress = Progress::until(&name, asked.is_asked.clone());
     if !engine::exists(&dir) {
         println!("braid: creating a database in {}", dir.display());
         std::fs::create_dir_all(&dir)
@@ -52,7 +53,13 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
         settings::write_template(&dir)
             .map_err(|e| Failure(format!("cannot write the parameter file: {e}")))?;
     }
-    let engine = Engine::open(config, &progress)?;
+    let engine = match Engine::open(config, &progress) {
+        Err(e) if asked.is_asked.load(SeqCst) => {
+            println!("{name}: stopped before it was open: {e}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        opened => opened?,
+    };
     // Only now is the directory known to be this process's own.
     let mut status = Status::of_this_process(args.instance, bound.address())?;
     status.recovered = engine.recovery().map(|r| Recovered {
@@ -75,7 +82,7 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
         leave_terminal(log)?;
     }
 
-    wait_for_stop(&stop_asked, &mut status, &engine, &dir)?;
+    wait_for_stop(&asked.told, &mut status, &engine, &dir)?;
 
     println!("{name}: stopping");
     status.state = State::Stopping;
@@ -116,19 +123,31 @@ fn warn_of_trust(config: &ServerConfig) {
     }
 }
 
-/// Signals that ask for a clean stop, as messages to the main thread.
-fn listen_for_signals() -> Result<Receiver<()>, Failure> {
-    let (sender, receiver) = std::sync::mpsc::channel();
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            for _ in signals.forever() {
-                // The main thread is gone only when the process is.
-                let _ = sender.send(());
-            }
-        })?;
-    Ok(receiver)
+/// Signals that ask for a clean stop.
+struct Asked {
+    /// For a start, which waits for others and not for this.
+    is_asked: Arc<AtomicBool>,
+    /// For the main thread of an open instance.
+    told: Receiver<()>,
+}
+
+impl Asked {
+    fn listen() -> Result<Asked, Failure> {
+        let (sender, told) = std::sync::mpsc::channel();
+        let is_asked = Arc::new(AtomicBool::new(false));
+        let of_thread = is_asked.clone();
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(move || {
+                for _ in signals.forever() {
+                    of_thread.store(true, SeqCst);
+                    // The main thread is gone only when the process is.
+                    let _ = sender.send(());
+                }
+            })?;
+        Ok(Asked { is_asked, told })
+    }
 }
 
 /// The instance of a `braid up` that was killed stops cleanly instead of staying behind.

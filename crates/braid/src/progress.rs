@@ -1,6 +1,7 @@
 //! Progress for whatever takes longer than a second: a line a second, nothing for what is quick.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -8,14 +9,21 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Prints what a long piece of work is at. Shared by the threads of one piece of work.
 pub struct Progress {
     prefix: String,
+    /// Set when the work is not wanted any more.
+    called_off: Arc<AtomicBool>,
     /// When the next line is due; guards the output as well.
     due: Mutex<Instant>,
 }
 
 impl Progress {
     pub fn new(prefix: impl Into<String>) -> Progress {
+        Progress::until(prefix, Arc::default())
+    }
+
+    pub fn until(prefix: impl Into<String>, called_off: Arc<AtomicBool>) -> Progress {
         Progress {
             prefix: prefix.into(),
+            called_off,
             due: Mutex::new(Instant::now() + INTERVAL),
         }
     }
@@ -46,5 +54,8 @@ impl Progress {
 impl engine::Progress for Progress {
     fn step(&self, what: &str, done: u64, total: u64) {
         self.report(what, done, total);
+    }
+    fn is_wanted(&self) -> bool {
+        !self.called_off.load(SeqCst)
     }
 }

@@ -242,6 +242,31 @@ fn what_died_stays_down_if_asked_for() {
     assert!(all[0]["recovered"].is_object(), "{all:#?}");
 }
 
+/// What keeps an instance from starting may go: another one's port, here. It is tried again, by and by.
+#[test]
+fn a_start_that_fails_is_tried_again() {
+    let scratch = Scratch::new("failed-start");
+    let (data, port) = (scratch.data(), free_ports(2));
+    let output = up(&data, port, &[]);
+    assert!(output.status.success(), "{}", said(&output));
+    let guard = std::fs::read_to_string(scratch.0.join("data/guard.json")).expect("guard.json");
+    let guard: serde_json::Value = serde_json::from_str(&guard).expect("JSON");
+    let guard = number(&guard, "pid");
+    signal("-STOP", guard);
+    kill(pids(&scratch.status())[1]);
+    scratch.until("the second is dead", |s| s[1]["state"] == "crashed");
+    let taken = std::net::TcpListener::bind(("127.0.0.1", port + 1)).expect("its port is free");
+    signal("-CONT", guard);
+    let failed = "instance 2 did not start";
+    scratch.until("two starts have failed", |_| {
+        scratch.log().matches(failed).count() > 1
+    });
+    drop(taken);
+    scratch.until("both are open", |s| s.iter().all(is_open));
+    let output = braid(&["down", "--data", &data]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 /// A stopped process keeps its locks: it is waited for, then its end is ordered and the guard carries it out. A short stop costs nobody anything but time.
 #[test]
 fn an_instance_that_hangs_is_waited_for_and_then_ended() {
