@@ -438,3 +438,35 @@ fn what_an_instance_uses_is_mastered_there_until_it_dies() {
     let mut two = pair.connect(2);
     assert_eq!(two.rows("select sum(v) from big"), sum);
 }
+
+/// Who waits for a block whose master moves just then is told what that wait was.
+#[test]
+fn waits_for_blocks_whose_master_moves_have_a_name() {
+    let policy = [
+        "gc_policy_time=1",
+        "gc_policy_minimum=20",
+        "gc_affinity_ratio=60",
+    ];
+    let set: Vec<&str> = policy.iter().flat_map(|p| ["--set", p]).collect();
+    let pair = Pair::up_with("moves", &set);
+    let (mut one, mut two) = (pair.connect(1), pair.connect(2));
+    one.run("create table big (id int primary key, pad text); insert into big select g, repeat('p', 2000) from generate_series(1, 2000) g");
+    let named = "select inst_id, wait_class, total_waits > 0, time_waited_micro > 0 from gv$system_event where event = 'gc remaster' and total_waits > 0 order by 1";
+    let began = Instant::now();
+    loop {
+        // By turns, each longer than a master is left where it is.
+        let user = match began.elapsed().as_secs() / 5 % 2 {
+            0 => &mut two,
+            _ => &mut one,
+        };
+        (0..4).for_each(|_| drop(user.rows("select count(pad) from big where id > 0")));
+        let rows = user.rows(named);
+        if let Some(row) = rows.first() {
+            assert!(row.ends_with("|Cluster|t|t"), "{rows:?}");
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "nobody has waited for a master");
+    }
+    let moved = "select count(*) > 0 from gv$policy_history where policy_event = 'complete_affinity' and object_name = 'big'";
+    assert_eq!(one.rows(moved), ["t"]);
+}

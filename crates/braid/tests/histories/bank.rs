@@ -11,6 +11,8 @@ const BALANCE: i64 = 1000;
 const HOT: u64 = 40;
 /// Accounts that have a block each, more than a cache holds.
 const WIDE: u64 = 2200;
+/// Where masters follow users, so many seconds each instance has most to do with a part of its own of the wide branch.
+const STAY: u64 = 8;
 
 #[derive(Clone, Copy)]
 struct Branch {
@@ -113,12 +115,14 @@ impl Worker for Bank {
             work: seat.work,
             statements: self.statements.as_ref().expect("it is connected"),
             rng: &mut self.rng,
+            k: seat.k,
         };
         let branch = BRANCHES[usize::from(teller.rng.below(4) == 0)];
         match teller.rng.below(40) {
             0 => seat.judge(teller.sum(client, branch)).1,
             1..5 => seat.judge(teller.account(client, branch)).1,
             _ => {
+                let branch = teller.part_of(branch);
                 let mut transfer = teller.draw(branch);
                 let done = teller.transfer(client, &transfer);
                 let (outcome, connection) = seat.judge(done);
@@ -134,9 +138,25 @@ struct Teller<'a> {
     work: &'a Work,
     statements: &'a Statements,
     rng: &'a mut Rng,
+    k: u16,
 }
 
 impl Teller<'_> {
+    /// Where an instance works mostly just now.
+    fn part_of(&mut self, branch: Branch) -> Branch {
+        let cluster = &self.work.cluster;
+        if !cluster.remasters || branch.accounts != WIDE || self.rng.below(8) == 0 {
+            return branch;
+        }
+        let parts = u64::from(cluster.instances);
+        let turn = self.work.now() / 1_000_000 / STAY + u64::from(self.k);
+        let accounts = branch.accounts / parts;
+        Branch {
+            first: branch.first + (turn % parts * accounts) as i64,
+            accounts,
+        }
+    }
+
     fn draw(&mut self, branch: Branch) -> Transfer {
         let (a, b) = two_below(self.rng, branch.accounts);
         Transfer {

@@ -22,6 +22,8 @@ pub struct Cluster {
     args: Vec<String>,
     /// What those above each instance reach it through, if it is not directly.
     proxies: Vec<Proxy>,
+    /// Masters follow users quickly, and there are users to be followed.
+    pub remasters: bool,
 }
 
 impl Cluster {
@@ -41,6 +43,7 @@ impl Cluster {
             port,
             args: Vec::new(),
             proxies,
+            remasters: rng.below(3) == 0,
         };
         let settings = [
             format!("redo_file_size={}MB", [2, 8, 32][rng.below(3) as usize]),
@@ -52,6 +55,16 @@ impl Cluster {
                 ["ordinary", "slice"][rng.below(2) as usize]
             ),
         ];
+        let policy = match c.remasters {
+            true => &[
+                "gc_policy_time=1",
+                "gc_policy_minimum=10",
+                "gc_affinity_ratio=51",
+            ][..],
+            false => &[],
+        };
+        let policy = policy.iter().map(|p| p.to_string());
+        let settings: Vec<String> = settings.into_iter().chain(policy).collect();
         println!("{settings:?}, proxies: {}", !directly);
         let options = [
             ("--data", c.data()),
@@ -61,7 +74,7 @@ impl Cluster {
             ("--peers", peers.join(",")),
             ("--buffer-cache", "16MB".to_string()),
         ];
-        let settings = settings.map(|s| ("--set", s));
+        let settings = settings.into_iter().map(|s| ("--set", s));
         c.args = ["up", "--detach"].map(str::to_string).into();
         for (name, value) in options.into_iter().chain(settings) {
             c.args.extend([name.to_string(), value]);
@@ -172,6 +185,13 @@ impl Cluster {
             }
         }
         said
+    }
+
+    /// Moves of masters, as far as their instances have not been restarted since.
+    pub fn remastered(&self) -> String {
+        let sql = "select count(*) from gv$policy_history where policy_event = 'complete_affinity'";
+        let row = self.connect(1).query_one(sql, &[]).expect("a count");
+        row.get::<_, i64>(0).to_string()
     }
 
     /// The process of the guard, if it runs.

@@ -1,7 +1,8 @@
 //! Histories of transactions on several instances, as processes, under faults: `kill -9` of one, two or all, also while others recover, start or stop; processes that are stopped, for a while or until the others have
 //! them ended; instances that leave and come back; connections between instances that are slow, stand still in one direction or both, and break, for a while or until one of two has to go.
 //!
-//! Sessions append to lists ([`lists`]) and move money ([`bank`]), at READ COMMITTED and REPEATABLE READ. Nothing is lost, nothing is there twice, sums are kept in every snapshot, no isolation level is broken and nobody sees less than
+//! Sessions append to lists ([`lists`]) and move money ([`bank`]), at READ COMMITTED and REPEATABLE READ, in half of the runs while others change definitions ([`definitions`]). In a third of them masters of blocks follow their users by
+//! the second, and tellers move from part to part of the accounts. Nothing is lost, nothing is there twice, sums are kept in every snapshot, no isolation level is broken and nobody sees less than
 //! was acknowledged before ([`checker`]); no statement fails but for conflicts, no client loses its connection to an instance to which nothing happened, no instance ends by itself, when the faults end everybody
 //! goes on, and `braid verify` finds nothing.
 //!
@@ -11,6 +12,7 @@
 mod bank;
 mod checker;
 mod cluster;
+mod definitions;
 mod harm;
 mod lists;
 #[path = "../processes/mod.rs"]
@@ -21,6 +23,7 @@ mod work;
 use bank::{Bank, Transfer};
 use checker::{Outcome, Txn};
 use cluster::{Cluster, PATIENCE};
+use definitions::Definitions;
 use lists::Lists;
 use processes::{Rng, environment, succeeds};
 use std::path::Path;
@@ -37,6 +40,8 @@ const TELLERS: u16 = 2;
 struct Sessions {
     lists: Vec<JoinHandle<Vec<Txn>>>,
     bank: Vec<JoinHandle<Vec<Transfer>>>,
+    /// One on each instance, in some runs.
+    definitions: Vec<JoinHandle<()>>,
 }
 
 impl Sessions {
@@ -64,12 +69,25 @@ impl Sessions {
                 })
             })
             .collect();
-        Sessions { lists, bank }
+        let before = of_lists + usize::from(TELLERS * instances);
+        let definitions = (before..work.sessions())
+            .map(|n| {
+                let (work, k) = (work.clone(), 1 + n as u16 % instances);
+                let mut definitions = Definitions::new(seed(n));
+                std::thread::spawn(move || session(&work, k, n, &mut definitions))
+            })
+            .collect();
+        Sessions {
+            lists,
+            bank,
+            definitions,
+        }
     }
 
     fn have_ended(&self) -> bool {
         self.lists.iter().all(JoinHandle::is_finished)
             && self.bank.iter().all(JoinHandle::is_finished)
+            && self.definitions.iter().all(JoinHandle::is_finished)
     }
 }
 
@@ -119,7 +137,7 @@ fn complaints(log: &str) -> Vec<String> {
         let ordered = |l: &&str| l.contains("ordered the end");
         let by_itself =
             line.contains(" died (") && !line.contains("signal: 9") && !before.iter().any(ordered);
-        if by_itself || line.contains("panicked") {
+        if by_itself || line.contains(" did not start (") || line.contains("panicked") {
             let context = lines[n.saturating_sub(6)..(n + 3).min(lines.len())].join("\n");
             found.push(format!("an instance ended by itself:\n{context}"));
         }
@@ -171,12 +189,15 @@ fn histories_keep_what_their_isolation_levels_promise() {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("history-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("directory");
     println!("{}", dir.display());
-    let cluster = Cluster::up(dir.clone(), instances, &mut Rng::new(seed));
+    let mut rng = Rng::new(seed);
+    let cluster = Cluster::up(dir.clone(), instances, &mut rng);
+    let changes = rng.below(2) == 0;
+    println!("definitions change: {changes}");
     let mut client = cluster.connect(1);
     lists::create(&mut client);
     bank::create(&mut client);
     drop(client);
-    let all = usize::from(instances * (sessions + TELLERS));
+    let all = usize::from(instances * (sessions + TELLERS + u16::from(changes)));
     let work = Arc::new(Work::new(cluster, all));
     let _ends = Ends(work.clone());
     let working = Sessions::start(&work, sessions, seed);
@@ -220,6 +241,10 @@ fn histories_keep_what_their_isolation_levels_promise() {
         committed.iter().sum::<u64>(),
     );
     check(&work, &txns, &transfers);
+    println!(
+        "{} granules remastered since the last starts",
+        work.cluster.remastered()
+    );
     succeeds(&["down", "--data", &work.cluster.data()]);
     let said = complaints(&work.cluster.log());
     assert!(said.is_empty(), "{}", said.join("\n\n"));

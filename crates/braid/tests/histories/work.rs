@@ -31,6 +31,15 @@ pub struct Failed {
     committing: bool,
 }
 
+impl Failed {
+    fn why(&self) -> String {
+        match self.error.as_db_error() {
+            Some(e) => format!("{} {}", e.code().code(), e.message()),
+            None => self.error.to_string(),
+        }
+    }
+}
+
 impl From<postgres::Error> for Failed {
     fn from(error: postgres::Error) -> Failed {
         Failed {
@@ -106,6 +115,10 @@ impl Work {
         harmed.any(|(of, begin, end)| of == k && begin <= to && end >= from)
     }
 
+    pub fn sessions(&self) -> usize {
+        self.alive.len()
+    }
+
     /// Transactions that each session has committed.
     pub fn committed(&self) -> Vec<u64> {
         self.alive.iter().map(|a| a.1.load(SeqCst)).collect()
@@ -150,20 +163,18 @@ impl Seat<'_> {
             None | Some("57P01" | "57P02" | "57P03") => {
                 let (from, to) = (self.connected, work.now());
                 if !work.may_be_lost(self.k, from, to) {
-                    let error = &failed.error;
                     work.find(format!(
-                        "instance {}, to which nothing had happened, lost a client: {error}",
-                        self.k
+                        "instance {}, to which nothing had happened, lost a client: {}",
+                        self.k,
+                        failed.why()
                     ));
                 }
             }
-            Some(_) => {
-                let error = &failed.error;
-                work.find(format!(
-                    "a statement of instance {} failed: {error}",
-                    self.k
-                ));
-            }
+            Some(_) => work.find(format!(
+                "a statement of instance {} failed: {}",
+                self.k,
+                failed.why()
+            )),
         }
         match failed.committing {
             true => (Outcome::Unknown, Err(Lost)),
