@@ -33,6 +33,8 @@ pub struct Config {
     pub peers: Vec<PeerAddress>,
     /// Connections for blocks to each other instance; the same everywhere.
     pub lms: u8,
+    /// Whether commits are announced in memory to instances on the same machine.
+    pub share_memory: bool,
     /// When blocks that one instance uses mostly are mastered there.
     pub affinity: cache::Affinity,
     /// Of the threads that all sessions, here and elsewhere, wait for: the receiving ones and `lgwr`. As far as the system permits.
@@ -68,6 +70,7 @@ impl Config {
             interconnect: None,
             peers: Vec::new(),
             lms: 1,
+            share_memory: true,
             affinity: cache::Affinity::default(),
             priority: Priority::default(),
             lms_cpus: Vec::new(),

@@ -116,6 +116,9 @@ pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
     host.priority = config.priority;
     host.cpus = config.lms_cpus.clone();
     host.eviction = config.eviction.clone();
+    if !config.share_memory {
+        host.memory = None;
+    }
     Ok(Some(host))
 }
 

@@ -32,6 +32,14 @@ pub(crate) enum Mutation {
     JoinersAreNotTold,
     /// Who joins takes snapshots while it is undecided when the last group of a member took effect that died before it had told.
     JoinBesideTheDead,
+    /// A group that stands in one member's memory counts as known to all.
+    MemoryTakenForStable,
+    /// Snapshots are taken without looking at what others have put into this instance's memory.
+    MemoryUnreadBySnapshots,
+    /// SCNs of groups are drawn without looking there.
+    MemoryUnreadByDraws,
+    /// An instance that enters an epoch reports what it knows without looking there.
+    MemoryUnreadByReports,
     /// R1: exclusive ownership is granted without taking shared copies back.
     NoInvalidation,
     /// R2: a current copy leaves before its redo is durable.

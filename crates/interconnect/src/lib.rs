@@ -29,6 +29,8 @@ mod hostile_tests;
 mod interconnect;
 mod link;
 mod liveness;
+pub mod memory;
+pub mod memory_ring;
 mod mesh;
 mod outbox;
 mod post;

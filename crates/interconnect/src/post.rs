@@ -1,6 +1,8 @@
 //! How the protocols of the layers above (`cache`, `txn`, `engine`) send: one-way messages by kind, without knowing of connections.
 
+use crate::memory::SharedMemory;
 use block::{BlockBuf, InstanceId};
+use std::sync::Arc;
 
 /// Kinds are divided among the layers: whoever receives hands a message to the layer of its kind.
 pub mod kinds {
@@ -40,4 +42,9 @@ pub trait Post: Send + Sync {
     /// Sends, or queues; never waits (R8), so it may be called under latches. What cannot be sent, or is lost with its connection, is lost: the protocol drives
     /// its requests again when it is told of the reconnection, and on its timer. In front of the message goes the evidence about group commits that its content may rest on, taken now.
     fn send(&self, to: InstanceId, parcel: Parcel<'_>);
+
+    /// Memory that other instances may share with this one; `None` if there is none, or it is not wanted.
+    fn memory(&self) -> Option<Arc<dyn SharedMemory>> {
+        None
+    }
 }

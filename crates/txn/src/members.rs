@@ -147,6 +147,7 @@ impl TxnManager {
                 Ok(())
             }
             kind::HEARTBEAT => r.end(),
+            kind::MEMORY_OFFERED => self.cluster.memory_offered(from, epoch, r),
             kind::WALK => self.walk_arrived(r),
             kind::CHECK => self.check_arrived(r),
             kind::VICTIM => self.victim_arrived(r),
@@ -185,6 +186,7 @@ impl TxnManager {
         if !self.cluster.is_active() {
             return; // a joiner has not entered yet: it must not compute a horizon without the others
         }
+        self.cluster.look(); // lest the horizon of an instance without work stay behind
         self.horizon();
         self.cluster.tick();
         self.drive_waits(|_| true);
@@ -219,6 +221,7 @@ impl TxnManager {
             return Ok(self.visibility.own_state(txn));
         }
         loop {
+            self.cluster.look(); // where its instance may have said it
             let known = self.cluster.state(txn, Some(snapshot));
             if known != TxnState::Unknown {
                 return Ok(known);

@@ -284,7 +284,10 @@ impl Transaction {
     pub fn statement(&mut self) -> Snapshot {
         let scn = match (self.isolation, self.scn) {
             (Isolation::RepeatableRead, Some(scn)) => scn,
-            _ => *self.scn.insert(self.slot.take()),
+            _ => {
+                self.manager.cluster.look();
+                *self.scn.insert(self.slot.take())
+            }
         };
         Snapshot {
             scn,

@@ -185,6 +185,7 @@ impl Visibility {
 impl GroupSink for Visibility {
     /// Steps W2 to W5.
     fn group_durable(&self, batch: BatchNo, committed: &[TxnId]) -> Scn {
+        self.cluster.look(); // e(n) is above what others have said to be committed (V10)
         self.pending.store(batch.0, Ordering::Release);
         let e = self.clock.tick();
         let announced = self.cluster.is_active() && !committed.is_empty();

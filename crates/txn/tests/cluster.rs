@@ -10,6 +10,8 @@ mod net;
 use block::*;
 use common::*;
 use db::*;
+use net::Net;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -191,9 +193,16 @@ fn replies_that_show_what_not_all_have_heard_of_wait() {
 /// Verdicts asked for over and over while transactions commit and roll back on all instances: none changes, and what a client was told is seen by whoever begins after.
 #[test]
 fn no_snapshot_changes_its_mind() {
-    const ROUNDS: u64 = 60;
-    let db = Db::new(3);
     let seed = seed();
+    for together in [0, 2, 3] {
+        eprintln!("instances on one machine: {together}");
+        no_snapshot_changes_its_mind_over(Net::with_together(1..=together), seed);
+    }
+}
+
+fn no_snapshot_changes_its_mind_over(net: Arc<Net>, seed: u64) {
+    const ROUNDS: u64 = 60;
+    let db = Db::over(net, 3);
     db.net.run(seed, || {
         let acknowledged: Vec<AtomicU64> = (0..3).map(|_| AtomicU64::new(0)).collect();
         let newest: Vec<AtomicU64> = (0..3).map(|_| AtomicU64::new(0)).collect();

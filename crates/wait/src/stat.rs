@@ -71,6 +71,8 @@ stats! {
     GcCrBlocksReceived, "gc cr blocks received";
     GcCrBlocksServed, "gc cr blocks served";
     GcBlockFlushes, "gc current block flushes";
+    CommitBroadcastMessages, "commit broadcasts by message";
+    CommitBroadcastsInMemory, "commit broadcasts in memory";
     GcMessagesSent, "gc messages sent";
     GcOwnRequests, "gc blocks asked of this instance itself";
     GcRemoteRequests, "gc blocks asked of other instances";

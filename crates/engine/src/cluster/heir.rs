@@ -9,6 +9,7 @@
 use super::{Cluster, ClusterHost, Eviction};
 use crate::{Config, Host, Progress, Result, open};
 use block::InstanceId;
+use interconnect::memory::SharedMemory;
 use interconnect::{Bound, Secret};
 use seam::Mutex;
 use seam::thread::JoinHandle;
@@ -35,6 +36,7 @@ pub(super) struct Heirs {
     heartbeat: Duration,
     /// The same everywhere.
     lms: u8,
+    memory: Option<Arc<dyn SharedMemory>>,
     eviction: Eviction,
     state: Mutex<State>,
 }
@@ -67,6 +69,7 @@ impl Heirs {
             certificates: host.certificates.clone(),
             heartbeat: host.heartbeat,
             lms: host.lms,
+            memory: host.memory.clone(),
             eviction: host.eviction.clone(),
             state: Mutex::default(),
         }
@@ -165,6 +168,7 @@ impl Cluster {
             heartbeat: heirs.heartbeat,
             certificates: heirs.certificates.clone(),
             stands_in: false,
+            memory: heirs.memory.clone(),
             eviction: heirs.eviction.clone(),
             ..ClusterHost::new(bound, heirs.secret.clone())
         };

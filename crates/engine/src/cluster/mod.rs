@@ -43,6 +43,7 @@ use access::space::Space;
 use block::{InstanceId, Scn};
 use cache::Cache;
 use interconnect::certs::TlsFiles;
+use interconnect::memory::SharedMemory;
 use interconnect::{Interconnect, Member, Post};
 use members::Layers;
 use redo::Clock;
@@ -125,6 +126,7 @@ pub struct Cluster {
     readers: Mutex<Vec<JoinHandle<()>>>,
     heirs: heir::Heirs,
     eviction: Eviction,
+    memory: Option<Arc<dyn SharedMemory>>,
     orders: OnceLock<Orders>,
     /// A fence command runs.
     fencing: AtomicBool,
@@ -226,6 +228,7 @@ impl Cluster {
             readers: Mutex::default(),
             heirs,
             eviction: host.eviction,
+            memory: host.memory,
             orders: OnceLock::new(),
             fencing: AtomicBool::new(false),
         });

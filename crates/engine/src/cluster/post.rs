@@ -2,6 +2,7 @@
 
 use super::Cluster;
 use block::InstanceId;
+use interconnect::memory::SharedMemory;
 use interconnect::{Body, Lane, Member, Message, Parcel, Post, Route};
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -39,6 +40,10 @@ impl Post for Sender {
         if let Some(member) = cluster.life_of(to) {
             cluster.send_to(member, parcel);
         }
+    }
+
+    fn memory(&self) -> Option<Arc<dyn SharedMemory>> {
+        self.cluster.upgrade()?.memory.clone()
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Layer;
 use crate::{Error, Result};
 use block::{InstanceId, Scn};
+use interconnect::memory::SharedMemory;
 use interconnect::{Bound, PeerAddress, Secret};
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -33,6 +34,8 @@ pub struct ClusterHost {
     pub certificates: Option<PathBuf>,
     /// Whether this instance may live the next life of one that died and does not come back ([`super::heir`]).
     pub stands_in: bool,
+    /// Memory in which instances on one machine announce their commits; `None`: by messages.
+    pub memory: Option<Arc<dyn SharedMemory>>,
     /// What is done with members that do not answer.
     pub eviction: super::Eviction,
     /// Further protocols beside the engine's own.
@@ -51,6 +54,7 @@ impl ClusterHost {
             cpus: Vec::new(),
             certificates: None,
             stands_in: true,
+            memory: Some(Arc::new(interconnect::memory::Process)),
             eviction: super::Eviction::default(),
             layers: Vec::new(),
         }

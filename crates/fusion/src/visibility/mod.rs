@@ -13,6 +13,8 @@
 //! 3. Batch headers do the same for redo: what is durable in one thread never rests on a group whose SCN could be
 //!    decided otherwise later. (The design asks for the thread's own e(n-1) only; see README, rule V6.)
 //! 4. A reply leaves when every group it shows is stable: whoever reads anywhere afterwards sees it too.
+//! 5. A group that stands in a member's memory is announced and acknowledged: the member looks there before it takes a snapshot, draws an SCN
+//!    or enters an epoch ([`Visibility::read_memory`]; README, rule V10).
 
 mod recovery;
 #[cfg(test)]
@@ -390,6 +392,40 @@ impl Visibility {
             }
             Message::Ask { txn, snapshot } => self.asked(from, txn, snapshot, status, out),
             Message::Answer { txn, verdict } => out.push(Effect::Learned { txn, verdict }),
+        }
+    }
+
+    /// What stands in this instance's memory for announcements of `from`: groups of its own thread that were not read before, and the last group up to which all members have heard of them. As if each had been
+    /// received, and acknowledged, when it was put there.
+    pub fn read_memory(
+        &mut self,
+        from: InstanceId,
+        groups: &[Evidence],
+        stable: GroupNo,
+        out: &mut Vec<Effect>,
+    ) {
+        for &evidence in groups {
+            self.lift(evidence.scn);
+            if evidence.group <= stable || self.planted.breaks(Mutation::MemoryTakenForStable) {
+                self.note(evidence);
+            } else {
+                self.hear(evidence);
+            }
+        }
+        let before = self.unstable.len();
+        self.unstable
+            .retain(|&(instance, group), _| instance != from || group > stable);
+        if self.unstable.len() < before {
+            self.release(out);
+        }
+    }
+
+    /// The last group of this instance's thread such that all members have heard of it and of all before it.
+    pub fn stable_up_to(&self) -> GroupNo {
+        let mut own = self.unstable.keys().filter(|(of, _)| *of == self.me);
+        match own.next() {
+            Some((_, oldest)) => GroupNo(oldest.0 - 1),
+            None => self.newest.get(&self.me).map_or(GroupNo(0), |e| e.group),
         }
     }
 

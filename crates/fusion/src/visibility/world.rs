@@ -19,7 +19,7 @@ const STRIDE: u64 = 4;
 pub(super) struct Config {
     /// Instances.
     pub(super) nodes: usize,
-    /// Owner of each transaction. Transaction 1, if there is one, rests on transaction 0.
+    /// Owner of each transaction. Transaction 1, if there is one, rests on transaction 0, or begins when a client has been shown that.
     pub(super) owners: Vec<usize>,
     pub(super) snapshots: usize,
     pub(super) ticks: usize,
@@ -34,6 +34,8 @@ pub(super) struct Config {
     pub(super) joins: bool,
     /// Write cleaned blocks before the header that carries their SCN is durable.
     pub(super) early_cleanout: bool,
+    /// Instances, as bits, into whose memory the others put their groups.
+    pub(super) memory: u8,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -95,6 +97,10 @@ pub(super) struct World {
     nodes: Vec<Option<Node>>,
     threads: Vec<Thread>,
     letters: Vec<Letter>,
+    /// Groups that stand in the memory of the second of the pair and have not been read.
+    posted: Vec<((usize, usize), Evidence)>,
+    /// Up to which group of its own everybody has heard, as each instance has written it beside.
+    stable: Vec<GroupNo>,
     readers: Vec<Reader>,
     disk_stamp: Vec<Option<Scn>>,
     shown: u8,
@@ -119,6 +125,7 @@ pub(super) enum Action {
     Publish(usize),
     Heartbeat(usize),
     Tick(usize),
+    Look(usize),
     Snapshot(usize),
     Ask(usize, usize),
     Reply(usize),
@@ -170,6 +177,8 @@ impl World {
             nodes,
             threads: vec![Thread::default(); config.nodes],
             letters: Vec::new(),
+            posted: Vec::new(),
+            stable: vec![GroupNo(0); config.nodes],
             readers: Vec::new(),
             disk_stamp: vec![None; txns],
             shown: 0,
@@ -201,6 +210,9 @@ impl World {
             }
             if node.epoch < self.epoch {
                 all.push(Action::EnterEpoch(n));
+            }
+            if self.posted.iter().any(|((_, to), _)| *to == n) {
+                all.push(Action::Look(n));
             }
             for t in (0..node.known.len()).filter(|&t| node.known[t].is_some()) {
                 let others =
@@ -239,8 +251,8 @@ impl World {
             return;
         };
         let thread = &self.threads[owner];
-        let rests_on_known = t == 0 || node.known[0].is_some();
-        if thread.logged.is_none() && rests_on_known {
+        let first_is_known = node.known[0].is_some() || self.shown & 1 != 0;
+        if thread.logged.is_none() && (t == 0 || first_is_known) {
             all.push(Action::Log(t));
         }
         if thread.logged.is_some() && !thread.commit {
@@ -325,16 +337,14 @@ impl World {
                 self.threads[owner].logged = Some(record);
             }
             Action::Flush(t) => self.flush(t),
-            Action::Mark(n) => self.with(n, |node, out| {
-                let group = node.drawing.take().expect("enabled");
-                node.machine.marked(group, out);
-            }),
-            Action::Publish(n) => self.with(n, |node, out| {
-                node.publishing = false;
-                let status = node.status.clone();
-                node.machine
-                    .published(GROUP, |txn| status[txn.0 as usize - 1], out);
-            }),
+            Action::Mark(n) => {
+                self.look_unless(Mutation::MemoryUnreadByDraws, n);
+                self.with(n, |node, out| {
+                    let group = node.drawing.take().expect("enabled");
+                    node.machine.marked(group, out);
+                });
+            }
+            Action::Publish(n) => self.publish(n),
             Action::Heartbeat(n) => self.heartbeat(n),
             Action::Tick(n) => {
                 self.ticks += 1;
@@ -343,6 +353,7 @@ impl World {
                     node.machine.lift(Scn(clock.0 + STRIDE));
                 });
             }
+            Action::Look(n) => self.look(n),
             Action::Snapshot(n) => self.snapshot(n),
             Action::Ask(r, t) => self.ask(r, t),
             Action::Reply(r) => self.reply(r),
@@ -395,7 +406,62 @@ impl World {
         thread.evidence.extend(node.machine.evidence_for_redo());
     }
 
+    /// Tells everybody, those by their memory that are in the same epoch. Also who has died has memory until that is known.
+    fn publish(&mut self, n: usize) {
+        let mut out = Vec::new();
+        let node = self.nodes[n].as_mut().expect("enabled");
+        node.publishing = false;
+        let (status, epoch) = (node.status.clone(), node.epoch);
+        let look = |txn: TxnId| status[txn.0 as usize - 1];
+        node.machine.published(GROUP, look, &mut out);
+        for effect in out {
+            match effect {
+                Effect::Send {
+                    to,
+                    message: Message::Announce(evidence),
+                    ..
+                } if self.has_memory(node_of(to), epoch) => {
+                    self.posted.push(((n, node_of(to)), evidence));
+                    let Evidence {
+                        instance, group, ..
+                    } = evidence;
+                    let heard = Message::Acknowledge { instance, group };
+                    self.with(n, |node, out| node.machine.message(to, heard, look, out));
+                }
+                other => self.effect(n, other),
+            }
+        }
+        self.posted.sort();
+    }
+
+    fn has_memory(&self, n: usize, epoch: u8) -> bool {
+        let here = self.config.memory & (1 << n) != 0;
+        here && self.nodes[n].as_ref().is_none_or(|n| n.epoch == epoch)
+    }
+
+    fn look_unless(&mut self, mutation: Mutation, n: usize) {
+        if !self.config.planted.breaks(mutation) {
+            self.look(n);
+        }
+    }
+
+    fn look(&mut self, n: usize) {
+        if self.config.memory & (1 << n) == 0 {
+            return;
+        }
+        for from in (0..self.config.nodes).filter(|&from| from != n) {
+            let here = self.posted.extract_if(.., |(pair, _)| *pair == (from, n));
+            let groups: Vec<Evidence> = here.map(|(_, evidence)| evidence).collect();
+            let stable = self.stable[from];
+            self.with(n, |node, out| {
+                node.machine
+                    .read_memory(instance(from), &groups, stable, out)
+            });
+        }
+    }
+
     fn snapshot(&mut self, n: usize) {
+        self.look_unless(Mutation::MemoryUnreadBySnapshots, n);
         let node = self.nodes[n].as_ref().expect("enabled");
         self.readers.push(Reader {
             node: n,
@@ -527,6 +593,7 @@ impl World {
     }
 
     fn enter_epoch(&mut self, n: usize) {
+        self.look_unless(Mutation::MemoryUnreadByReports, n);
         let node = self.nodes[n].as_mut().expect("enabled");
         node.epoch = self.epoch;
         self.letters.retain(|l| l.to != n || l.epoch == self.epoch);
@@ -633,6 +700,9 @@ impl World {
     fn with(&mut self, n: usize, step: impl FnOnce(&mut Node, &mut Vec<Effect>)) {
         let mut out = Vec::new();
         step(self.nodes[n].as_mut().expect("the living act"), &mut out);
+        if let Some(node) = self.nodes[n].as_ref().filter(|_| self.config.memory != 0) {
+            self.stable[n] = self.stable[n].max(node.machine.stable_up_to());
+        }
         for effect in out {
             self.effect(n, effect);
         }

@@ -13,10 +13,12 @@
 //!   reorders.
 //! - A batch without commits is no group: nothing can rest on it, so it is neither registered nor announced. As the newest batch of this thread when an epoch begins it stands for all before it, whose SCNs are in
 //!   the log.
+//! - *Memory* (see [`memory`]). Whoever reads the clock for a snapshot or a group's SCN has called [`Cluster::look`] before.
 //! - What comes from an instance that is not a member is dropped, unless its epoch is one that this instance has yet to enter.
 
 mod commit_cache;
 mod deadlock;
+mod memory;
 mod status;
 mod waits;
 pub(crate) mod wire;
@@ -94,6 +96,7 @@ struct Machine {
     parked: HashMap<ReplyId, Parked>,
     next_reply: u64,
     out: Vec<Effect>,
+    outboxes: memory::Outboxes,
 }
 
 thread_local! {
@@ -131,6 +134,7 @@ pub(crate) struct Cluster {
     pub(crate) questions: Questions,
     pub(crate) to_tell: ToTell,
     pub(crate) walks: Walks,
+    inboxes: memory::Inboxes,
 }
 
 impl Cluster {
@@ -149,6 +153,7 @@ impl Cluster {
                 parked: HashMap::default(),
                 next_reply: 0,
                 out: Vec::new(),
+                outboxes: memory::Outboxes::default(),
             }),
             clock,
             oldest_unstable: AtomicU64::new(u64::MAX),
@@ -163,6 +168,7 @@ impl Cluster {
             questions: Questions::default(),
             to_tell: ToTell::default(),
             walks: Walks::default(),
+            inboxes: memory::Inboxes::default(),
         })
     }
 
@@ -212,6 +218,8 @@ impl Cluster {
             members.len() == 1 || self.post.get().is_some(),
             "invariant: an instance among others has joined"
         );
+        // Whoever is no member any more writes nothing now; what it has put here is known in the new epoch.
+        self.look_everywhere();
         let in_limbo: BTreeSet<InstanceId> = in_limbo.iter().copied().collect();
         // Who dies is in limbo before it is no member, who comes back is a member before it is not in limbo: at no moment is it taken for down.
         let parted = self.in_limbo.load_full();
@@ -222,6 +230,7 @@ impl Cluster {
         self.down
             .forget(|i| members.contains(&i) || in_limbo.contains(&i));
         let mut m = self.machine.lock();
+        m.outboxes.clear();
         self.epoch.store(epoch, Ordering::Release);
         self.active.store(members.len() > 1, Ordering::SeqCst);
         let Machine {
@@ -237,6 +246,7 @@ impl Cluster {
         self.carry_out(m);
         self.questions.of_the_down(|i| self.is_down(i));
         self.forget_waiters_of_the_gone();
+        self.offer_memory();
     }
 
     /// Every member has heard a message that every other sent in this epoch: what anybody knows of the groups of the dead all know.
@@ -292,6 +302,7 @@ impl Cluster {
         // Nobody's question is parked in the machine: they are answered from the words.
         visibility.published(GroupNo(batch.0), |_| Status::None, out);
         let told = &committed[..committed.len().min(MAX_ANNOUNCED)];
+        memory::announce(&mut m, told);
         self.carry_out_with(m, told);
     }
 
@@ -321,6 +332,10 @@ impl Cluster {
     /// Waits until every group at or below `snapshot` that this instance knows of has been acknowledged by all members.
     #[inline]
     pub(crate) fn gate(&self, snapshot: Scn) {
+        if self.oldest_unstable.load(Ordering::Acquire) > snapshot.0 {
+            return;
+        }
+        self.look(); // the other instance may have said meanwhile that all have heard
         if self.oldest_unstable.load(Ordering::Acquire) <= snapshot.0 {
             self.park(Shown::UpTo(snapshot), [0, 0, snapshot.0]);
         }
@@ -425,6 +440,7 @@ impl Cluster {
                     }
                     committed.push(txn);
                 }
+                self.look(); // where its sender has put those before
                 self.lift(evidence.scn)?;
                 Message::Announce(evidence)
             }
@@ -474,6 +490,7 @@ impl Cluster {
             self.reconnected(peer);
             self.send(Letter::new(peer, kind::HEARTBEAT, |_| ()));
         }
+        self.offer_memory();
     }
 
     /// Does what the machine asked for. The latch is let go before anything is sent.
@@ -499,6 +516,12 @@ impl Cluster {
         }
         let oldest = m.visibility.oldest_unstable().map_or(u64::MAX, |scn| scn.0);
         self.oldest_unstable.store(oldest, Ordering::Release);
+        let Machine {
+            visibility,
+            outboxes,
+            ..
+        } = &mut *m;
+        outboxes.set_stable(visibility.stable_up_to());
         drop(m);
         letters.into_iter().for_each(|l| self.send(l));
         free.into_iter().for_each(Parked::wake);

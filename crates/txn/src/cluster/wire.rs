@@ -7,6 +7,7 @@ use crate::{Error, Result};
 use block::{FileId, InstanceId, Scn, TxnId};
 use fusion::GroupNo;
 use fusion::visibility::{Evidence, Header};
+use interconnect::memory::Key;
 
 /// Kinds of this layer's messages; part of the protocol.
 pub(crate) mod kind {
@@ -29,6 +30,8 @@ pub(crate) mod kind {
     pub const LOCK_CHECK: u16 = 113;
     /// Enqueues: one message of [`fusion::ges`].
     pub const GES: u16 = 114;
+    /// The key of a region of the sender's memory.
+    pub const MEMORY_OFFERED: u16 = 115;
 }
 
 /// What an instance says of a transaction of its own.
@@ -51,6 +54,12 @@ pub(crate) fn put_header(header: &Header, horizon: Scn, out: &mut Vec<u8>) {
         out.extend_from_slice(&e.instance.0.to_le_bytes());
         put(out, &[e.group.0, e.scn.0]);
     }
+}
+
+pub(crate) fn put_key(key: Key, out: &mut Vec<u8>) {
+    out.extend_from_slice(&key.process.to_le_bytes());
+    out.extend_from_slice(&key.descriptor.to_le_bytes());
+    put(out, &key.token);
 }
 
 pub(crate) fn put(out: &mut Vec<u8>, words: &[u64]) {
@@ -126,6 +135,14 @@ impl<'a> Reader<'a> {
             instance: self.instance()?,
             group: self.group()?,
             scn: self.scn()?,
+        })
+    }
+
+    pub(crate) fn key(&mut self) -> Result<Key> {
+        Ok(Key {
+            process: self.u32()?,
+            descriptor: self.u32()?,
+            token: [self.u64()?, self.u64()?],
         })
     }
 

@@ -27,9 +27,12 @@ pub struct Db {
 impl Db {
     /// `n` instances, all up and at rest.
     pub fn new(n: u16) -> Db {
+        Db::over(Net::new(), n)
+    }
+
+    pub fn over(net: Arc<Net>, n: u16) -> Db {
         let storage = create_for(n);
         let control = Arc::new(ControlFile::open(&storage).unwrap());
-        let net = Net::new();
         let ids: Vec<InstanceId> = (1..=n).map(InstanceId).collect();
         let open = |k| {
             Instance::open_member(&storage, control.clone(), k, CAP, |m| {

@@ -2,6 +2,7 @@
 
 use super::Rng;
 use block::InstanceId;
+use interconnect::memory::{Registry, SharedMemory};
 use interconnect::{Parcel, Post};
 use seam::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +36,9 @@ pub struct Net {
     state: Mutex<State>,
     changed: Condvar,
     managers: Mutex<BTreeMap<InstanceId, Weak<TxnManager>>>,
+    /// Memory of one machine, and the instances that run there.
+    memory: Arc<Registry>,
+    together: BTreeSet<InstanceId>,
 }
 
 struct At {
@@ -64,11 +68,23 @@ impl Post for At {
             self.net.changed.notify_all();
         }
     }
+    fn memory(&self) -> Option<Arc<dyn SharedMemory>> {
+        let here = self.net.together.contains(&self.me);
+        here.then(|| self.net.memory.clone() as Arc<dyn SharedMemory>)
+    }
 }
 
 impl Net {
     pub fn new() -> Arc<Net> {
         Arc::default()
+    }
+
+    /// Of which these run on one machine.
+    pub fn with_together(together: impl IntoIterator<Item = u16>) -> Arc<Net> {
+        Arc::new(Net {
+            together: together.into_iter().map(InstanceId).collect(),
+            ..Net::default()
+        })
     }
 
     pub fn connect(self: &Arc<Self>, manager: &Arc<TxnManager>) {
@@ -80,6 +96,14 @@ impl Net {
 
     pub fn hold(&self, kind: u16) {
         self.state.lock().held.insert(kind);
+    }
+
+    /// Delivers now what is held back of a kind and an epoch.
+    pub fn deliver_held(&self, kind: u16, epoch: u64) {
+        let of = |l: &mut Letter| (l.kind, l.epoch) == (kind, epoch);
+        let letters: Vec<Letter> = self.state.lock().letters.extract_if(.., of).collect();
+        assert!(!letters.is_empty(), "none is held back");
+        letters.iter().for_each(|l| self.deliver(l));
     }
 
     /// Lets everything go on again that was held or cut.

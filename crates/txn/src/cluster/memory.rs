@@ -1,0 +1,261 @@
+//! Announcing groups in memory: between instances on one machine a commit needs no message.
+//!
+//! Each instance has a region of memory for each other member, and offers it in every epoch. Who can open it puts its groups there, with the transactions that are in them, and counts that as
+//! announced and acknowledged at once (`fusion::visibility`, V10). The owner looks there before it takes a snapshot, before it draws a group's SCN, and when it enters an epoch: whatever it does after that
+//! is as if the announcements had been messages that came when they were written. Looking is two loads in one cache line, for each other instance, when there is nothing new.
+//!
+//! **Invariants.**
+//! - *A region is written in the epoch in which it was offered*, by a member of it; writers are dropped under the machine's latch with which the next epoch begins, and an offer
+//!   of another epoch is not taken. So nobody puts a group into the memory of one who died, and counts its next life as told.
+//! - *A region is read until its writer is known to be gone*: for the last time when the epoch is entered in which that one is no member.
+//! - *The mark beside the records* is the last group of the writer up to which all members have heard of all; it is stored before anybody is woken by that.
+//! - A region that has more than half of its room used is not looked at: then the announcement goes by message, too, and whoever gets that looks.
+
+use super::wire::{self, Answer, Reader, kind};
+use super::{Cluster, Letter};
+use crate::Result;
+use block::{InstanceId, Scn, TxnId};
+use fusion::GroupNo;
+use fusion::visibility::{Effect, Evidence, Message, Status};
+use interconnect::memory::{Key, SharedMemory};
+use interconnect::memory_ring::{Put, RingReader, RingWriter, Seen};
+use seam::{HashMap, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use wait::Stat;
+
+/// What another instance writes into this one's memory.
+pub(super) struct Inbox {
+    of: InstanceId,
+    key: Key,
+    reader: RingReader,
+    /// What has been taken in. Stored, by the one that reads, when that is done.
+    tail: AtomicU64,
+    mark: AtomicU64,
+    reading: Mutex<()>,
+}
+
+impl Inbox {
+    fn seen(&self) -> Seen {
+        Seen {
+            mark: self.mark.load(Ordering::Acquire),
+            tail: self.tail.load(Ordering::Acquire),
+        }
+    }
+}
+
+/// The inboxes of all other members.
+#[derive(Default)]
+pub(super) struct Inboxes {
+    all: arc_swap::ArcSwap<Vec<Arc<Inbox>>>,
+    changing: Mutex<()>,
+}
+
+/// Where this instance writes: members of the epoch. Guarded by the machine's latch.
+#[derive(Default)]
+pub(super) struct Outboxes {
+    of: HashMap<InstanceId, RingWriter>,
+    record: Vec<u64>,
+    mark: u64,
+}
+
+impl Outboxes {
+    /// Another epoch begins.
+    pub(super) fn clear(&mut self) {
+        self.of.clear();
+    }
+
+    fn put(&mut self, to: InstanceId, evidence: Evidence, committed: &[TxnId]) -> Put {
+        let Some(writer) = self.of.get_mut(&to) else {
+            return Put::Full;
+        };
+        self.record.clear();
+        self.record.extend([evidence.group.0, evidence.scn.0]);
+        self.record.extend(committed.iter().map(|txn| txn.0));
+        writer.put(&self.record)
+    }
+
+    pub(super) fn set_stable(&mut self, up_to: GroupNo) {
+        if self.mark != up_to.0 {
+            self.mark = up_to.0;
+            self.of.values_mut().for_each(|w| w.set_mark(up_to.0));
+        }
+    }
+
+    fn insert(&mut self, of: InstanceId, mut writer: RingWriter) {
+        writer.set_mark(self.mark);
+        self.of.insert(of, writer);
+    }
+}
+
+/// Puts announcements into the memory of those who have offered it: they have acknowledged them then. The other effects stay.
+pub(super) fn announce(m: &mut super::Machine, committed: &[TxnId]) {
+    let mut acknowledged = Vec::new();
+    let (outboxes, by_message) = (&mut m.outboxes, &mut 0);
+    m.out.retain(|effect| {
+        let &Effect::Send {
+            to,
+            message: Message::Announce(evidence),
+            ..
+        } = effect
+        else {
+            return true;
+        };
+        let put = outboxes.put(to, evidence, committed);
+        if put != Put::Full {
+            acknowledged.push((to, evidence));
+        }
+        *by_message += u64::from(put != Put::There);
+        put != Put::There
+    });
+    wait::stat::add(Stat::CommitBroadcastMessages, *by_message);
+    wait::stat::add(Stat::CommitBroadcastsInMemory, acknowledged.len() as u64);
+    for (of, evidence) in acknowledged {
+        let Evidence {
+            instance, group, ..
+        } = evidence;
+        let heard = Message::Acknowledge { instance, group };
+        m.visibility.message(of, heard, |_| Status::None, &mut m.out);
+    }
+}
+
+impl Cluster {
+    /// Takes in what others have put into this instance's memory.
+    #[inline]
+    pub(crate) fn look(&self) {
+        if self.is_active() {
+            self.look_everywhere();
+        }
+    }
+
+    pub(super) fn look_everywhere(&self) {
+        for inbox in self.inboxes.all.load().iter() {
+            if inbox.reader.look() != inbox.seen() {
+                self.read(inbox);
+            }
+        }
+    }
+
+    fn read(&self, inbox: &Inbox) {
+        let _one_at_a_time = inbox.reading.lock();
+        let (before, now) = (inbox.seen(), inbox.reader.look());
+        let (mut groups, mut commits) = (Vec::new(), Vec::new());
+        let mut whole = true;
+        let read = inbox.reader.read(before.tail, now.tail, |record| {
+            whole &= take_in(inbox.of, record, &mut groups, &mut commits);
+        });
+        assert!(
+            read.is_ok() && whole,
+            "invariant: instance {} has put whole announcements into this one's memory",
+            inbox.of.0
+        );
+        for e in &groups {
+            self.lift(e.scn).unwrap_or_else(|why| {
+                panic!(
+                    "invariant: instance {} draws plausible SCNs: {why}",
+                    inbox.of.0
+                )
+            });
+        }
+        let mut m = self.machine.lock();
+        let super::Machine {
+            visibility, out, ..
+        } = &mut *m;
+        visibility.read_memory(inbox.of, &groups, GroupNo(now.mark), out);
+        // As with a message: the group is registered, or known to all.
+        if let Some(learnt) = self.learnt.get() {
+            for (txn, scn) in commits {
+                learnt.put(txn, Answer::Committed(scn));
+            }
+        }
+        self.carry_out(m);
+        inbox.mark.store(now.mark, Ordering::Release);
+        inbox.tail.store(now.tail, Ordering::Release);
+    }
+
+    /// Has a region for each other member, and tells them. Again with every tick: what was sent may be lost, and who had not entered the epoch did not take it.
+    pub(super) fn offer_memory(&self) {
+        let Some(memory) = self.shared_memory() else {
+            return;
+        };
+        let _one_at_a_time = self.inboxes.changing.lock();
+        let others = self.others();
+        let mut all = Vec::clone(&self.inboxes.all.load());
+        all.retain(|inbox| others.contains(&inbox.of));
+        for &of in &others {
+            if !all.iter().any(|inbox| inbox.of == of) {
+                // Without it the other sends messages.
+                let Ok((key, region)) = memory.create() else {
+                    continue;
+                };
+                all.push(Arc::new(Inbox {
+                    of,
+                    key,
+                    reader: RingReader::new(region),
+                    tail: AtomicU64::new(0),
+                    mark: AtomicU64::new(0),
+                    reading: Mutex::new(()),
+                }));
+            }
+        }
+        // Before it is offered: who writes into a region finds it looked at.
+        self.inboxes.all.store(Arc::new(all.clone()));
+        for inbox in all {
+            self.send(Letter::new(inbox.of, kind::MEMORY_OFFERED, |out| {
+                wire::put_key(inbox.key, out);
+            }));
+        }
+    }
+
+    /// A member's memory can be written.
+    pub(crate) fn memory_offered(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        mut r: Reader<'_>,
+    ) -> Result<()> {
+        let key = r.key()?;
+        r.end()?;
+        let Some(memory) = self.shared_memory() else {
+            return Ok(());
+        };
+        let wanted = |m: &super::Machine| {
+            epoch == self.epoch() && self.is_up(from) && !m.outboxes.of.contains_key(&from)
+        };
+        if !wanted(&self.machine.lock()) {
+            return Ok(());
+        }
+        let Some(region) = memory.open(key) else {
+            return Ok(()); // it is on another machine
+        };
+        let mut m = self.machine.lock();
+        if wanted(&m) {
+            m.outboxes.insert(from, RingWriter::new(region));
+        }
+        Ok(())
+    }
+
+    fn shared_memory(&self) -> Option<Arc<dyn SharedMemory>> {
+        self.post.get().and_then(|post| post.memory())
+    }
+}
+
+/// One record: group, SCN, transactions. False if it is none.
+fn take_in(
+    of: InstanceId,
+    record: &[u64],
+    groups: &mut Vec<Evidence>,
+    commits: &mut Vec<(TxnId, Scn)>,
+) -> bool {
+    let &[group, scn, ref txns @ ..] = record else {
+        return false;
+    };
+    let scn = Scn(scn);
+    groups.push(Evidence {
+        instance: of,
+        group: GroupNo(group),
+        scn,
+    });
+    commits.extend(txns.iter().map(|&txn| (TxnId(txn), scn)));
+    group < 1 << 62 && txns.iter().all(|&txn| TxnId(txn).instance() == of)
+}

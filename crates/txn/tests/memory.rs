@@ -1,0 +1,160 @@
+//! Commits announced in memory to instances on the same machine (`txn::cluster::memory`, V10). `BRAID_TXN_SEED` replays a seed.
+
+mod common;
+#[path = "common/db.rs"]
+mod db;
+#[path = "common/net.rs"]
+mod net;
+
+use block::*;
+use common::*;
+use db::*;
+use net::Net;
+use txn::*;
+
+// Kinds of messages, as the protocol numbers them.
+const ANNOUNCE: u16 = 100;
+const ACKNOWLEDGE: u16 = 101;
+const ASK: u16 = 104;
+const MEMORY_OFFERED: u16 = 115;
+
+/// An account of instance `k`.
+fn of(k: usize, n: u16) -> RowId {
+    RowId::new(Dba::new(FileId::DATA, k as u32), n % ROWS)
+}
+
+fn commit(db: &Db, k: usize, session: &mut Transaction, n: u16) -> (TxnId, Scn) {
+    let row = of(k, n);
+    db.node(k).add(session, row, 1, LockWait::NoWait).unwrap();
+    (session.id(), session.commit().unwrap())
+}
+
+/// Also without a question: the announcement names the transaction.
+fn sees(m: &TxnManager, txn: TxnId, snapshot: &Snapshot) -> bool {
+    if m.verdict(Stamp::txn(txn), snapshot) == Verdict::Ask(txn) {
+        m.learn(txn, snapshot.scn).unwrap();
+    }
+    m.verdict(Stamp::txn(txn), snapshot) == Verdict::Visible
+}
+
+#[test]
+fn a_commit_is_announced_without_a_message_and_seen_by_the_next_snapshot() {
+    let db = Db::over(Net::with_together([1, 2]), 2);
+    db.net.run(seed(), || {
+        let mut sessions = [db.node(1).session(), db.node(2).session()];
+        let before = [ANNOUNCE, ACKNOWLEDGE, ASK].map(|kind| db.net.sent(kind));
+        for n in 0..2000 {
+            let (k, other) = (1 + n % 2, 2 - n % 2);
+            let (txn, e) = commit(&db, k, &mut sessions[k - 1], n as u16);
+            let snapshot = sessions[other - 1].statement();
+            assert!(snapshot.scn >= e, "it looks before it takes the clock");
+            assert!(sees(db.manager(other), txn, &snapshot));
+            sessions[other - 1].end_statement();
+        }
+        let after = [ANNOUNCE, ACKNOWLEDGE, ASK].map(|kind| db.net.sent(kind));
+        assert_eq!(after, before, "announcements, acknowledgements, questions");
+    });
+    db.stop();
+}
+
+/// The memory of an instance that does nothing fills up; then it is told by messages, and looks.
+#[test]
+fn nothing_is_lost_on_an_instance_that_does_not_look() {
+    let db = Db::over(Net::with_together([1, 2]), 2);
+    db.net.run(seed(), || {
+        let mut writer = db.node(1).session();
+        let before = db.net.sent(ANNOUNCE);
+        let mut commits = Vec::new();
+        // A record of three words and its length, half of 16,352 words, and some more.
+        for n in 0..3000 {
+            commits.push(commit(&db, 1, &mut writer, n));
+            if n % 200 == 0 { eprintln!("{n}: {:?} {:?}", db.manager(2).newest_group_of(InstanceId(1)), db.manager(1).newest_group_of(InstanceId(1))); }
+        }
+        assert!(db.net.sent(ANNOUNCE) > before, "it fills up");
+        let mut reader = db.node(2).session();
+        let snapshot = reader.statement();
+        let asked = db.net.sent(ASK);
+        for (txn, e) in commits.into_iter().rev().take(100) {
+            assert!(snapshot.scn >= e && sees(db.manager(2), txn, &snapshot));
+        }
+        assert_eq!(db.net.sent(ASK), asked);
+    });
+    db.stop();
+}
+
+/// What one wrote into the other's memory and died: the other knows it when it enters the epoch without that one.
+#[test]
+fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
+    let db = Db::over(Net::with_together([1, 2]), 3);
+    db.net.run(seed(), || {
+        let mut writer = db.node(1).session();
+        db.net.cut(1, 2);
+        db.net.cut(1, 3);
+        // Instance 3, on another machine, has heard nothing: nobody is told of this commit.
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                commit(&db, 1, &mut writer, 0);
+            });
+            let committed = || db.manager(1).newest_group_of(InstanceId(1));
+            let before = committed();
+            eventually("publication", || committed() != before);
+            let newest = committed();
+            eventually("announcement", || {
+                let ids = [2, 3].map(InstanceId);
+                db.manager(2)
+                    .members_changed(2, &ids, &[InstanceId(1)])
+                    .unwrap();
+                db.manager(2).newest_group_of(InstanceId(1)) == newest
+            });
+            assert_ne!(db.manager(3).newest_group_of(InstanceId(1)), newest);
+            // Its evidence reaches instance 3 with the first message of the epoch.
+            let ids = [2, 3].map(InstanceId);
+            db.manager(3)
+                .members_changed(2, &ids, &[InstanceId(1)])
+                .unwrap();
+            db.manager(2).tick();
+            eventually("evidence", || {
+                db.manager(3).newest_group_of(InstanceId(1)) == newest
+            });
+            // Here nobody has died: let the writer go.
+            db.manager(1)
+                .members_changed(2, &[InstanceId(1)], &[])
+                .unwrap();
+        });
+    });
+    // Their books differ now: no clean stop.
+    std::mem::forget(db);
+}
+
+/// A region is written in the epoch in which it was offered; in the next one announcements are messages until it is offered again.
+#[test]
+fn memory_is_offered_again_in_every_epoch() {
+    let db = Db::over(Net::with_together([1, 2]), 2);
+    db.net.run(seed(), || {
+        let mut writer = db.node(1).session();
+        let ids = [1, 2].map(InstanceId);
+        db.net.hold(MEMORY_OFFERED);
+        for k in 1..=2 {
+            db.manager(k).members_changed(2, &ids, &[]).unwrap();
+        }
+        let before = db.net.sent(ANNOUNCE);
+        commit(&db, 1, &mut writer, 0);
+        assert_eq!(db.net.sent(ANNOUNCE), before + 1);
+        // The offers of this epoch come when the next has begun: they are not taken.
+        for k in 1..=2 {
+            db.manager(k).members_changed(3, &ids, &[]).unwrap();
+        }
+        db.net.deliver_held(MEMORY_OFFERED, 2);
+        commit(&db, 1, &mut writer, 1);
+        assert_eq!(db.net.sent(ANNOUNCE), before + 2);
+        db.net.heal();
+        db.manager(2).tick();
+        db.settle();
+        let (txn, e) = commit(&db, 1, &mut writer, 2);
+        assert_eq!(db.net.sent(ANNOUNCE), before + 2);
+        let mut reader = db.node(2).session();
+        let snapshot = reader.statement();
+        assert!(snapshot.scn >= e && sees(db.manager(2), txn, &snapshot));
+    });
+    db.stop();
+}
