@@ -585,19 +585,25 @@ impl Layer for Sequences {
         self.say_again(None);
     }
 
+    /// Serves nobody from here on: the cache leaves next, and gives no block to whoever would draw from it. Who asked asks the next master.
     fn leaving(&self, _: &dyn Progress) -> Result<()> {
         self.state.lock().machine.leave();
+        self.stop_serving();
         Ok(())
     }
 
     fn stopped(&self) {
-        self.inbox.lock().stop = true;
-        self.arrived.notify_all();
-        self.worker.join();
+        self.stop_serving();
     }
 }
 
 impl Sequences {
+    fn stop_serving(&self) {
+        self.inbox.lock().stop = true;
+        self.arrived.notify_all();
+        self.worker.join();
+    }
+
     fn say_again(&self, to: Option<InstanceId>) {
         let said = self.step(None, |m, out| m.say_again(to, out));
         debug_assert!(said.is_ok(), "nothing is asked of this instance by itself");

@@ -78,7 +78,10 @@ fn live(s: &Start) {
         },
         ..common::config()
     };
-    let host = host(&s.shared, s.process);
+    let mut host = host(&s.shared, s.process);
+    if let Some(cluster) = &mut host.cluster {
+        cluster.memory = s.shared.memory_of(s.instance);
+    }
     match Engine::open_on(config, host, &Quiet) {
         Ok(engine) => serve(s, &engine, &mut rng),
         Err(e) => s.shared.set_stage(s.process, Stage::Refused(e.to_string())),

@@ -95,12 +95,20 @@ impl Room {
         let sequences = draws::create(&engine).expect("sequences are created");
         let wide = wide::create(&engine).expect("there is room for it");
         engine.stop(&Quiet).expect("it stops");
+        let mut rng = Rng(seed);
+        // All on one machine, each on its own, or some together.
+        let together = match rng.below(3) {
+            0 => 0,
+            1 => !0,
+            _ => rng.next(),
+        };
+        say(&format!("together {:04b}", together >> 1 & 15));
         Room {
-            shared: Shared::new(storage),
+            shared: Shared::new(storage, together),
             table,
             sequences,
             wide,
-            rng: Rng(seed),
+            rng,
             seed,
             present: BTreeMap::new(),
             last: BTreeMap::new(),

@@ -2,6 +2,7 @@
 //! does not have it.
 
 use crate::checker::{Op, Outcome, Token, Txn};
+use interconnect::memory::{Registry, SharedMemory};
 use seam::sim::Process;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -63,14 +64,26 @@ pub struct Book {
 pub struct Shared {
     book: Mutex<Book>,
     pub storage: Mutex<SimStorage>,
+    /// Memory of one machine, and which instances run there, as bits.
+    memory: Arc<Registry>,
+    together: u64,
 }
 
 impl Shared {
-    pub fn new(storage: SimStorage) -> Arc<Shared> {
+    /// `together`: the instances that run on one machine, as bits by their numbers.
+    pub fn new(storage: SimStorage, together: u64) -> Arc<Shared> {
         Arc::new(Shared {
             book: Mutex::default(),
             storage: Mutex::new(storage),
+            memory: Arc::default(),
+            together,
         })
+    }
+
+    /// What an instance shares with the others of its machine.
+    pub fn memory_of(&self, instance: u16) -> Option<Arc<dyn SharedMemory>> {
+        let here = self.together & (1 << instance) != 0;
+        here.then(|| self.memory.clone() as Arc<dyn SharedMemory>)
     }
 
     pub fn book(&self) -> MutexGuard<'_, Book> {
