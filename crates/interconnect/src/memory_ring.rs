@@ -212,9 +212,17 @@ mod tests {
         let (mut writer, reader) = pair();
         assert_eq!(writer.put(&[1, 2]), Put::There);
         let nothing = |_: &[u64]| ();
-        assert_eq!(reader.read(5, 4, nothing), Err(Garbled), "a tail that falls");
+        assert_eq!(
+            reader.read(5, 4, nothing),
+            Err(Garbled),
+            "a tail that falls"
+        );
         assert_eq!(reader.read(0, 1 << 40, nothing), Err(Garbled));
-        assert_eq!(reader.read(0, 2, nothing), Err(Garbled), "a record beyond the tail");
+        assert_eq!(
+            reader.read(0, 2, nothing),
+            Err(Garbled),
+            "a record beyond the tail"
+        );
         word(&reader.region, 0).store(1 << 50, Ordering::Relaxed);
         assert_eq!(reader.read(0, 3, nothing), Err(Garbled));
         // And a reader's head that cannot be.

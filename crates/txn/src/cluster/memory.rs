@@ -115,7 +115,8 @@ pub(super) fn announce(m: &mut super::Machine, committed: &[TxnId]) {
             instance, group, ..
         } = evidence;
         let heard = Message::Acknowledge { instance, group };
-        m.visibility.message(of, heard, |_| Status::None, &mut m.out);
+        m.visibility
+            .message(of, heard, |_| Status::None, &mut m.out);
     }
 }
 

@@ -1,27 +1,9 @@
 //! Commits announced in memory to instances on the same machine (`txn::cluster::memory`, V10). `BRAID_TXN_SEED` replays a seed.
 
-mod common;
-#[path = "common/db.rs"]
-mod db;
-#[path = "common/net.rs"]
-mod net;
+use super::*;
 
-use block::*;
-use common::*;
-use db::*;
-use net::Net;
-use txn::*;
-
-// Kinds of messages, as the protocol numbers them.
-const ANNOUNCE: u16 = 100;
 const ACKNOWLEDGE: u16 = 101;
-const ASK: u16 = 104;
 const MEMORY_OFFERED: u16 = 115;
-
-/// An account of instance `k`.
-fn of(k: usize, n: u16) -> RowId {
-    RowId::new(Dba::new(FileId::DATA, k as u32), n % ROWS)
-}
 
 fn commit(db: &Db, k: usize, session: &mut Transaction, n: u16) -> (TxnId, Scn) {
     let row = of(k, n);
