@@ -44,6 +44,8 @@ pub fn start_telling(
             heartbeat: Duration::from_millis(20),
             lms: 3,
             stands_in,
+            // As if each were on a machine of its own: who hears what is decided by cutting connections.
+            memory: None,
             ..ClusterHost::new(bound, Secret::new(b"the secret of this test").unwrap())
         }),
     };
