@@ -385,6 +385,10 @@ impl Cluster {
 
     /// Wakes those who committed in the group, which is published, when all members have acknowledged it.
     pub(crate) fn wake_when_stable(&self, batch: BatchNo, waiters: Vec<CommitWaiter>) {
+        if self.oldest_unstable.load(Ordering::Acquire) == u64::MAX {
+            waiters.into_iter().for_each(CommitWaiter::wake_at_once);
+            return;
+        }
         let group = Shown::Commit(self.me, GroupNo(batch.0));
         self.park_as(Parked::Committed(waiters), group);
     }
