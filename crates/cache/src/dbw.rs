@@ -249,7 +249,8 @@ impl Work {
                 break;
             }
             let upto = match asked.checkpoint {
-                Some(_) => self.cache.redo.end().0,
+                // Also what is dirty from here on: a block that came dirty, when nothing was logged since, and perhaps never will be.
+                Some(_) => self.cache.redo.end().0 + 1,
                 None => self
                     .cache
                     .redo

@@ -452,6 +452,23 @@ fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
     cluster.end();
 }
 
+/// It is dirty from the end of the log on, and nothing may ever be logged behind that: an instance that leaves waits for its writing.
+#[test]
+fn a_block_that_came_dirty_and_is_not_changed_here_is_written_by_a_checkpoint() {
+    let cluster = Cluster::new(2, 1);
+    load(cluster.cache(0), 1..=BLOCKS);
+    (0..2).for_each(|n| cluster.join(n));
+    cluster.enter(1, &[0, 1]);
+    let (here, there) = (cluster.cache(0), cluster.cache(1));
+    here.checkpoint().unwrap();
+    increment(there, 1, true);
+    drop(here.write(dba(1)).unwrap());
+    assert_eq!(here.dirty_frames(), 1, "the duty to write came with it");
+    here.checkpoint().unwrap();
+    assert_eq!(here.dirty_frames(), 0);
+    cluster.end();
+}
+
 /// `BRAID_CACHE_SEED` replays one.
 fn seeds(n: u64) -> Vec<u64> {
     match std::env::var("BRAID_CACHE_SEED") {
