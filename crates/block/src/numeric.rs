@@ -104,14 +104,10 @@ impl Numeric {
             None => self.clone(),
         }
     }
-    /// Digits before the point, leading zeros not counted; zero for NaN and the infinities.
-    pub fn integer_digits(&self) -> i32 {
-        match self.to_bigdecimal() {
-            Some(d) if !d.is_zero() => {
-                (d.digits() as i64 - d.as_bigint_and_exponent().1).max(0) as i32
-            }
-            _ => 0,
-        }
+    /// The lowest power of ten that is above the absolute value: the digits before the point of 12.3, and -2 of 0.00123. `None` for zero, NaN and the infinities.
+    pub fn magnitude(&self) -> Option<i64> {
+        let d = self.to_bigdecimal().filter(|d| !d.is_zero())?;
+        Some(d.digits() as i64 - d.as_bigint_and_exponent().1)
     }
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

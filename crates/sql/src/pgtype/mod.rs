@@ -245,8 +245,8 @@ fn fit_numeric(typmod: i32, value: Numeric) -> Result<Numeric> {
         )));
     }
     let rounded = value.round(scale);
-    if rounded.integer_digits() > precision - scale {
-        let power = precision - scale;
+    let power = precision - scale;
+    if rounded.magnitude().is_some_and(|m| m > i64::from(power)) {
         let bound = if power == 0 {
             "1".to_string()
         } else {
