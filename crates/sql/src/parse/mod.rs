@@ -5,8 +5,10 @@ pub mod arrays;
 mod copy;
 mod dialect;
 mod maintenance;
+mod overriding;
 mod rows;
 mod split;
+mod strings;
 mod tokens;
 pub mod utility;
 
@@ -19,6 +21,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use crate::error::{Error, Result};
 use dialect::Postgres;
+
+pub use overriding::Overriding;
 
 pub use copy::{CopyColumns, CopyFormat, CopyHeader, CopyOptions, CopySpec, CopyWhat};
 pub use split::split;
@@ -50,8 +54,20 @@ pub fn statement(sql: &str) -> Result<Command> {
         return Ok(Command::Utility(Box::new(utility)));
     }
     let dialect = Postgres;
-    let mut parser = parser(&dialect, sql)?;
+    let mut tokens = tokenized(&dialect, sql)?;
+    let overriding = overriding::take(&mut tokens);
+    let mut parser = parser(&dialect, tokens);
     let mut statement = parser.parse_statement().map_err(|e| syntax_error(e, sql))?;
+    if let Some((how, token)) = overriding {
+        overriding::put(how, &mut statement).ok_or_else(|| {
+            near(
+                &token.token.to_string(),
+                sql,
+                tokens::offset(sql, token.span.start),
+            )
+        })?;
+    }
+    strings::refuse_aliases(&mut statement, sql)?;
     regroup(&mut statement)?;
     settle_queries(&mut statement)?;
     while parser.consume_token(&Token::SemiColon) {}
@@ -137,7 +153,7 @@ fn fetched(query: &mut ast::Query) -> Result<()> {
 /// Parses an expression on its own, such as a stored default.
 pub fn expression(text: &str) -> Result<ast::Expr> {
     let dialect = Postgres;
-    let mut parser = parser(&dialect, text)?;
+    let mut parser = parser(&dialect, tokenized(&dialect, text)?);
     let mut e = parser.parse_expr().map_err(|e| syntax_error(e, text))?;
     regroup(&mut e)?;
     Ok(e)
@@ -150,15 +166,16 @@ pub fn expression(text: &str) -> Result<ast::Expr> {
 fn regroup<V: ast::VisitMut>(tree: &mut V) -> Result<()> {
     let visited = ast::visit_expressions_mut(tree, |e| {
         settle(e);
-        match arrays::as_list(e) {
-            Ok(list) => {
-                if let Some(simpler) = list.or_else(|| rows::by_column(e)) {
-                    *e = simpler;
-                }
-                ControlFlow::Continue(())
-            }
-            Err(error) => ControlFlow::Break(error),
+        let simpler = arrays::as_list(e).and_then(|list| match list {
+            Some(list) => Ok(Some(list)),
+            None => rows::by_column(e),
+        });
+        match simpler {
+            Ok(Some(simpler)) => *e = simpler,
+            Ok(None) => {}
+            Err(error) => return ControlFlow::Break(error),
         }
+        ControlFlow::Continue(())
     });
     match visited {
         ControlFlow::Break(e) => Err(e),
@@ -229,17 +246,22 @@ fn regrouped(e: &ast::Expr) -> Option<ast::Expr> {
     })
 }
 
-fn parser<'a>(dialect: &'a Postgres, sql: &str) -> Result<Parser<'a>> {
-    let tokens = Tokenizer::new(dialect, sql)
+fn parser(dialect: &Postgres, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
+    Parser::new(dialect)
+        .with_recursion_limit(RECURSION_LIMIT)
+        .with_tokens_with_locations(tokens)
+}
+
+fn tokenized(dialect: &Postgres, sql: &str) -> Result<Vec<TokenWithSpan>> {
+    let mut tokens = Tokenizer::new(dialect, sql)
         .tokenize_with_location()
         .map_err(|e| {
             let position = tokens::offset(sql, e.location);
             untokenized(&e.message, sql, position)
         })?;
     check_depth(&tokens)?;
-    Ok(Parser::new(dialect)
-        .with_recursion_limit(RECURSION_LIMIT)
-        .with_tokens_with_locations(spelled_out(join_numbers(tokens))))
+    strings::join(&mut tokens)?;
+    Ok(spelled_out(join_numbers(tokens)))
 }
 
 /// Forms of PostgreSQL's that the parser does not know, in words that it does: `FOR NO KEY UPDATE` and `FOR KEY SHARE` without their KEY, for a row has one
@@ -512,9 +534,6 @@ fn syntax_error(e: ParserError, sql: &str) -> Error {
     };
     let mut numbers = place.split(", Column: ").map(|n| n.trim().parse::<u64>());
     match (numbers.next(), numbers.next()) {
-        _ if token.eq_ignore_ascii_case("overriding") => {
-            Error::unsupported("OVERRIDING SYSTEM VALUE and OVERRIDING USER VALUE")
-        }
         (Some(Ok(1)), Some(Ok(1))) if token.eq_ignore_ascii_case("do") => Error::unsupported("DO"),
         (Some(Ok(line)), Some(Ok(column))) => {
             near(token, sql, tokens::byte_offset(sql, line, column))

@@ -13,6 +13,7 @@ use crate::bind::{Binder, Scope, Typed, names};
 use crate::dict::{Column, Identity, Table};
 use crate::error::{Error, Result};
 use crate::expr::Expr;
+use crate::parse::Overriding;
 
 #[derive(Debug)]
 pub struct InsertPlan {
@@ -66,7 +67,11 @@ impl Planner<'_> {
             return Err(Error::unsupported("INSERT into a function"));
         };
         let table = self.target(name)?;
-        let columns = target_columns(&table, &i.columns)?;
+        let target = Target {
+            columns: target_columns(&table, &i.columns)?,
+            implicit: i.columns.is_empty(),
+            overriding: Overriding::of(i),
+        };
         let source = match &i.source {
             None => InsertSource::Rows(vec![self.full_row(&table, Vec::new())?]),
             Some(q) => match &*q.body {
@@ -86,18 +91,11 @@ impl Planner<'_> {
                         ));
                     }
                     for r in &v.rows {
-                        let implicit = i.columns.is_empty();
-                        rows.push(self.insert_row(
-                            &table,
-                            &columns,
-                            implicit,
-                            &r.content,
-                            &mut supplied,
-                        )?);
+                        rows.push(self.insert_row(&table, &target, &r.content, &mut supplied)?);
                     }
                     match supplied.is_empty() {
                         true => InsertSource::Rows(rows),
-                        false => self.supplied_rows(&table, &columns, rows, &supplied, general)?,
+                        false => self.supplied_rows(&table, &target, rows, &supplied, general)?,
                     }
                 }
                 _ => {
@@ -108,7 +106,7 @@ impl Planner<'_> {
                         }
                         q.with = with;
                     }
-                    self.insert_query(&table, &columns, i.columns.is_empty(), &q, general)?
+                    self.insert_query(&table, &target, &q, general)?
                 }
             },
         };
@@ -208,22 +206,20 @@ impl Planner<'_> {
     fn insert_row(
         &self,
         table: &Table,
-        columns: &[usize],
-        implicit: bool,
+        target: &Target,
         values: &[ast::Expr],
         supplied: &mut Vec<Supplied>,
     ) -> Result<Vec<Expr>> {
-        check_count(columns.len(), values.len(), implicit)?;
+        target.check_count(values.len())?;
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "VALUES");
         let mut given = Vec::with_capacity(values.len());
-        for (value, &column) in values.iter().zip(columns) {
+        for (value, &column) in values.iter().zip(&target.columns) {
             let c = &table.columns[column];
-            if is_default(value) {
+            if is_default(value) || target.is_overridden(c)? {
                 given.push((column, self.default(c)?));
                 continue;
             }
-            refuse_identity(c)?;
             let value = match binder.expr(value) {
                 Ok(bound) => binder.assign(bound, c.ty(), c.typmod, &c.name)?.expr,
                 // Subqueries, above all. Its place is settled once the query is planned.
@@ -245,7 +241,7 @@ impl Planner<'_> {
     fn supplied_rows(
         &self,
         table: &Table,
-        columns: &[usize],
+        target: &Target,
         mut rows: Vec<Vec<Expr>>,
         supplied: &[Supplied],
         general: &General<'_>,
@@ -255,7 +251,7 @@ impl Planner<'_> {
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "VALUES");
         for row in &mut rows {
-            for &column in columns {
+            for &column in &target.columns {
                 let Expr::Column(at) = row[column] else {
                     continue;
                 };
@@ -289,8 +285,7 @@ impl Planner<'_> {
     fn insert_query(
         &self,
         table: &Table,
-        columns: &[usize],
-        implicit: bool,
+        target: &Target,
         q: &ast::Query,
         general: &General<'_>,
     ) -> Result<InsertSource> {
@@ -302,13 +297,16 @@ impl Planner<'_> {
             }
             Err(e) => return Err(e),
         };
-        check_count(columns.len(), given_columns.len(), implicit)?;
+        target.check_count(given_columns.len())?;
         let scope = Scope::default();
         let binder = Binder::new(&scope, self.params, "SELECT");
         let mut given = Vec::new();
-        for (i, (desc, &column)) in given_columns.iter().zip(columns).enumerate() {
+        for (i, (desc, &column)) in given_columns.iter().zip(&target.columns).enumerate() {
             let c = &table.columns[column];
-            refuse_identity(c)?;
+            if target.is_overridden(c)? {
+                given.push((column, self.default(c)?));
+                continue;
+            }
             let value = Typed {
                 expr: Expr::Column(i),
                 ty: desc.ty,
@@ -331,6 +329,42 @@ impl Planner<'_> {
 struct Supplied {
     value: ast::Expr,
     column: usize,
+}
+
+/// What an INSERT gives values for.
+struct Target {
+    /// Columns, in the order of the values.
+    columns: Vec<usize>,
+    /// They are not named: there may be fewer values.
+    implicit: bool,
+    overriding: Option<Overriding>,
+}
+
+impl Target {
+    fn check_count(&self, values: usize) -> Result<()> {
+        if values > self.columns.len() {
+            return Err(Error::new(
+                "42601",
+                "INSERT has more expressions than target columns",
+            ));
+        }
+        if values < self.columns.len() && !self.implicit {
+            return Err(Error::new(
+                "42601",
+                "INSERT has more target columns than expressions",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the value given for a column does not count.
+    fn is_overridden(&self, c: &Column) -> Result<bool> {
+        match (self.overriding, c.identity) {
+            (Some(Overriding::User), Some(_)) => Ok(true),
+            (Some(Overriding::System), _) => Ok(false),
+            _ => refuse_identity(c).map(|()| false),
+        }
+    }
 }
 
 fn refuse_identity(c: &Column) -> Result<()> {
@@ -371,20 +405,4 @@ pub fn target_columns(table: &Table, given: &[ast::ObjectName]) -> Result<Vec<us
         columns.push(at);
     }
     Ok(columns)
-}
-
-fn check_count(columns: usize, values: usize, implicit: bool) -> Result<()> {
-    if values > columns {
-        return Err(Error::new(
-            "42601",
-            "INSERT has more expressions than target columns",
-        ));
-    }
-    if values < columns && !implicit {
-        return Err(Error::new(
-            "42601",
-            "INSERT has more target columns than expressions",
-        ));
-    }
-    Ok(())
 }
