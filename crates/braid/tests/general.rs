@@ -266,8 +266,19 @@ fn planning_ends() {
         "(".repeat(40),
         ") in (true, false)".repeat(40)
     );
+    let numbers =
+        |n: i32, what: &dyn Fn(i32) -> String| (0..n).map(what).collect::<Vec<_>>().join(", ");
+    // A list of numbers has any length; what each of its values costs as an expression, 20,000 of them took minutes, and a million of them more memory than there is.
+    let long = numbers(30_000, &|n| match n % 2 {
+        0 => format!("{n}.5"),
+        _ => format!("{n}"),
+    });
+    let found = c.query(&format!("select 1 from t where a + 0.5 in ({long})"), &[]);
+    found.expect("a long list of numbers");
+    let sums = numbers(20_000, &|n| format!("{n} + 1"));
     for sql in [
         format!("{doubled} select count(*) from c25"),
+        format!("select x.a from t x, t y where x.a in ({sums})"),
         format!("{in_in} where exists (select 1)"),
     ] {
         let e = c.query(&sql, &[]).expect_err("too complex");

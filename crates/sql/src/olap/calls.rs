@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::build::{call, cast, is_string, null};
-use super::functions::{FLOAT_ONLY, QUOTIENT_OF, WIDEN};
+use super::functions::{FLOAT_ONLY, MAX_ARGUMENT, MIN_ARGUMENT, QUOTIENT_OF, WIDEN};
 use super::{bound, gate, structure};
 use crate::bind::parts;
 use crate::error::Result;
@@ -100,6 +100,17 @@ pub fn function(name: &str, f: &mut Function) -> Result<Option<Expr>> {
                 QUOTIENT_OF,
                 vec![Expr::Function(sum), Expr::Function(count)],
             )))
+        }
+        "min" | "max" => {
+            let checked = if name == "min" {
+                MIN_ARGUMENT
+            } else {
+                MAX_ARGUMENT
+            };
+            for arg in arguments(f) {
+                *arg = call(checked, vec![std::mem::replace(arg, null())]);
+            }
+            Ok(None)
         }
         "every" => {
             f.name = ObjectName::from(vec![Ident::new("bool_and")]);

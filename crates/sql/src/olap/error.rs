@@ -20,6 +20,13 @@ pub fn from_datafusion(e: DataFusionError) -> Error {
             None => Error::internal(inner.to_string()),
         },
         DataFusionError::SchemaError(schema, _) => match &**schema {
+            // Its own name for a subquery's rows, which it has lost.
+            SchemaError::FieldNotFound { field, .. }
+                if (field.relation.as_ref())
+                    .is_some_and(|r| r.table().starts_with("__correlated_sq")) =>
+            {
+                Error::unsupported("a subquery of this kind that depends on the query around it")
+            }
             SchemaError::FieldNotFound { field, .. } => Error::new(
                 "42703",
                 match &field.relation {
@@ -46,6 +53,11 @@ pub fn from_datafusion(e: DataFusionError) -> Error {
         DataFusionError::Plan(what) => planning(what),
         DataFusionError::Execution(what) if what.contains("ivide by zero") => division(),
         DataFusionError::Execution(what) if what.contains("verflow") => overflow(),
+        // Columns have no fields: what stands before is taken for a table.
+        DataFusionError::Execution(what) if what.starts_with("Cannot access field") => Error::new(
+            "42P01",
+            "missing FROM-clause entry for a name before a column",
+        ),
         DataFusionError::Execution(what) => Error::new("22000", what.clone()),
         other => Error::internal(other.to_string()),
     }

@@ -13,12 +13,13 @@ use datafusion::arrow::datatypes::{
 use datafusion::common::ScalarValue;
 use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, ReturnFieldArgs,
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::arrow::{Builder, MAX_PRECISION, QUOTIENT, QUOTIENT_SCALE, arrow_type};
+use super::arrow::{Builder, MAX_PRECISION, QUOTIENT, QUOTIENT_SCALE, arrow_type, describe};
 use crate::error::Error;
 use crate::types::SqlType;
 use crate::views::Context;
@@ -34,6 +35,10 @@ pub fn scalar(name: &str, context: &Arc<Context>) -> Option<Arc<ScalarUDF>> {
             signature: Signature::any(1, Volatility::Immutable),
         }))),
         FLOAT_ONLY => Some(Arc::new(ScalarUDF::from(FloatOnly {
+            signature: Signature::any(1, Volatility::Immutable),
+        }))),
+        MIN_ARGUMENT | MAX_ARGUMENT => Some(Arc::new(ScalarUDF::from(Ordered {
+            of: if name == MIN_ARGUMENT { "min" } else { "max" },
             signature: Signature::any(1, Volatility::Immutable),
         }))),
         QUOTIENT_OF => Some(Arc::new(ScalarUDF::from(Average {
@@ -73,6 +78,10 @@ pub const SINGLE_VALUE: &str = "pg_single_value";
 
 /// Its argument, which must be a float.
 pub const FLOAT_ONLY: &str = "pg_float_only";
+
+/// Their arguments, of types that have a least and a greatest value in PostgreSQL.
+pub const MIN_ARGUMENT: &str = "pg_min_argument";
+pub const MAX_ARGUMENT: &str = "pg_max_argument";
 
 /// Its argument as a bigint, which must be an integer of some size.
 pub const SERIES_BOUND: &str = "pg_series_bound";
@@ -263,6 +272,52 @@ impl ScalarUDFImpl for FloatOnly {
     }
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
         args.args[0].cast_to(&DataType::Float64, None)
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Ordered {
+    of: &'static str,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Ordered {
+    fn name(&self) -> &str {
+        match self.of {
+            "min" => MIN_ARGUMENT,
+            _ => MAX_ARGUMENT,
+        }
+    }
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+    fn return_type(&self, args: &[DataType]) -> DfResult<DataType> {
+        Ok(args[0].clone())
+    }
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> DfResult<FieldRef> {
+        let of = &args.arg_fields[0];
+        // A type that only DataFusion has is refused as a result, if it becomes one.
+        if let Ok(known) = describe(of)
+            && matches!(known.ty, SqlType::Bool | SqlType::Uuid | SqlType::Bytea)
+        {
+            let message = format!("function {}({}) does not exist", self.of, known.ty.name());
+            return Err(Error::new("42883", message).into());
+        }
+        let field = Field::new(self.name(), of.data_type().clone(), of.is_nullable());
+        Ok(Arc::new(field.with_metadata(of.metadata().clone())))
+    }
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> DfResult<ColumnarValue> {
+        Ok(args.args[0].clone())
+    }
+    fn simplify(
+        &self,
+        mut args: Vec<datafusion::logical_expr::Expr>,
+        _: &SimplifyContext,
+    ) -> DfResult<ExprSimplifyResult> {
+        match args.pop() {
+            Some(arg) => Ok(ExprSimplifyResult::Simplified(arg)),
+            None => Ok(ExprSimplifyResult::Original(args)),
+        }
     }
 }
 

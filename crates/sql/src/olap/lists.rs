@@ -62,6 +62,8 @@ impl VisitorMut for Compact {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Integers,
+    /// Integers and decimals, which are numerics together.
+    Numerics,
     /// Literals without a type.
     Strings,
     /// Literals cast to this type.
@@ -85,6 +87,7 @@ impl Kind {
     fn name(self) -> String {
         match self {
             Kind::Integers => "integers".to_string(),
+            Kind::Numerics => "numerics".to_string(),
             Kind::Strings => "strings".to_string(),
             Kind::Cast(ty) => format!("{}", ty.oid()),
         }
@@ -93,6 +96,7 @@ impl Kind {
     fn named(name: &str) -> Option<Kind> {
         match name {
             "integers" => Some(Kind::Integers),
+            "numerics" => Some(Kind::Numerics),
             "strings" => Some(Kind::Strings),
             oid => SqlType::from_oid(oid.parse().ok()?).map(Kind::Cast),
         }
@@ -104,7 +108,14 @@ fn packed(list: &[Expr]) -> Option<(Kind, String)> {
     if list.len() < LONG_LIST {
         return None;
     }
-    let kind = Kind::of(&list[0])?;
+    let mut kind = Kind::of(&list[0])?;
+    if kind == Kind::Integers
+        && !list
+            .iter()
+            .all(|e| number(e).is_some_and(|n| n.is_integer()))
+    {
+        kind = Kind::Numerics;
+    }
     let mut all = String::new();
     for (i, e) in list.iter().enumerate() {
         if i > 0 {
@@ -112,11 +123,11 @@ fn packed(list: &[Expr]) -> Option<(Kind, String)> {
         }
         match (kind, e) {
             (Kind::Strings, e) => all += string(e)?,
-            (Kind::Integers, e) => integer(e, &mut all)?,
+            (Kind::Integers | Kind::Numerics, e) => number(e)?.write(&mut all),
             (Kind::Cast(_), Expr::Cast { expr, .. }) if Kind::of(e)? == kind => {
                 match string(expr) {
                     Some(text) => all += text,
-                    None => integer(expr, &mut all)?,
+                    None => number(expr).filter(Number::is_integer)?.write(&mut all),
                 }
             }
             _ => return None,
@@ -135,8 +146,25 @@ fn string(e: &Expr) -> Option<&str> {
     }
 }
 
-/// Adds the digits of an integer. One that is no bigint is no integer.
-fn integer(e: &Expr, out: &mut String) -> Option<()> {
+/// A number as it is written.
+struct Number<'e> {
+    sign: &'static str,
+    digits: &'e str,
+}
+
+impl Number<'_> {
+    /// One that is no bigint is no integer.
+    fn is_integer(&self) -> bool {
+        self.digits.bytes().all(|b| b.is_ascii_digit()) && self.digits.parse::<i64>().is_ok()
+    }
+
+    fn write(&self, out: &mut String) {
+        *out += self.sign;
+        *out += self.digits;
+    }
+}
+
+fn number(e: &Expr) -> Option<Number<'_>> {
     let (sign, number) = match e {
         Expr::UnaryOp {
             op: UnaryOperator::Minus,
@@ -145,13 +173,10 @@ fn integer(e: &Expr, out: &mut String) -> Option<()> {
         e => ("", e),
     };
     let Expr::Value(v) = number else { return None };
-    let Value::Number(n, _) = &v.value else {
-        return None;
-    };
-    let is_integer = n.bytes().all(|b| b.is_ascii_digit()) && n.parse::<i64>().is_ok();
-    *out += sign;
-    *out += n;
-    is_integer.then_some(())
+    match &v.value {
+        Value::Number(digits, _) => Some(Number { sign, digits }),
+        _ => None,
+    }
 }
 
 /// The list that a call of the function holds: what is looked for, the kind, the values.

@@ -27,6 +27,7 @@ mod members;
 mod operators;
 mod optimize;
 mod planner;
+mod renamed;
 mod rewrite;
 mod scan;
 mod size;
@@ -34,6 +35,7 @@ mod structure;
 mod tables;
 pub mod target;
 mod through;
+mod united;
 
 use std::cell::Cell;
 use std::panic::AssertUnwindSafe;
@@ -126,6 +128,7 @@ pub fn plan(
     forms::rewrite(&mut q);
     let context = Arc::new(Context::new(core));
     crate::plan::merged::write_out(&mut q, &context.dict)?;
+    renamed::write_out(&mut q, &context.dict);
     let locked = locked::extract(&mut q, &context.dict, params)?;
     let q = &q;
     gate::check(q)?;

@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::arrow::{self, Builder};
 use super::bound::{self, Op};
-use super::{lists, members};
+use super::{functions, lists, members, size};
 use crate::bind::{arithmetic, common_type, comparison};
 use crate::error::{Error, Result};
 use crate::pgtype::{self, IoSettings};
@@ -46,7 +46,7 @@ impl Operand {
 }
 
 /// The text of a string literal without a type.
-fn literal(e: &Expr) -> Option<&str> {
+pub fn literal(e: &Expr) -> Option<&str> {
     match e {
         Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) => {
             let tagged = metadata.as_ref().is_some_and(|m| !m.is_empty());
@@ -131,7 +131,7 @@ pub fn comparable_members(plan: LogicalPlan, io: &IoSettings) -> DfResult<Logica
                 Expr::ScalarFunction(f) if f.name() == lists::NAME => {
                     operators.long_list(&f.args, &schema).map(Transformed::yes)
                 }
-                Expr::ScalarFunction(f) if !bound::is_ours(&f.func) && f.name() != "coalesce" => {
+                Expr::ScalarFunction(f) if !bound::is_ours(&f.func) && !keeps_type(f.name()) => {
                     Ok(operators.unpadded_arguments(f, &schema))
                 }
                 other => Ok(Transformed::no(other)),
@@ -140,6 +140,14 @@ pub fn comparable_members(plan: LogicalPlan, io: &IoSettings) -> DfResult<Logica
         })
     })?;
     Ok(done.data)
+}
+
+/// Whether a function gives its argument back as it is.
+fn keeps_type(function: &str) -> bool {
+    matches!(
+        function,
+        "coalesce" | functions::MIN_ARGUMENT | functions::MAX_ARGUMENT
+    )
 }
 
 /// A number as a statement has it: of the type that its size gives it.
@@ -253,6 +261,7 @@ impl Operators {
         let left = Operand::new(own, schema).and_then(|o| o.ty);
         let item = match kind {
             lists::Kind::Integers => SqlType::Int4,
+            lists::Kind::Numerics => SqlType::Numeric,
             lists::Kind::Strings => SqlType::Unknown,
             lists::Kind::Cast(ty) => ty,
         };
@@ -263,13 +272,25 @@ impl Operators {
             let literal = match kind {
                 lists::Kind::Integers => integer(value)?,
                 lists::Kind::Strings => Expr::Literal(ScalarValue::Utf8(Some(value.into())), None),
+                // Beside a float it is one.
+                lists::Kind::Numerics if matches!(other, SqlType::Float4 | SqlType::Float8) => {
+                    all.push(self.parsed(value, SqlType::Float8)?);
+                    continue;
+                }
+                lists::Kind::Numerics => self.parsed(value, SqlType::Numeric)?,
                 lists::Kind::Cast(ty) => self.parsed(value, ty)?,
             };
             all.push(self.side(literal, item, other)?);
         }
         let own = self.side(own.clone(), other, item)?;
         let list = InList::new(Box::new(own), all, false);
-        Ok(members::of_list(&list, schema)?.unwrap_or(Expr::InList(list)))
+        match members::of_list(&list, schema)? {
+            Some(members) => Ok(members),
+            None => {
+                size::check_list(list.list.len())?;
+                Ok(Expr::InList(list))
+            }
+        }
     }
 
     /// A function of DataFusion's takes blank-padded strings without their padding, as PostgreSQL's functions of text do.

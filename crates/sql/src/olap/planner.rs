@@ -17,7 +17,8 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+    AggregateUDF, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource,
+    WindowUDF,
 };
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::prelude::SessionConfig;
@@ -29,6 +30,7 @@ use super::lists;
 use super::operators::{self, Operators};
 use super::tables::{HeapTable, Opened, ViewTable};
 use super::target::Target;
+use super::united;
 use crate::bind::names;
 use crate::dict::Table;
 use crate::error::{Error, Result};
@@ -122,23 +124,25 @@ pub fn logical<'p>(
     let planner = SqlToRel::new_with_options(&names, options);
     let plan = planner.sql_statement_to_plan(ast::Statement::Query(Box::new(query.clone())))?;
     let plan = operators::comparable_members(plan, &context.io)?;
-    check_unions(&plan)?;
+    let plan = united::of_one_type(plan, &context.io)?;
+    check_values(&plan)?;
     Ok(plan)
 }
 
-/// DataFusion unites floats with numerics as decimals of fifteen digits, which are other values.
-fn check_unions(plan: &LogicalPlan) -> DfResult<()> {
+/// VALUES of floats and numerics are decimals of fifteen digits in DataFusion, which are other values.
+fn check_values(plan: &LogicalPlan) -> DfResult<()> {
     plan.apply_with_subqueries(|node| {
-        if let LogicalPlan::Union(union) = node {
-            let types = |at: usize| {
-                let inputs = union.inputs.iter();
-                inputs
-                    .filter_map(move |i| i.schema().fields().get(at).map(|f| f.data_type().clone()))
+        if let LogicalPlan::Values(values) = node {
+            let empty = DFSchema::empty();
+            let is_float = |e: &Expr| match e {
+                Expr::Cast(cast) => cast.expr.get_type(&empty).is_ok_and(|t| t.is_floating()),
+                _ => false,
             };
-            for at in 0..union.schema.fields().len() {
-                if types(at).any(|t| t.is_floating()) && types(at).any(|t| t.is_decimal()) {
-                    return Err(Error::unsupported("UNION of floats and numerics")
-                        .hint("Cast one side to the type of the other.")
+            for (at, field) in values.schema.fields().iter().enumerate() {
+                let mut column = values.values.iter().filter_map(|row| row.get(at));
+                if field.data_type().is_decimal() && column.any(is_float) {
+                    return Err(Error::unsupported("VALUES of floats and numerics")
+                        .hint("Cast one to the type of the other.")
                         .into());
                 }
             }

@@ -1,5 +1,5 @@
 //! How large a query becomes when every name of a WITH query is replaced by that query, as DataFusion does it: twenty of them, each naming the one
-//! before twice, are a million tables.
+//! before twice, are a million tables. And how many expressions it has: DataFusion's planner takes time with the square of their number, and memory for each.
 
 use std::ops::ControlFlow;
 
@@ -10,6 +10,9 @@ use crate::error::{Error, Result};
 
 /// Queries and tables after that.
 const MAX_RELATIONS: u64 = 3_000;
+
+/// Expressions other than values and columns, and values of lists that stay lists of expressions: some seconds of planning.
+const MAX_EXPRESSIONS: usize = 20_000;
 
 /// Of a statement whose planning would not end in reasonable time.
 pub fn too_complex(why: impl std::fmt::Display) -> Error {
@@ -26,7 +29,10 @@ pub fn check(query: &Query) -> Result<()> {
 
 /// The queries around the place that is visited, from the outermost in.
 #[derive(Default)]
-struct Sizes(Vec<Frame>);
+struct Sizes {
+    frames: Vec<Frame>,
+    expressions: usize,
+}
 
 struct Frame {
     /// Its WITH queries: where each stands in the tree, and its name.
@@ -38,7 +44,7 @@ struct Frame {
 
 impl Sizes {
     fn add(&mut self, size: u64) -> ControlFlow<Error> {
-        let Some(frame) = self.0.last_mut() else {
+        let Some(frame) = self.frames.last_mut() else {
             return ControlFlow::Continue(());
         };
         frame.size = frame.size.saturating_add(size);
@@ -59,7 +65,7 @@ impl Sizes {
         let Ok(names::Qualified { schema: None, name }) = names::Qualified::new(name) else {
             return 1;
         };
-        let known = self.0.iter().rev().flat_map(|f| f.sizes.iter().rev());
+        let known = self.frames.iter().rev().flat_map(|f| f.sizes.iter().rev());
         known
             .into_iter()
             .find(|(n, _)| *n == name)
@@ -73,7 +79,7 @@ impl Visitor for Sizes {
     fn pre_visit_query(&mut self, q: &Query) -> ControlFlow<Error> {
         let with = q.with.iter().flat_map(|w| &w.cte_tables);
         let with = with.map(|c| (&raw const *c.query, names::ident(&c.alias.name)));
-        self.0.push(Frame {
+        self.frames.push(Frame {
             with: with.collect(),
             sizes: Vec::new(),
             size: 1,
@@ -82,10 +88,10 @@ impl Visitor for Sizes {
     }
 
     fn post_visit_query(&mut self, q: &Query) -> ControlFlow<Error> {
-        let Some(done) = self.0.pop() else {
+        let Some(done) = self.frames.pop() else {
             return ControlFlow::Continue(());
         };
-        let named = self.0.last_mut().and_then(|around| {
+        let named = self.frames.last_mut().and_then(|around| {
             let (_, name) = around.with.iter().find(|(at, _)| std::ptr::eq(*at, q))?;
             around.sizes.push((name.clone(), done.size));
             Some(())
@@ -98,6 +104,34 @@ impl Visitor for Sizes {
 
     fn pre_visit_table_factor(&mut self, t: &TableFactor) -> ControlFlow<Error> {
         self.add(self.of(t))
+    }
+
+    fn pre_visit_expr(&mut self, e: &Expr) -> ControlFlow<Error> {
+        self.expressions += match e {
+            Expr::Value(_)
+            | Expr::Identifier(_)
+            | Expr::CompoundIdentifier(_)
+            | Expr::Nested(_)
+            | Expr::Cast { .. }
+            | Expr::UnaryOp { .. } => 0,
+            Expr::InList { list, .. } => 1 + list.len(),
+            _ => 1,
+        };
+        if self.expressions > MAX_EXPRESSIONS {
+            let why = format!("it has more than {MAX_EXPRESSIONS} expressions");
+            return ControlFlow::Break(too_complex(why));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Refuses a list of so many values that stays one of expressions.
+pub fn check_list(values: usize) -> Result<()> {
+    match values > MAX_EXPRESSIONS {
+        true => Err(too_complex(format!(
+            "a list has more than {MAX_EXPRESSIONS} values of this type"
+        ))),
+        false => Ok(()),
     }
 }
 
