@@ -75,12 +75,20 @@ impl FileState {
     /// Takes a write in, not durably.
     fn write(&mut self, at: usize, data: &[u8]) {
         let end = at + data.len();
-        if self.current.len() < end {
-            self.current.resize(end, 0);
-            self.durable.resize(end, 0);
-        }
+        self.grow(end);
         self.current[at..end].copy_from_slice(data);
         self.pending.push((at, data.to_vec()));
+    }
+
+    /// Makes the file so long, if it is shorter. Memory that comes as zeroes costs nothing until it is written; that of whole logs would be most of a simulation's time.
+    fn grow(&mut self, len: usize) {
+        for bytes in [&mut self.current, &mut self.durable] {
+            if bytes.len() < len {
+                let mut longer = vec![0; len];
+                longer[..bytes.len()].copy_from_slice(bytes);
+                *bytes = longer;
+            }
+        }
     }
 
     fn sync(&mut self) {
@@ -569,11 +577,7 @@ impl File for SimFile {
                 wanted,
             });
         }
-        let f = m.get(&self.name)?;
-        if len > old {
-            f.current.resize(len as usize, 0);
-            f.durable.resize(len as usize, 0);
-        }
+        m.get(&self.name)?.grow(len as usize);
         drop(m);
         progress(wanted);
         Ok(())

@@ -118,6 +118,10 @@ pub(super) struct Core {
     /// A hash of every turn.
     pub trace: u64,
     pub tasks: Vec<Thread>,
+    /// Those that may still run: not ended, and of no killed process. In order.
+    live: Vec<usize>,
+    /// Kept for its space.
+    ready: Vec<usize>,
     /// Its first thread has ended: the others stay where they are.
     pub over: bool,
     temper: Temper,
@@ -137,6 +141,8 @@ impl Core {
             steps: 0,
             trace: 0,
             tasks: Vec::new(),
+            live: Vec::new(),
+            ready: Vec::new(),
             over: false,
             temper,
             options,
@@ -156,7 +162,14 @@ impl Core {
             token: false,
             baton: Arc::default(),
         });
-        self.tasks.len() - 1
+        let task = self.tasks.len() - 1;
+        self.live.push(task);
+        task
+    }
+
+    pub fn end(&mut self, task: usize) {
+        self.tasks[task].state = State::Ended;
+        self.live.retain(|&n| n != task);
     }
 
     fn note(&mut self, what: u64, task: usize) {
@@ -225,9 +238,9 @@ impl Core {
     pub fn next(&mut self) -> usize {
         let next = loop {
             self.ring_alarms();
-            let ready: Vec<usize> = self.in_state(|s| s == State::Ready);
-            if !ready.is_empty() {
-                break ready[self.random.below(ready.len() as u64) as usize];
+            if !self.ready.is_empty() {
+                let at = self.random.below(self.ready.len() as u64) as usize;
+                break self.ready[at];
             }
             match self.next_alarm() {
                 Some(at) => self.now_ns = self.now_ns.max(at),
@@ -241,38 +254,37 @@ impl Core {
         next
     }
 
-    fn in_state(&self, is: impl Fn(State) -> bool) -> Vec<usize> {
-        (0..self.tasks.len())
-            .filter(|&n| is(self.tasks[n].state) && !self.is_stopped(n))
-            .collect()
-    }
-
-    fn is_stopped(&self, task: usize) -> bool {
-        !self.stopped.is_empty() && self.stopped.contains_key(&self.tasks[task].process)
-    }
-
+    /// Finds who can go on, those included whose time has come by now.
     fn ring_alarms(&mut self) {
         let now = self.now_ns;
         self.stopped.retain(|_, until| *until > now);
-        for n in 0..self.tasks.len() {
-            if let State::Waiting {
-                until_ns: Some(until),
-                ..
-            } = self.tasks[n].state
-                && until <= now
-                && !self.is_stopped(n)
-            {
-                self.tasks[n].state = State::Ready;
-                self.tasks[n].woken = Woken::TooLate;
+        self.ready.clear();
+        for &n in &self.live {
+            let t = &mut self.tasks[n];
+            if !self.stopped.is_empty() && self.stopped.contains_key(&t.process) {
+                continue;
             }
+            match t.state {
+                State::Waiting {
+                    until_ns: Some(until),
+                    ..
+                } if until <= now => {
+                    t.state = State::Ready;
+                    t.woken = Woken::TooLate;
+                }
+                State::Ready => {}
+                State::Waiting { .. } | State::Ended => continue,
+            }
+            self.ready.push(n);
         }
     }
 
     fn next_alarm(&self) -> Option<u64> {
-        let tasks = (0..self.tasks.len()).filter(|&n| !self.is_stopped(n));
-        let alarms = tasks.filter_map(|n| match self.tasks[n].state {
+        let tasks = self.live.iter().map(|&n| &self.tasks[n]);
+        let running = tasks.filter(|t| !self.stopped.contains_key(&t.process));
+        let alarms = running.filter_map(|t| match t.state {
             State::Waiting { until_ns, .. } => until_ns,
-            _ => None,
+            State::Ready | State::Ended => None,
         });
         let thaws = self.stopped.values().copied().filter(|&t| t < u64::MAX);
         alarms.chain(thaws).min()
@@ -280,19 +292,26 @@ impl Core {
 
     /// Makes those who wait under this key ready: all, or one that is drawn. Also those of a stopped process; they go on when it does.
     pub fn wake(&mut self, key: Key, all: bool) -> usize {
-        let waits = |t: &Thread| matches!(t.state, State::Waiting { key: k, .. } if k == key);
-        let mut waiting: Vec<usize> = (0..self.tasks.len())
-            .filter(|&n| waits(&self.tasks[n]))
-            .collect();
-        if !all && waiting.len() > 1 {
-            let at = self.random.below(waiting.len() as u64) as usize;
-            waiting = vec![waiting[at]];
+        let waits = |n: usize| matches!(self.tasks[n].state, State::Waiting { key: k, .. } if k == key);
+        let number = self.live.iter().filter(|&&n| waits(n)).count();
+        if number == 0 {
+            return 0;
         }
-        for &n in &waiting {
-            self.tasks[n].state = State::Ready;
-            self.tasks[n].woken = Woken::InTime;
+        let one = match all || number == 1 {
+            true => None,
+            false => Some(self.random.below(number as u64) as usize),
+        };
+        let waiting: Vec<usize> = self.live.iter().copied().filter(|&n| waits(n)).collect();
+        for (at, n) in waiting.into_iter().enumerate() {
+            if one.is_none_or(|one| one == at) {
+                self.tasks[n].state = State::Ready;
+                self.tasks[n].woken = Woken::InTime;
+            }
         }
-        waiting.len()
+        match one {
+            Some(_) => 1,
+            None => number,
+        }
     }
 
     pub fn unpark(&mut self, task: usize) {
@@ -302,6 +321,8 @@ impl Core {
 
     pub fn kill(&mut self, process: Process) {
         self.stopped.insert(process, u64::MAX);
+        let tasks = &self.tasks;
+        self.live.retain(|&n| tasks[n].process != process);
     }
 
     pub fn freeze(&mut self, process: Process, time: Duration) {

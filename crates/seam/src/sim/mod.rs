@@ -325,7 +325,7 @@ impl Task {
     }
 
     pub fn never_ran(self) {
-        self.world.core.lock().tasks[self.number].state = State::Ended;
+        self.world.core.lock().end(self.number);
     }
 
     /// The life of a thread.
@@ -336,7 +336,7 @@ impl Task {
         let result = catch_unwind(AssertUnwindSafe(f));
         CURRENT.set(None);
         let mut core = self.world.core.lock();
-        core.tasks[self.number].state = State::Ended;
+        core.end(self.number);
         core.wake(Key::Join(self.number), true);
         let next = core.next();
         let theirs = core.tasks[next].baton.clone();
