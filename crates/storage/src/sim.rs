@@ -20,6 +20,8 @@ use std::sync::Arc;
 /// What goes wrong, and when. Writes are counted over all files, from 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
+    /// Calls of nobody else fail. What is full is full for everybody.
+    pub client: Option<u32>,
     /// The machine loses power during this write.
     pub crash_at_write: Option<u64>,
     /// This write and the `fail_writes` - 1 after it fail with an I/O error and do nothing.
@@ -210,7 +212,7 @@ impl SimStorage {
         }
     }
 
-    /// A client's process is killed between two calls: its locks are free, its calls fail.
+    /// A client's process is killed between two calls: its locks are free, unless a write of it is in flight, and its calls fail.
     pub fn kill_client(&self, client: u32) {
         self.machine.lock().locks.kill(client);
     }
@@ -319,17 +321,14 @@ impl Machine {
             .is_none_or(|c| self.used() + wanted <= c);
         wanted == 0 || (fits && !full)
     }
-    fn sync(&mut self, name: &str) -> Result<()> {
+    fn sync(&mut self, client: u32, name: &str) -> Result<()> {
         self.check()?;
         self.syncs += 1;
         if self.faults.lying_files.is_some_and(|f| name.starts_with(f)) {
             return Ok(());
         }
-        let fails = hits(
-            self.faults.fail_from_sync,
-            self.faults.fail_syncs,
-            self.syncs,
-        );
+        let (from, count) = (self.faults.fail_from_sync, self.faults.fail_syncs);
+        let fails = self.faults.hit(client, from, count, self.syncs);
         let f = self.get(name)?;
         if fails {
             f.sync_fails();
@@ -340,9 +339,12 @@ impl Machine {
     }
 }
 
-/// Whether call number `n` is one of the `count` that fail from `from` on.
-fn hits(from: Option<u64>, count: u64, n: u64) -> bool {
-    from.is_some_and(|from| (from..from.saturating_add(count)).contains(&n))
+impl Faults {
+    /// Whether call number `n`, a client's, is one of the `count` that fail from `from` on.
+    fn hit(&self, client: u32, from: Option<u64>, count: u64, n: u64) -> bool {
+        self.client.is_none_or(|c| c == client)
+            && from.is_some_and(|from| (from..from.saturating_add(count)).contains(&n))
+    }
 }
 
 impl Storage for SimStorage {
@@ -489,7 +491,8 @@ impl File for SimFile {
         let mut m = self.machine("read")?;
         m.check()?;
         m.reads += 1;
-        if hits(m.faults.fail_from_read, m.faults.fail_reads, m.reads) {
+        let (n, faults) = (m.reads, m.faults);
+        if faults.hit(self.client, faults.fail_from_read, faults.fail_reads, n) {
             let e = std::io::Error::other("injected");
             return Err(Error::io("read", &self.name, offset, e));
         }
@@ -514,7 +517,7 @@ impl File for SimFile {
         m.check()?;
         m.writes += 1;
         let (n, faults) = (m.writes, m.faults);
-        if hits(faults.fail_from_write, faults.fail_writes, n) {
+        if faults.hit(self.client, faults.fail_from_write, faults.fail_writes, n) {
             return Err(Error::io(
                 "write",
                 &self.name,
@@ -557,7 +560,7 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> Result<()> {
-        self.machine("sync")?.sync(&self.name)?;
+        self.machine("sync")?.sync(self.client, &self.name)?;
         seam::device();
         Ok(())
     }

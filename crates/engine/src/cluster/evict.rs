@@ -86,10 +86,13 @@ pub struct Evictions {
 impl Evictions {
     /// Of the database in a directory, which must be there.
     pub fn open(dir: &Path) -> Result<Evictions> {
-        let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(dir)?);
+        Evictions::open_on(&OsStorage::new(dir)?)
+    }
+
+    pub fn open_on(storage: &dyn Storage) -> Result<Evictions> {
         Ok(Evictions {
-            orders: Orders::open(&*storage)?,
-            members: ClusterFile::open(&*storage)?,
+            orders: Orders::open(storage)?,
+            members: ClusterFile::open(storage)?,
         })
     }
 

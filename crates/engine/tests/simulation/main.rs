@@ -1,6 +1,6 @@
-//! The whole engine, several instances in one process over a simulated disk and network, every step drawn from a seed: transfers between accounts, appends to lists, draws from sequences and changes of tables' definitions while instances are
-//! killed, one by one and together, frozen, cut off, started and stopped, and the machine room loses its power. What must hold then: sums, nothing acknowledged lost or doubled, isolation, real-time order, no value drawn twice, every check of
-//! `braid verify`.
+//! The whole engine, several instances in one process over a simulated disk and network, every step drawn from a seed: transfers between accounts, appends to lists, draws from sequences, fights for unique keys and changes of tables' definitions while instances are
+//! killed, one by one and together, frozen, cut off, evicted, started and stopped, their devices fail or are full, and the machine room loses its power. What must hold then: sums, nothing acknowledged lost or doubled, isolation, real-time order, no value drawn twice,
+//! no key twice, every check of `braid verify`.
 //!
 //! A seed is a process of its own: threads of killed instances stay where they were for ever. `BRAID_SIM_SEED=7` runs one seed here and shows what it says; `BRAID_SIM_SEEDS=2000` is a campaign of so many,
 //! with `BRAID_SIM_ROUGH=1` also while instances start or join; from `BRAID_SIM_FROM` on, `BRAID_SIM_JOBS` at a time; `BRAID_SIM_TRACE=file` writes every step.
@@ -12,6 +12,11 @@ mod checker;
 #[path = "../common/mod.rs"]
 mod common;
 mod draws;
+mod events;
+mod guard;
+mod keys;
+mod met;
+mod mix;
 mod node;
 mod scenario;
 mod shared;
@@ -124,9 +129,10 @@ fn schedules() {
     let from = common::scale("BRAID_SIM_FROM", 1);
     let count = common::scale("BRAID_SIM_SEEDS", SEEDS);
     let began = Instant::now();
-    let (mut failed, mut done) = (Vec::new(), 0);
+    let (mut failed, mut done, mut met) = (Vec::new(), 0, met::Sums::default());
     run(from..from + count, None, |run| {
         done += 1;
+        met.add(&run.said);
         if done % 100 == 0 {
             eprintln!("{done} schedules in {} s", began.elapsed().as_secs());
         }
@@ -137,6 +143,7 @@ fn schedules() {
             eprintln!("{}", summary(&run));
         }
     });
+    met.tell();
     eprintln!(
         "{count} schedules in {} s, {} failed: {failed:?}",
         began.elapsed().as_secs(),

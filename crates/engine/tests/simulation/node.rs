@@ -1,11 +1,11 @@
 //! One life of an instance: a process that opens the database, lets clients work, and stops when it is told to, or is killed.
 
 use crate::common::{self, Quiet, Rng};
-use crate::draws::Sequences;
+use crate::mix::Mix;
 use crate::shared::{Shared, Stage, pause, say};
-use crate::work;
+use crate::work::{self, Schema};
 use engine::cluster::{ClusterHost, Eviction};
-use engine::{Affinity, Config, Engine, Host, TableDef};
+use engine::{Affinity, Config, Engine, Host};
 use interconnect::{Bound, Secret};
 use seam::sim::{self, Process};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use storage::Storage;
 #[derive(Clone)]
 pub struct Start {
     pub shared: Arc<Shared>,
-    pub table: Arc<TableDef>,
-    pub sequences: Sequences,
-    pub wide: Arc<TableDef>,
+    pub schema: Arc<Schema>,
+    pub mix: Arc<Mix>,
     pub instance: u16,
     pub process: Process,
     pub seed: u64,
-    pub clients: u64,
+    /// Its former life was killed.
+    pub is_again: bool,
 }
 
 /// Starts the process; its life is in the book from then on.
@@ -39,7 +39,23 @@ pub fn kill(shared: &Shared, process: Process) {
     sim::kill(process);
 }
 
-pub fn host(shared: &Arc<Shared>, process: Process) -> Host {
+/// Whether an instance is right to end itself.
+fn may_end(shared: &Shared, process: Process, why: &str) -> bool {
+    if why.contains("has ordered the end of this instance") {
+        shared.met("ended itself as ordered");
+        return true;
+    }
+    let doomed = shared.is_doomed(process);
+    if doomed {
+        shared.met("ended itself for an error of its device");
+    }
+    doomed
+}
+
+/// What who is not guarded is waited for: for ever.
+const FOR_EVER: Duration = Duration::from_secs(3600);
+
+pub fn host(shared: &Arc<Shared>, process: Process, misscount: Option<Duration>) -> Host {
     let storage: Arc<dyn Storage> = Arc::new(shared.storage().as_client(process));
     let address = "127.0.0.1:0".parse().expect("an address");
     let bound = Bound::bind(address).expect("the simulated network has ports");
@@ -50,14 +66,16 @@ pub fn host(shared: &Arc<Shared>, process: Process) -> Host {
         storage,
         // A real instance ends here, and so does this one.
         fatal: Arc::new(move |why| {
-            of_fatal.fail(format!("process {process} ended itself: {why}"));
+            say(&format!("process {process} ends itself: {why}"));
+            if !may_end(&of_fatal, process, why) {
+                of_fatal.fail(format!("process {process} ended itself: {why}"));
+            }
             kill(&of_fatal, process);
         }),
         cluster: Some(ClusterHost {
             heartbeat: Duration::from_millis(20),
-            // Nobody guards instances here: who is silent is waited for.
             eviction: Eviction {
-                misscount: Duration::from_secs(3600),
+                misscount: misscount.unwrap_or(FOR_EVER),
                 fence: None,
             },
             ..ClusterHost::new(bound, secret)
@@ -76,9 +94,10 @@ fn live(s: &Start) {
             minimum: 4,
             percent: 60,
         },
+        buffer_bytes: s.mix.frames * 8192,
         ..common::config()
     };
-    let mut host = host(&s.shared, s.process);
+    let mut host = host(&s.shared, s.process, s.mix.misscount);
     if let Some(cluster) = &mut host.cluster {
         cluster.memory = s.shared.memory_of(s.instance);
     }
@@ -93,7 +112,10 @@ fn live(s: &Start) {
 
 fn serve(s: &Start, engine: &Arc<Engine>, rng: &mut Rng) {
     s.shared.set_stage(s.process, Stage::Open);
-    let clients: Vec<_> = (0..s.clients)
+    if s.is_again {
+        s.shared.met("opened again after a death");
+    }
+    let clients: Vec<_> = (0..s.mix.clients)
         .map(|_| {
             let (engine, s, seed) = (engine.clone(), s.clone(), rng.next());
             seam::thread::spawn(move || work::client(&engine, &s, seed))
@@ -110,6 +132,8 @@ fn serve(s: &Start, engine: &Arc<Engine>, rng: &mut Rng) {
     }
     match engine.stop(&Quiet) {
         Ok(()) => s.shared.set_stage(s.process, Stage::Stopped),
+        // As a real instance that cannot stop cleanly: it is left as if it had been killed.
+        Err(_) if s.shared.is_doomed(s.process) => s.shared.set_stage(s.process, Stage::Killed),
         Err(e) => s
             .shared
             .fail(format!("process {} cannot stop: {e}", s.process)),

@@ -2,12 +2,14 @@
 
 use crate::checker::{self, List, Token};
 use crate::common::{self, Quiet, Rng};
+use crate::guard::Guard;
+use crate::met::{self, Met};
+use crate::mix::Mix;
 use crate::node::{self, Start};
-use crate::shared::{Shared, Stage, pause, say};
-use crate::work;
-use crate::{draws, tables, wide};
-use draws::Sequences;
-use engine::{Config, Engine, Isolation, TableDef, check_all};
+use crate::shared::{Book, Shared, Stage, pause, say};
+use crate::work::{self, Schema};
+use crate::{draws, keys, tables, wide};
+use engine::{Config, Engine, Isolation, check_all};
 use seam::sim::{self, Options, Process, net};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +19,6 @@ use storage::Faults;
 
 /// Virtual time in which everything is over; starts wait for survivors for seconds.
 const TIME_LIMIT: Duration = Duration::from_secs(900);
-const CLIENTS: u64 = 2;
 
 /// A mistake made on purpose, which must be found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,55 +46,79 @@ pub fn run(seed: u64, canary: Option<Canary>) {
         let mut room = Room::new(seed);
         room.happen(canary == Some(Canary::Disk));
         room.check();
-        let book = room.shared.book();
+        let mut book = room.shared.book();
         assert!(
             book.failures.is_empty(),
             "seed {seed}: {:#?}",
             book.failures
         );
-        (
-            room.events,
-            book.committed,
-            book.refused,
-            book.definitions,
-            book.taken,
-        )
+        book.met.extend(met::statistics());
+        add_combinations(&mut book);
+        std::mem::take(&mut book.met)
     });
-    let (events, committed, refused, definitions, taken) = outcome.result;
+    let met = outcome.result;
+    eprintln!("{}", met::line(&met));
+    let of = |what: &str| count(&met, what);
     eprintln!(
-        "seed {seed}: {events} events, {committed} transactions, {definitions} of definitions, {refused} refused, {taken} granules taken, {} steps, {} ms, trace {:016x}",
+        "seed {seed}: {} events, {} transactions, {} deaths, {} steps, {} ms, trace {:016x}",
+        of("event:"),
+        of("committed:"),
+        of("killed"),
         outcome.steps,
         outcome.time.as_millis(),
         outcome.trace
     );
 }
 
+/// How often something was met whose name begins like this.
+fn count(met: &Met, begins: &str) -> u64 {
+    let such = met.iter().filter(|(what, _)| what.starts_with(begins));
+    such.map(|(_, n)| n).sum()
+}
+
+/// What is to be met together.
+fn add_combinations(book: &mut Book) {
+    let of = |what: &str| count(&book.met, what);
+    let (wide, moved) = (of("committed: Wide") >= 20, of("stat gc granules") >= 3);
+    let (tables, keys) = (of("tables ") >= 5, of("committed: Keys") >= 20);
+    let death = of("killed") >= 1;
+    let combinations = [
+        ("wide rows, moved masters, a death", wide && moved && death),
+        (
+            "wide rows, moved masters, definitions, a death",
+            wide && moved && tables && death,
+        ),
+        ("keys, moved masters, a death", keys && moved && death),
+        ("definitions, keys, a death", tables && keys && death),
+    ];
+    for (what, is_met) in combinations {
+        book.met.insert(format!("together: {what}"), is_met.into());
+    }
+}
+
 /// The machine room.
-struct Room {
-    shared: Arc<Shared>,
-    table: Arc<TableDef>,
-    sequences: Sequences,
-    wide: Arc<TableDef>,
-    rng: Rng,
+pub struct Room {
+    pub shared: Arc<Shared>,
+    schema: Arc<Schema>,
+    pub mix: Arc<Mix>,
+    pub rng: Rng,
     seed: u64,
     /// Of each instance the process of its present life, if it has one.
-    present: BTreeMap<u16, Process>,
+    pub present: BTreeMap<u16, Process>,
     /// The process of its last life.
     last: BTreeMap<u16, Process>,
-    processes: Process,
-    cuts: Vec<(Process, Process)>,
+    pub processes: Process,
+    pub cuts: Vec<(Process, Process)>,
+    pub faults: Faults,
     /// Whether anything may happen at any time, also to instances that are starting.
     rough: bool,
-    events: u64,
 }
 
 impl Room {
     fn new(seed: u64) -> Room {
         let (storage, table) = common::create();
         let engine = common::open(&storage).expect("a new database opens");
-        work::load(&engine, &table).expect("it is loaded");
-        let sequences = draws::create(&engine).expect("sequences are created");
-        let wide = wide::create(&engine).expect("there is room for it");
+        let schema = Schema::create(&engine, table).expect("there is room for it");
         engine.stop(&Quiet).expect("it stops");
         let mut rng = Rng(seed);
         // All on one machine, each on its own, or some together.
@@ -103,23 +128,24 @@ impl Room {
             _ => rng.next(),
         };
         say(&format!("together {:04b}", together >> 1 & 15));
+        let mix = Mix::draw(&mut rng);
+        say(&format!("{mix:?}"));
         Room {
             shared: Shared::new(storage, together),
-            table,
-            sequences,
-            wide,
+            schema: Arc::new(schema),
+            mix: Arc::new(mix),
             rng,
             seed,
             present: BTreeMap::new(),
             last: BTreeMap::new(),
             processes: 0,
             cuts: Vec::new(),
+            faults: Faults::default(),
             rough: std::env::var_os("BRAID_SIM_ROUGH").is_some(),
-            events: 0,
         }
     }
 
-    fn start(&mut self, instance: u16) {
+    pub fn start(&mut self, instance: u16) {
         // Its former life may still be stopping, for which it needs the others.
         if let Some(&former) = self.last.get(&instance)
             && self.shared.stage(former) == Stage::Stopping
@@ -128,23 +154,36 @@ impl Room {
             self.wait_for(former, &Stage::Stopped);
         }
         self.processes += 1;
-        self.last.insert(instance, self.processes);
         let process = self.processes;
+        let former = self.last.insert(instance, process);
+        let is_again = former.is_some_and(|p| self.shared.stage(p) == Stage::Killed);
         self.present.insert(instance, process);
+        let guarded = self.mix.misscount.is_some();
+        let guard = guarded.then(|| Guard::new(&self.shared, instance, process));
         node::start(Start {
             shared: self.shared.clone(),
-            table: self.table.clone(),
-            sequences: self.sequences,
-            wide: self.wide.clone(),
+            schema: self.schema.clone(),
+            mix: self.mix.clone(),
             instance,
             process,
             seed: self.rng.next(),
-            clients: CLIENTS,
+            is_again,
         });
+        match guard {
+            Some(Ok(guard)) => guard.watch(),
+            Some(Err(e)) => self.shared.fail(format!("no orders can be read: {e}")),
+            None => {}
+        }
+    }
+
+    /// Forgets who is not there any more, by whose doing ever.
+    pub fn look_around(&mut self) {
+        let book = self.shared.book();
+        self.present.retain(|_, p| !has_ended(&book.lives[p]));
     }
 
     /// Waits until a process has come so far; false if it ended otherwise.
-    fn wait_for(&self, process: Process, wanted: &Stage) -> bool {
+    pub fn wait_for(&self, process: Process, wanted: &Stage) -> bool {
         loop {
             match self.shared.stage(process) {
                 stage if stage == *wanted => return true,
@@ -155,7 +194,7 @@ impl Room {
         }
     }
 
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         !self.shared.book().failures.is_empty()
     }
 
@@ -173,12 +212,12 @@ impl Room {
             if self.is_over() {
                 return;
             }
-            self.events += 1;
             self.settle();
             self.event(instances);
         }
         self.settle();
         self.heal();
+        self.mend();
         if lies {
             // What is written to the logs from here on is lost with the power.
             self.shared.storage().set_faults(Faults {
@@ -196,134 +235,24 @@ impl Room {
 
     /// Unless anything may happen at any time: waits until nobody is starting.
     fn settle(&mut self) {
+        self.look_around();
         let is_open = |p: &Process| self.shared.stage(*p) == Stage::Open;
         if self.rough || self.present.values().all(is_open) {
             return;
         }
         self.heal();
+        self.mend();
         for &process in self.present.values() {
             self.wait_for(process, &Stage::Open);
         }
+        self.look_around();
     }
 
-    fn heal(&mut self) {
+    pub fn heal(&mut self) {
         while let Some((a, b)) = self.cuts.pop() {
             say(&format!("the cut between {a} and {b} is over"));
             net::heal(a, b);
         }
-    }
-
-    fn event(&mut self, instances: u16) {
-        let k = 1 + self.rng.below(u64::from(instances)) as u16;
-        let Some(&process) = self.present.get(&k) else {
-            return self.start(k);
-        };
-        let other = *self
-            .present
-            .values()
-            .nth(self.rng.below(self.present.len() as u64) as usize)
-            .expect("it is below their number");
-        match self.rng.below(17) {
-            0..6 => {
-                self.kill(k);
-                // Another one at the same time, or whoever recovers the first.
-                let next = match self.rng.below(6) {
-                    0 => self.present.keys().next_back().copied(),
-                    1 => {
-                        let time = self.rng.below(150_000);
-                        pause(Duration::from_micros(time));
-                        self.present.keys().next().copied()
-                    }
-                    2 => {
-                        self.stop_while_another_is_recovered();
-                        None
-                    }
-                    _ => None,
-                };
-                next.into_iter().for_each(|k| self.kill(k));
-                for k in next.into_iter().chain([k]) {
-                    if self.rng.one_in(2) {
-                        self.start(k);
-                    }
-                }
-            }
-            16 => {
-                self.lose_power();
-                for k in 1..=instances {
-                    if self.rng.one_in(2) {
-                        self.start(k);
-                    }
-                }
-            }
-            6..8 => {
-                // During a cut nobody comes or goes.
-                self.heal();
-                if self.wait_for(process, &Stage::Open) {
-                    self.shared.set_stage(process, Stage::Stopping);
-                    self.present.remove(&k);
-                    if self.rng.one_in(2) {
-                        self.wait_for(process, &Stage::Stopped);
-                        self.start(k);
-                    }
-                }
-            }
-            8..10 => {
-                let time = 1 + self.rng.below(400);
-                say(&format!("process {process} is frozen for {time} ms"));
-                sim::freeze(process, Duration::from_millis(time));
-            }
-            10..12 if other != process => {
-                say(&format!("process {process} is cut off from {other}"));
-                net::cut(process, other);
-                self.cuts.push((process, other));
-            }
-            12..14 => {
-                self.heal();
-            }
-            _ if other != process => {
-                say(&format!("connections of {process} and {other} break"));
-                net::break_connections(process, other);
-            }
-            _ => {}
-        }
-    }
-
-    fn stop_while_another_is_recovered(&mut self) {
-        let time = self.rng.below(50_000);
-        pause(Duration::from_micros(time));
-        let is_open = |p: &Process| self.shared.stage(*p) == Stage::Open;
-        let open = self.present.iter().find(|(_, p)| is_open(p));
-        if let Some((&k, &process)) = open {
-            // During a cut nobody goes.
-            self.heal();
-            self.shared.set_stage(process, Stage::Stopping);
-            self.present.remove(&k);
-        }
-    }
-
-    fn kill(&mut self, k: u16) {
-        if let Some(process) = self.present.remove(&k) {
-            node::kill(&self.shared, process);
-        }
-    }
-
-    /// Kills everything at once, and lets unsynced writes be lost.
-    fn lose_power(&mut self) {
-        say("the power is lost");
-        self.heal();
-        self.present.clear();
-        for process in 1..=self.processes {
-            if !matches!(
-                self.shared.stage(process),
-                Stage::Stopped | Stage::Refused(_)
-            ) {
-                self.shared.set_stage(process, Stage::Killed);
-            }
-            sim::kill(process);
-        }
-        let storage = self.shared.storage();
-        let after = storage.after_crash(self.rng.next());
-        *self.shared.storage.lock().expect("nobody panics with it") = after;
     }
 
     fn stop_all(&mut self) {
@@ -338,10 +267,16 @@ impl Room {
         }
         for (process, is_open) in open {
             let stopped = is_open && self.wait_for(process, &Stage::Stopped);
-            if !stopped && !self.is_over() {
-                let stage = self.shared.stage(process);
-                self.shared
-                    .fail(format!("process {process} has not stopped: {stage:?}"));
+            if stopped || self.is_over() {
+                continue;
+            }
+            match self.shared.stage(process) {
+                // By its guard, or for its device; or it could not be opened for that.
+                Stage::Killed if self.mix.misscount.is_some() => {}
+                Stage::Killed | Stage::Refused(_) if self.shared.is_doomed(process) => {}
+                stage => self
+                    .shared
+                    .fail(format!("process {process} has not stopped: {stage:?}")),
             }
         }
     }
@@ -359,13 +294,10 @@ impl Room {
         }
         self.processes += 1;
         let process = self.processes;
-        let (shared, table, seed) = (self.shared.clone(), self.table.clone(), self.seed);
-        let (sequences, wide) = (self.sequences, self.wide.clone());
+        let (shared, schema, seed) = (self.shared.clone(), self.schema.clone(), self.seed);
         shared.set_stage(process, Stage::Opening);
         sim::start_in(process, "check", move || {
-            let looked = catch_unwind(AssertUnwindSafe(|| {
-                look(&shared, &table, (&sequences, &wide), process)
-            }));
+            let looked = catch_unwind(AssertUnwindSafe(|| look(&shared, &schema, process)));
             match looked {
                 Ok(Ok(())) => {}
                 Ok(Err(e)) => shared.fail(format!("seed {seed}, at the end: {e}")),
@@ -378,17 +310,17 @@ impl Room {
     }
 }
 
-fn look(
-    shared: &Arc<Shared>,
-    table: &Arc<TableDef>,
-    (sequences, wide): (&Sequences, &Arc<TableDef>),
-    process: Process,
-) -> engine::Result<()> {
+fn has_ended(stage: &Stage) -> bool {
+    matches!(stage, Stage::Killed | Stage::Stopped | Stage::Refused(_))
+}
+
+fn look(shared: &Arc<Shared>, schema: &Schema, process: Process) -> engine::Result<()> {
+    let table = &schema.main;
     let config = Config {
         instance: 1,
         ..common::config()
     };
-    let engine = Engine::open_on(config, node::host(shared, process), &Quiet)?;
+    let engine = Engine::open_on(config, node::host(shared, process, None), &Quiet)?;
     let rows = common::contents(&engine, table)?;
     let sum: i32 = rows.range(..work::FIRST_LIST).map(|(_, (b, _))| b).sum();
     if sum != work::BALANCE * work::ACCOUNTS as i32 {
@@ -404,8 +336,9 @@ fn look(
         eprintln!("in the end: {lists:?}");
     }
     found.into_iter().for_each(|f| shared.fail(f));
-    draws::check(&engine, shared, sequences)?;
-    wide::check(&engine, shared, wide)?;
+    draws::check(&engine, shared, &schema.sequences)?;
+    wide::check(&engine, shared, &schema.wide)?;
+    keys::check(&engine, shared, &schema.keys)?;
     let mut all = tables::all(&engine, table)?;
     for t in &all {
         let mut s = engine.session()?;
@@ -416,7 +349,7 @@ fn look(
         s.end_statement();
         s.commit()?;
     }
-    all.extend([table.clone(), wide.clone()]);
+    all.extend([&schema.main, &schema.wide, &schema.keys].map(Arc::clone));
     let mut problems = Vec::new();
     check_all(&engine, &Quiet, &mut |p| problems.push(p), &|_| {
         Ok(all.clone())

@@ -2,9 +2,11 @@
 //! does not have it.
 
 use crate::checker::{Op, Outcome, Token, Txn};
+use crate::keys::Keys;
+use crate::met::Met;
 use interconnect::memory::{Registry, SharedMemory};
 use seam::sim::Process;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use storage::SimStorage;
@@ -48,17 +50,16 @@ pub struct Book {
     pub tokens: Token,
     pub draws: Vec<Drawn>,
     pub counts: BTreeMap<i64, Count>,
+    pub keys: Keys,
     /// Processes by number, each one life of an instance.
     pub lives: BTreeMap<Process, Stage>,
     /// What must not have happened.
     pub failures: Vec<String>,
-    pub committed: u64,
-    pub transfers: u64,
-    /// Tables created, dropped, truncated, indexed.
-    pub definitions: u64,
-    pub refused: u64,
-    /// Granules that an instance took over.
-    pub taken: u64,
+    pub met: Met,
+    /// Those whose devices fail: they may end themselves, and their statements fail.
+    pub doomed: BTreeSet<Process>,
+    /// Until when the disk was full last.
+    pub full_until: Option<u64>,
 }
 
 pub struct Shared {
@@ -97,6 +98,26 @@ impl Shared {
     pub fn fail(&self, what: String) {
         say(&what);
         self.book().failures.push(what);
+    }
+
+    /// Counts something that seeds are to meet.
+    pub fn met(&self, what: &str) {
+        self.met_times(what, 1);
+    }
+
+    pub fn met_times(&self, what: &str, times: u64) {
+        *self.book().met.entry(what.to_string()).or_default() += times;
+    }
+
+    pub fn is_doomed(&self, process: Process) -> bool {
+        self.book().doomed.contains(&process)
+    }
+
+    /// Whether the disk was full at some moment since then.
+    pub fn was_full(&self, since_us: u64) -> bool {
+        self.book()
+            .full_until
+            .is_some_and(|until| until >= since_us)
     }
 
     pub fn stage(&self, process: Process) -> Stage {

@@ -1,11 +1,15 @@
-//! Clients: transfers between accounts, lists that are appended to and read, draws from sequences, and tables that come and go. Accounts and lists are rows of one table; of an account the balance is the indexed number, of a list the tokens
+//! Clients: transfers between accounts, lists that are appended to and read, draws from sequences, tables that come and go, keys that are fought for. Accounts and lists are rows of one table; of an account the balance is the indexed number, of a list the tokens
 //! are its text.
 
 use crate::checker::{List, Op, Outcome, Token};
 use crate::common::{Rng, decode, find, row, scan};
+use crate::draws::{self, Sequences};
+use crate::keys::Change;
+use crate::mix::Work;
 use crate::node::Start;
 use crate::shared::{Shared, Stage, now_us, pause};
 use crate::tables::FIRST_SLOT;
+use crate::{common, wide};
 use block::{Dba, FileId};
 use engine::{
     Engine, Error, Isolation, LockOutcome, LockWait, Result, Session, TableDef, WriteOutcome,
@@ -21,7 +25,28 @@ const BLOCKS: u64 = 512;
 /// The id of the first list.
 pub const FIRST_LIST: i64 = 100;
 
-pub fn load(engine: &Arc<Engine>, t: &TableDef) -> Result<()> {
+/// What the database has.
+pub struct Schema {
+    pub main: Arc<TableDef>,
+    pub sequences: Sequences,
+    pub wide: Arc<TableDef>,
+    pub keys: Arc<TableDef>,
+}
+
+impl Schema {
+    /// In a database that has the main table only.
+    pub fn create(engine: &Arc<Engine>, main: Arc<TableDef>) -> Result<Schema> {
+        load(engine, &main)?;
+        Ok(Schema {
+            main,
+            sequences: draws::create(engine)?,
+            wide: wide::create(engine)?,
+            keys: common::create_table(engine),
+        })
+    }
+}
+
+fn load(engine: &Arc<Engine>, t: &TableDef) -> Result<()> {
     let mut s = engine.session()?;
     s.begin(Isolation::ReadCommitted)?;
     for id in 0..ACCOUNTS {
@@ -36,6 +61,7 @@ pub fn load(engine: &Arc<Engine>, t: &TableDef) -> Result<()> {
 /// Works until the instance is told to stop.
 pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
     let mut rng = Rng(seed);
+    let _counted = wait::session::register(wait::session::Kind::User, "client");
     let mut session = match engine.session() {
         Ok(session) => session,
         Err(e) => return start.shared.fail(format!("no session: {e}")),
@@ -43,13 +69,14 @@ pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
     while start.shared.stage(start.process) == Stage::Open {
         let mut c = Client {
             s: &mut session,
-            t: &start.table,
+            t: &start.schema.main,
             shared: &start.shared,
             rng: &mut rng,
             drawn: Vec::new(),
             counted: Vec::new(),
+            changes: Vec::new(),
         };
-        if c.rng.one_in(15) {
+        if c.rng.one_in(start.mix.remaster) {
             // Somewhere in the data file: this instance masters it from now on.
             let block = c.rng.below(BLOCKS) as u32;
             let taken = engine
@@ -57,7 +84,7 @@ pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
                 .cache()
                 .remaster(Dba::new(FileId::DATA, block));
             if taken {
-                start.shared.book().taken += 1;
+                start.shared.met("granules taken");
             }
         }
         if let Err(e) = c.transaction(engine, start) {
@@ -67,7 +94,7 @@ pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
                 e.sqlstate()
             ));
         }
-        let think = rng.below(2_000);
+        let think = rng.below(start.mix.think_us);
         pause(Duration::from_micros(think));
     }
 }
@@ -87,55 +114,88 @@ pub struct Client<'a> {
     pub drawn: Vec<usize>,
     /// The wide rows that it changed.
     pub counted: Vec<i64>,
+    /// What it did to keys.
+    pub changes: Vec<Change>,
 }
 
 impl Client<'_> {
     /// One transaction, to its end. An error is one that no client may see.
     fn transaction(&mut self, engine: &Engine, start: &Start) -> Result<()> {
-        let what = self.rng.below(13);
+        let work = start.mix.work(self.rng);
         // A definition is looked up as of now.
-        let repeatable = self.rng.one_in(2) && what < 9;
+        let one_snapshot = !matches!(work, Work::Tables | Work::Wide);
+        let repeatable = self.rng.one_in(2) && one_snapshot;
+        let began = now_us();
         self.s.begin(match repeatable {
             true => Isolation::RepeatableRead,
             false => Isolation::ReadCommitted,
         })?;
         let txn = self.shared.begin(repeatable);
-        let done = match what {
-            0..3 => self.transfer(),
-            3 => self.sum(),
-            4..8 => self.lists(txn, repeatable),
-            8 => self.draws(&start.sequences),
-            9..11 => self.tables(engine),
-            _ => self.wide(&start.wide),
+        let done = match work {
+            Work::Transfer => self.transfer(),
+            Work::Sum => self.sum(),
+            Work::Lists => self.lists(txn, repeatable),
+            Work::Draws => self.draws(&start.schema.sequences),
+            Work::Tables => self.tables(engine),
+            Work::Wide => self.wide(&start.schema.wide),
+            Work::Keys => self.keys(&start.schema.keys, repeatable),
         };
         match done {
             Ok(()) if self.rng.one_in(10) => self.roll_back(txn),
             Ok(()) => {
                 self.s.commit()?;
-                self.shared.end(txn, Outcome::Committed(now_us()));
-                let mut book = self.shared.book();
-                book.committed += 1;
-                self.drawn
-                    .iter()
-                    .for_each(|&d| book.draws[d].committed = true);
-                for id in &self.counted {
-                    book.counts.entry(*id).or_default().committed += 1;
-                }
+                self.shared.met(&format!("committed: {work:?}"));
+                self.committed(txn);
                 Ok(())
             }
-            Err(e) if is_conflict(&e) => {
-                self.shared.book().refused += 1;
-                self.roll_back(txn)
+            Err(e) => match self.may_fail(&e, began) {
+                Some(why) => {
+                    self.shared.met(why);
+                    self.roll_back(txn)
+                }
+                None => Err(e),
+            },
+        }
+    }
+
+    fn committed(&mut self, txn: usize) {
+        self.shared.end(txn, Outcome::Committed(now_us()));
+        let mut book = self.shared.book();
+        for &d in &self.drawn {
+            book.draws[d].committed = true;
+        }
+        for id in &self.counted {
+            book.counts.entry(*id).or_default().committed += 1;
+        }
+        book.keys.committed(&self.changes);
+    }
+
+    /// What a statement may be refused for: a deadlock, a row changed since its snapshot, a full disk, a device that fails.
+    fn may_fail(&self, e: &Error, began_us: u64) -> Option<&'static str> {
+        match e.sqlstate() {
+            "40P01" => Some("deadlocks"),
+            "40001" => Some("refused for a change since the snapshot"),
+            "53100" if self.shared.was_full(began_us) => Some("refused for a full disk"),
+            "58030" if self.shared.is_doomed(seam::sim::process()) => {
+                Some("refused for an error of the device")
             }
-            Err(e) => Err(e),
+            _ => None,
         }
     }
 
     fn roll_back(&mut self, txn: usize) -> Result<()> {
-        self.s.rollback()?;
+        while let Err(e) = self.s.rollback() {
+            // What could not be read may be read the next time.
+            if !self.shared.is_doomed(seam::sim::process()) {
+                return Err(e);
+            }
+            self.shared.met("rolled back at another attempt");
+            pause(Duration::from_millis(1));
+        }
         for id in &self.counted {
             self.shared.book().counts.entry(*id).or_default().tried -= 1;
         }
+        self.shared.book().keys.rolled_back(&self.changes);
         self.shared.end(txn, Outcome::RolledBack);
         Ok(())
     }
@@ -177,7 +237,6 @@ impl Client<'_> {
         let amount = self.rng.below(20) as i32;
         self.change(from, |b, text| (b - amount, text.to_string()))?;
         self.change(to, |b, text| (b + amount, text.to_string()))?;
-        self.shared.book().transfers += 1;
         Ok(())
     }
 
@@ -218,9 +277,4 @@ impl Client<'_> {
         }
         Ok(())
     }
-}
-
-/// What a transaction may be refused for: a deadlock, or a row changed since its snapshot.
-fn is_conflict(e: &Error) -> bool {
-    matches!(e.sqlstate(), "40P01" | "40001")
 }

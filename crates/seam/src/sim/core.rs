@@ -292,7 +292,8 @@ impl Core {
 
     /// Makes those who wait under this key ready: all, or one that is drawn. Also those of a stopped process; they go on when it does.
     pub fn wake(&mut self, key: Key, all: bool) -> usize {
-        let waits = |n: usize| matches!(self.tasks[n].state, State::Waiting { key: k, .. } if k == key);
+        let waits =
+            |n: usize| matches!(self.tasks[n].state, State::Waiting { key: k, .. } if k == key);
         let number = self.live.iter().filter(|&&n| waits(n)).count();
         if number == 0 {
             return 0;

@@ -94,7 +94,9 @@ impl SimLocks {
 
     pub fn kill(&mut self, client: u32) {
         self.fates.insert(client, Fate::Killed);
-        self.drop_locks(client);
+        if !self.in_flight.contains_key(&client) {
+            self.drop_locks(client);
+        }
     }
 
     pub fn revoke(&mut self, client: u32) {

@@ -1,0 +1,123 @@
+//! What a seed is made of. One that has a little of everything meets few things together often, so most seeds have a few things, each much, and no two the same ("swarm testing": Groce and others, 2012).
+
+use crate::common::Rng;
+use std::time::Duration;
+
+/// What a client does in a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    Transfer,
+    Sum,
+    Lists,
+    Draws,
+    Tables,
+    Wide,
+    Keys,
+}
+
+const WORK: [(Work, u64); 7] = [
+    (Work::Transfer, 3),
+    (Work::Sum, 1),
+    (Work::Lists, 4),
+    (Work::Draws, 1),
+    (Work::Tables, 2),
+    (Work::Wide, 2),
+    (Work::Keys, 3),
+];
+
+/// What happens to an instance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    Kill,
+    /// While a write of it is in flight, which keeps its locks.
+    KillWriting,
+    LosePower,
+    Stop,
+    Freeze,
+    Cut,
+    Heal,
+    Break,
+    /// Its writes, syncs or reads fail.
+    IoError,
+    FullDisk,
+}
+
+const EVENTS: [(Event, u64); 10] = [
+    (Event::Kill, 6),
+    (Event::KillWriting, 1),
+    (Event::LosePower, 1),
+    (Event::Stop, 2),
+    (Event::Freeze, 2),
+    (Event::Cut, 2),
+    (Event::Heal, 2),
+    (Event::Break, 3),
+    (Event::IoError, 1),
+    (Event::FullDisk, 1),
+];
+
+#[derive(Clone, Debug)]
+pub struct Mix {
+    work: [u64; WORK.len()],
+    events: [u64; EVENTS.len()],
+    /// Of each instance.
+    pub clients: u64,
+    /// Longest pause of a client between two transactions.
+    pub think_us: u64,
+    /// A client takes a granule over in one of so many transactions.
+    pub remaster: u64,
+    /// Blocks in an instance's cache.
+    pub frames: u64,
+    /// How long who does not answer is waited for, if instances are guarded.
+    pub misscount: Option<Duration>,
+}
+
+impl Mix {
+    pub fn draw(rng: &mut Rng) -> Mix {
+        let mut of = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
+        let clients = of(&[1, 2, 2, 3]);
+        let think_us = of(&[200, 2_000, 2_000, 10_000]);
+        let remaster = of(&[4, 15, 60]);
+        let frames = of(&[96, 128, 128, 512]);
+        let misscount = of(&[0, 0, 300, 1_500]);
+        Mix {
+            work: weights(rng, WORK.map(|(_, w)| w)),
+            events: weights(rng, EVENTS.map(|(_, w)| w)),
+            clients,
+            think_us,
+            remaster,
+            frames,
+            misscount: (misscount > 0).then(|| Duration::from_millis(misscount)),
+        }
+    }
+
+    pub fn work(&self, rng: &mut Rng) -> Work {
+        WORK[pick(rng, &self.work)].0
+    }
+
+    pub fn event(&self, rng: &mut Rng) -> Event {
+        EVENTS[pick(rng, &self.events)].0
+    }
+}
+
+fn weights<const N: usize>(rng: &mut Rng, usual: [u64; N]) -> [u64; N] {
+    if rng.one_in(3) {
+        return usual;
+    }
+    let drawn = usual.map(|w| w * [0, 0, 1, 2, 8][rng.below(5) as usize]);
+    match drawn.iter().sum() {
+        0 => usual,
+        1.. => drawn,
+    }
+}
+
+/// A place, each as likely as its weight says.
+fn pick(rng: &mut Rng, weights: &[u64]) -> usize {
+    let mut n = rng.below(weights.iter().sum());
+    for (at, &w) in weights.iter().enumerate() {
+        if n < w {
+            return at;
+        }
+        n -= w;
+    }
+    unreachable!("invariant: the number is below the sum of the weights")
+}
