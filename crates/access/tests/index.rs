@@ -16,6 +16,7 @@ use redo::{
     Clock, Geometry, LogEvents, LogFiles, Redo, RedoConfig, RedoReader, RestartPoint,
     ThreadIdentity,
 };
+use seam::Rng;
 use storage::{
     Control, ControlFile, DataFiles, DoubleWrite, FileKind, SimStorage, Storage, ThreadInfo,
     ThreadState,
@@ -159,17 +160,6 @@ fn segment(txns: &Arc<TxnManager>, space: &Space, object: ObjectId, kind: Segmen
     let header = space.create_segment(&mut txn, object, kind).unwrap();
     txn.commit().unwrap();
     header
-}
-
-struct Rng(u64);
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
 }
 
 fn rid(n: u64) -> RowId {

@@ -231,14 +231,8 @@ fn damaged_frames_never_reach_the_service() {
     let rounds = number("INTERCONNECT_ROUNDS").unwrap_or(300);
     println!("INTERCONNECT_SEED={seed}");
     let s = scene();
-    let mut rng = seed;
-    let mut next = move |below: usize| {
-        rng = rng.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = rng;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % below as u64) as usize
-    };
+    let mut rng = seam::Rng(seed);
+    let mut next = move |below: usize| rng.below(below as u64) as usize;
     for round in 0..rounds {
         let payloads: Vec<Vec<u8>> = (0..1 + next(4))
             .map(|i| {

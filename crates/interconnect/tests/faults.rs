@@ -326,14 +326,6 @@ fn the_last_messages_can_be_repeated_on_the_next_connection() {
     assert_eq!(seen, [(7, true), (8, true), (9, true)]);
 }
 
-fn splitmix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 /// Random faults between three instances under load. Every call ends, with its own answer or an error; on a lane nothing is handled twice or out of order, and what a
 /// sender did not see fail on an unbroken connection arrives. `INTERCONNECT_SEED` replays, `INTERCONNECT_SECONDS` goes on for longer.
 #[test]
@@ -350,10 +342,10 @@ fn torment() {
             for t in 0..3u64 {
                 let (nodes, stop, answered, failed) = (&nodes, &stop, &answered, &failed);
                 s.spawn(move || {
-                    let mut rng = seed ^ (i as u64 * 3 + t) << 40;
+                    let mut rng = seam::Rng(seed ^ (i as u64 * 3 + t) << 40);
                     let mut n = 0;
                     while !stop.load(Ordering::Relaxed) {
-                        let r = splitmix(&mut rng);
+                        let r = rng.next();
                         let to = &nodes[(i + 1 + (r % 2) as usize) % 3];
                         let lane =
                             [Lane::CONTROL, Lane::lms(0), Lane::lms(1)][(r >> 8) as usize % 3];
@@ -386,11 +378,11 @@ fn torment() {
                 });
             }
         }
-        let mut rng = seed;
+        let mut rng = seam::Rng(seed);
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut looks = nodes[0].service.read(|b| b.looks);
         while Instant::now() < end {
-            let r = splitmix(&mut rng);
+            let r = rng.next();
             let (a, b) = (
                 &nodes[(r % 3) as usize],
                 &nodes[((r + 1 + (r >> 8) % 2) % 3) as usize],

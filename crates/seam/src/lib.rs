@@ -15,6 +15,7 @@ mod device;
 pub mod hint;
 #[cfg(debug_assertions)]
 mod lock;
+mod random;
 pub mod thread;
 mod time;
 
@@ -33,4 +34,5 @@ pub use parking_lot::{
     Condvar, Mutex, MutexGuard, RawMutex, RawRwLock, RwLock, RwLockReadGuard, RwLockWriteGuard,
     WaitTimeoutResult,
 };
+pub use random::Rng;
 pub use time::{elapsed, now, simulated_ns, wall_clock};

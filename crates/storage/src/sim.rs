@@ -14,6 +14,7 @@ use crate::lease::ByteLocks;
 use crate::lease::sim::{OpenId, SimLocks};
 use crate::{Error, File, FileKind, Result, SECTOR, Storage};
 use parking_lot::{Mutex, MutexGuard};
+use seam::Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct Faults {
     /// writes that are durable when they return count as well.
     pub fail_from_sync: Option<u64>,
     pub fail_syncs: u64,
+    /// A sync that fails loses nothing for good: the next one that succeeds makes it durable.
+    pub syncs_can_be_repeated: bool,
     /// Syncs of files whose names begin like this say that they succeed, and do nothing.
     pub lying_files: Option<&'static str>,
     /// From this write on no file grows.
@@ -329,9 +332,12 @@ impl Machine {
         }
         let (from, count) = (self.faults.fail_from_sync, self.faults.fail_syncs);
         let fails = self.faults.hit(client, from, count, self.syncs);
+        let loses = !self.faults.syncs_can_be_repeated;
         let f = self.get(name)?;
         if fails {
-            f.sync_fails();
+            if loses {
+                f.sync_fails();
+            }
             return Err(Error::sync(name, std::io::Error::other("injected")));
         }
         f.sync();
@@ -599,19 +605,6 @@ impl File for SimFile {
 
     fn locks(&self) -> Option<&dyn ByteLocks> {
         Some(self)
-    }
-}
-
-/// splitmix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }
 

@@ -29,24 +29,7 @@ const GEOMETRY: Geometry = Geometry {
 pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 pub type Tried<T> = std::result::Result<T, AnyError>;
 
-/// splitmix64.
-pub struct Rng(pub u64);
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-    /// True in `percent` of a hundred cases.
-    pub fn often(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
+pub use seam::Rng;
 
 pub fn dba(block: u32) -> Dba {
     Dba::new(FileId::DATA, block)

@@ -13,22 +13,7 @@ use storage::{SimStorage, Storage};
 pub mod lives;
 pub mod world;
 
-pub struct Rng(pub u64);
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
+pub use seam::Rng;
 
 /// Seeds of a test: that of `BRAID_SEED`, or `default`. Each is printed when its turn comes.
 pub fn seeds(default: &[u64]) -> Vec<u64> {

@@ -1,14 +1,18 @@
 //! A few keys, each of which one row may have: put, taken away and moved by all instances at once, with savepoints, with waiting, NOWAIT and SKIP LOCKED. A row has a token of its own, so it is known which of them must be there, which must
 //! not, that none is taken twice, and whether there was a reason to refuse one as a duplicate.
 
-use crate::common::{self, Model, Rng, by_index, decode, difference, find, pad, row, scan};
+use crate::common::{self, Rng, decode, find, pad, row};
 use crate::shared::Shared;
 use crate::work::Client;
 use engine::{Engine, Error, LockOutcome, LockWait, Result, TableDef, WriteOutcome};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 const KEYS: u64 = 10;
+
+/// Keys and tokens that somebody has seen.
+type Rows = Vec<(i64, usize)>;
 
 /// What became of a change, and when: by the book's own count of moments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,14 +84,30 @@ impl Keys {
         self.end(changes, End::RolledBack);
     }
 
-    /// What is wrong with rows that somebody saw who began at a moment, and whose own changes are these.
-    fn judge(&self, rows: &Model, began: u64, own: &[Change]) -> Option<String> {
+    /// What is wrong with rows that somebody saw who began at a moment, and whose own changes are these. At REPEATABLE READ a row that is gone since stays to be seen beside one's own that took its place, as in PostgreSQL.
+    fn judge(
+        &self,
+        rows: &Rows,
+        (began, repeatable): (u64, bool),
+        own: &[Change],
+    ) -> Option<String> {
         let mut seen = BTreeSet::new();
-        for (&key, &(token, _)) in rows {
-            match self.tokens.get(token as usize) {
-                Some(t) if t.key == key => seen.insert(token as usize),
+        let mut keys = BTreeMap::new();
+        for &(key, token) in rows {
+            match self.tokens.get(token) {
+                Some(t) if t.key == key => seen.insert(token),
                 other => return Some(format!("key {key} has token {token}, which is {other:?}")),
             };
+            let is_own = own
+                .iter()
+                .any(|c| matches!(c, Change::Put(m) if *m == token));
+            if !(is_own && repeatable)
+                && let Some(other) = keys.insert(key, token)
+            {
+                return Some(format!(
+                    "key {key} is there twice, by tokens {other} and {token}"
+                ));
+            }
         }
         let is_put = |n: usize| own.iter().any(|c| matches!(c, Change::Put(m) if *m == n));
         let is_taken = |n: usize| {
@@ -141,9 +161,17 @@ impl Keys {
 /// In the end.
 pub fn check(engine: &Arc<Engine>, shared: &Shared, t: &Arc<TableDef>) -> Result<()> {
     let rows = common::contents(engine, t)?;
+    let rows = rows
+        .iter()
+        .map(|(&key, (token, _))| (key, *token as usize))
+        .collect();
     let mut book = shared.book();
     let now = book.keys.now();
-    let mut wrong: Vec<String> = book.keys.judge(&rows, now, &[]).into_iter().collect();
+    let mut wrong: Vec<String> = book
+        .keys
+        .judge(&rows, (now, false), &[])
+        .into_iter()
+        .collect();
     for (n, t) in book.keys.tokens.iter().enumerate() {
         let takes = t.takes.iter().filter(|e| matches!(e, End::Committed(_)));
         if takes.count() > 1 {
@@ -153,6 +181,13 @@ pub fn check(engine: &Arc<Engine>, shared: &Shared, t: &Arc<TableDef>) -> Result
     drop(book);
     wrong.into_iter().for_each(|w| shared.fail(w));
     Ok(())
+}
+
+/// For the canary.
+fn without_unique(t: &TableDef) -> TableDef {
+    let mut t = t.clone();
+    t.indexes.iter_mut().for_each(|i| i.unique = false);
+    t
 }
 
 fn text(rng: &mut Rng) -> String {
@@ -208,7 +243,12 @@ impl Client<'_> {
         let kept = self.changes.len();
         self.changes.push(Change::Put(token));
         let text = text(self.rng);
-        let done = self.s.insert(t, &row(key, token as i32, &text));
+        let done = match seam::planted("keys are put without looking for others") {
+            true => self
+                .s
+                .insert(&without_unique(t), &row(key, token as i32, &text)),
+            false => self.s.insert(t, &row(key, token as i32, &text)),
+        };
         self.unless_refused(done.map(|_| ()), (&before, kept), token, began)
     }
 
@@ -313,12 +353,33 @@ impl Client<'_> {
             None => self.shared.book().keys.now(),
         };
         let snap = self.s.snapshot()?;
-        let rows = scan(self.s, t, &snap)?;
+        let (mut rows, mut scan) = (Rows::new(), self.s.scan(t));
+        let add = |rows: &mut Rows, body: &[u8]| {
+            let (key, token, _) = decode(t, body);
+            rows.push((key, token as usize));
+        };
+        while scan.next_block(self.s, &snap, &mut |_, body| add(&mut rows, body))? {}
         let backward = self.rng.one_in(2);
         let index = self.rng.below(t.indexes.len() as u64) as usize;
-        let wrong = difference(&by_index(self.s, t, index, &snap, backward)?, &rows);
+        let (mut entries, mut body) = (Rows::new(), Vec::new());
+        let mut range =
+            self.s
+                .index_range(t, index, Bound::Unbounded, Bound::Unbounded, backward)?;
+        while range.next(self.s, &snap, &mut body)?.is_some() {
+            add(&mut entries, &body);
+        }
         self.s.end_statement();
-        let wrong = wrong.or_else(|| self.shared.book().keys.judge(&rows, began, &self.changes));
+        rows.sort_unstable();
+        entries.sort_unstable();
+        let wrong = match rows == entries {
+            true => {
+                self.shared
+                    .book()
+                    .keys
+                    .judge(&rows, (began, snapshot_of.is_some()), &self.changes)
+            }
+            false => Some(format!("index {index} has {entries:?}, the heap {rows:?}")),
+        };
         if let Some(wrong) = wrong {
             self.shared.fail(format!("keys: {wrong}"));
         }

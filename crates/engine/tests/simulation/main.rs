@@ -120,6 +120,7 @@ fn schedules() {
             "Disk" => Canary::Disk,
             "Haste" => Canary::Haste,
             "Locks" => Canary::Locks,
+            "Keys" => Canary::Keys,
             other => panic!("no canary {other}"),
         });
         scenario::run(seed, canary);
@@ -213,4 +214,9 @@ fn no_block_of_an_index_is_given_out_twice_after_a_restart() {
         let outcome = seam::sim::run(seam::sim::Options::new(seed), move || splits::run(seed));
         eprintln!("seed {seed}: {} steps", outcome.steps);
     }
+}
+
+#[test]
+fn a_key_that_is_there_twice_is_found() {
+    assert!(is_found(Canary::Keys, &["keys: ", "twice, at "]));
 }

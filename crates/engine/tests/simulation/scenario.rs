@@ -29,6 +29,8 @@ pub enum Canary {
     Haste,
     /// Tables are dropped and truncated beside those who use them.
     Locks,
+    /// A unique index is not asked whether a key is there.
+    Keys,
 }
 
 /// Runs a seed and says what became of it. Panics, or ends the process, if something is wrong.
@@ -38,6 +40,7 @@ pub fn run(seed: u64, canary: Option<Canary>) {
         planted: match canary {
             Some(Canary::Haste) => Some("a commit is answered before others know of it"),
             Some(Canary::Locks) => Some("tables are changed without their locks"),
+            Some(Canary::Keys) => Some("keys are put without looking for others"),
             Some(Canary::Disk) | None => None,
         },
         ..Options::new(seed)

@@ -1,6 +1,7 @@
 //! Whose turn it is.
 
 use super::{Options, Process, report};
+use crate::Rng;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -69,25 +70,6 @@ pub(super) struct Thread {
     pub baton: Arc<Baton>,
 }
 
-/// A generator whose numbers are part of what a seed means.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
-
 /// How threads and devices behave in this run. Each seed has its own: what one hides another shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Temper {
@@ -100,7 +82,7 @@ pub(super) struct Temper {
 }
 
 impl Temper {
-    fn draw(random: &mut Random) -> Temper {
+    fn draw(random: &mut Rng) -> Temper {
         let mut of = |choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
         Temper {
             switch: of(&[2, 4, 16, 64, 256]),
@@ -112,7 +94,7 @@ impl Temper {
 }
 
 pub(super) struct Core {
-    pub random: Random,
+    pub random: Rng,
     pub now_ns: u64,
     pub steps: u64,
     /// A hash of every turn.
@@ -133,7 +115,7 @@ pub(super) struct Core {
 
 impl Core {
     pub fn new(options: Options) -> Core {
-        let mut random = Random(options.seed ^ 0x5eed_0000_0000_0000);
+        let mut random = Rng(options.seed ^ 0x5eed_0000_0000_0000);
         let temper = Temper::draw(&mut random);
         Core {
             random,

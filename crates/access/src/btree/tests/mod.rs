@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use block::index::{IndexBlock, push_row_id};
 use block::{Dba, FileId, RowId, Stamp};
+use seam::Rng;
 
 mod instances;
 mod lasting;
@@ -16,20 +17,6 @@ use super::memory::{HEADER, Memory, OBJECT, Txn};
 use super::*;
 
 type Model = BTreeMap<Vec<u8>, bool>;
-
-struct Rng(u64);
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-}
 
 fn rid(n: u64) -> RowId {
     RowId::new(Dba::new(FileId(1), n as u32), (n >> 32) as u16)
