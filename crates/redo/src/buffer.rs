@@ -9,29 +9,29 @@
 use crate::batch::LOG_BLOCK;
 use std::cell::UnsafeCell;
 
-#[repr(C, align(4096))]
-struct Block(UnsafeCell<[u8; LOG_BLOCK]>);
-
 pub(crate) struct Buffer {
-    blocks: Box<[Block]>,
+    /// A log block more than is used, for the sake of alignment.
+    memory: Box<[UnsafeCell<u8>]>,
+    /// Of the first log block in it.
+    start: usize,
 }
 
 // SAFETY: the bytes are handed out by position ranges, whose owners the module head names; `unsafe` methods put the duty on them.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// A buffer of `bytes`, a multiple of the log block.
+    /// A buffer of `bytes`, a multiple of the log block. The system gives it as zeroes (asked for without an alignment, of which the allocator would make it touch everything): a log that writes little never touches most of it.
     pub fn new(bytes: usize) -> Buffer {
         assert!(bytes > 0 && bytes.is_multiple_of(LOG_BLOCK));
-        Buffer {
-            blocks: (0..bytes / LOG_BLOCK)
-                .map(|_| Block(UnsafeCell::new([0; LOG_BLOCK])))
-                .collect(),
-        }
+        let memory = Box::<[UnsafeCell<u8>]>::new_zeroed_slice(bytes + LOG_BLOCK);
+        // SAFETY: every value of a byte is one, zero too.
+        let memory = unsafe { memory.assume_init() };
+        let start = memory.as_ptr().addr().next_multiple_of(LOG_BLOCK) - memory.as_ptr().addr();
+        Buffer { memory, start }
     }
 
     pub fn size(&self) -> usize {
-        self.blocks.len() * LOG_BLOCK
+        self.memory.len() - LOG_BLOCK
     }
 
     /// Copies `from` to position `pos`.
@@ -42,7 +42,7 @@ impl Buffer {
         debug_assert!(from.len() <= self.size());
         let at = (pos % self.size() as u64) as usize;
         let first = from.len().min(self.size() - at);
-        // SAFETY: both ranges lie within `blocks`, are owned by the caller, and cannot overlap `from`, which is borrowed by it.
+        // SAFETY: both ranges lie within `memory`, are owned by the caller, and cannot overlap `from`, which is borrowed by it.
         unsafe {
             std::ptr::copy_nonoverlapping(from.as_ptr(), self.base().add(at), first);
             std::ptr::copy_nonoverlapping(from[first..].as_ptr(), self.base(), from.len() - first);
@@ -62,7 +62,7 @@ impl Buffer {
         assert!(len <= self.size());
         let at = (from % self.size() as u64) as usize;
         let first = len.min(self.size() - at);
-        // SAFETY: both ranges lie within `blocks`, do not overlap each other, and are owned by the caller.
+        // SAFETY: both ranges lie within `memory`, do not overlap each other, and are owned by the caller.
         unsafe {
             [
                 std::slice::from_raw_parts_mut(self.base().add(at), first),
@@ -72,7 +72,7 @@ impl Buffer {
     }
 
     fn base(&self) -> *mut u8 {
-        UnsafeCell::raw_get(self.blocks.as_ptr().cast::<UnsafeCell<u8>>())
+        UnsafeCell::raw_get(self.memory[self.start..].as_ptr())
     }
 }
 

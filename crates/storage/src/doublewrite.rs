@@ -123,7 +123,10 @@ impl DoubleWrite {
     }
 
     fn fill(&mut self, blocks: &mut [(Dba, Box<BlockBuf>)]) {
-        self.buf.resize(PAGES_AT);
+        let len = SECTOR + blocks.len() * BLOCK_SIZE;
+        if self.buf.len() < len {
+            self.buf.resize(len);
+        }
         let header = &mut self.buf[..SECTOR];
         header.fill(0);
         header[..8].copy_from_slice(&MAGIC.to_le_bytes());

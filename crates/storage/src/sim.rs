@@ -85,13 +85,13 @@ impl FileState {
         self.pending.push((at, data.to_vec()));
     }
 
-    /// Makes the file so long, if it is shorter. Memory that comes as zeroes costs nothing until it is written; that of whole logs would be most of a simulation's time.
+    /// Makes the file so long, if it is shorter. A new one's memory comes as zeroes and costs nothing until it is written: whole logs would be most of what a simulation spends.
     fn grow(&mut self, len: usize) {
         for bytes in [&mut self.current, &mut self.durable] {
-            if bytes.len() < len {
-                let mut longer = vec![0; len];
-                longer[..bytes.len()].copy_from_slice(bytes);
-                *bytes = longer;
+            match bytes.len() {
+                0 => *bytes = vec![0; len],
+                old if old < len => bytes.resize(len, 0),
+                _ => {}
             }
         }
     }

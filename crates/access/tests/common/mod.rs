@@ -184,4 +184,5 @@ impl UndoHandler for Instance {
     }
 }
 
+#[allow(unused_imports, reason = "each test program uses its part")]
 pub use seam::Rng;

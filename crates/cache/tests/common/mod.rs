@@ -29,6 +29,7 @@ const GEOMETRY: Geometry = Geometry {
 pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 pub type Tried<T> = std::result::Result<T, AnyError>;
 
+#[allow(unused_imports, reason = "each test program uses its part")]
 pub use seam::Rng;
 
 pub fn dba(block: u32) -> Dba {

@@ -13,6 +13,7 @@ use storage::{SimStorage, Storage};
 pub mod lives;
 pub mod world;
 
+#[allow(unused_imports, reason = "each test program uses its part")]
 pub use seam::Rng;
 
 /// Seeds of a test: that of `BRAID_SEED`, or `default`. Each is printed when its turn comes.

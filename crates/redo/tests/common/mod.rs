@@ -184,4 +184,5 @@ pub fn read_all(files: &LogFiles, start: RestartPoint) -> Result<(Vec<Seen>, Gro
     Ok((records, groups, reader.finish()?))
 }
 
+#[allow(unused_imports, reason = "each test program uses its part")]
 pub use seam::Rng;
