@@ -106,6 +106,7 @@ impl Error {
             },
             Error::Storage(e) if e.is_full() => "53100",
             Error::Cache(e) if e.is_full() => "53100",
+            Error::Redo(redo::Error::Storage(e)) if e.is_full() => "53100",
             Error::Storage(storage::Error::InUse { .. }) => "55006",
             Error::Storage(storage::Error::Block { .. })
             | Error::Cache(cache::Error::Storage(storage::Error::Block { .. }))

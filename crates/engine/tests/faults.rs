@@ -108,6 +108,36 @@ fn a_disk_that_is_full_from_any_write_on() {
 }
 
 /// A read that fails once fails its statement, if it is one's, and nothing else: no commit is in doubt, and the work goes on.
+/// The first life of an instance needs room for its files, or it is refused. It once opened without room for its first status block, and could not stop: the checkpoint had to write that block.
+#[test]
+fn a_new_instance_on_a_full_disk_is_refused_or_can_stop() {
+    let (s, table) = create();
+    let config = Config {
+        instance: 2,
+        ..config()
+    };
+    let (mut capacity, mut refused) = (s.used(), 0);
+    let engine = loop {
+        s.set_faults(Faults {
+            capacity: Some(capacity),
+            ..Faults::default()
+        });
+        match open_with(config.clone(), &s) {
+            Ok(engine) => break engine,
+            Err(e) => assert_eq!(e.sqlstate(), "53100", "with {capacity} bytes: {e}"),
+        }
+        refused += 1;
+        capacity += 100 << 10;
+    };
+    assert!(refused > 0, "its files take no room");
+    contents(&engine, &table).unwrap();
+    engine.stop(&Quiet).expect("a stop needs no room");
+    s.set_faults(Faults::default());
+    let engine = open_with(config, &s).unwrap();
+    verify_all(&engine, &table, "with room again").unwrap();
+    engine.stop(&Quiet).unwrap();
+}
+
 #[test]
 fn a_read_that_fails_once() {
     let (storage, base) = create_world();

@@ -165,6 +165,8 @@ impl TxnManager {
         let outcome = recovery.finish(last);
         let words = &self.visibility.words;
         let (low, end) = (words.low_chunk(), self.numbers.next() / CHUNK);
+        // There already, but for the first life's first chunk, in which no number is ever drawn: it ends below like all that are not dead.
+        self.cover_status(end)?;
         (low..end).for_each(|chunk| words.with_chunk(chunk, |_| ()));
         let check = |txn: TxnId| match txn.instance() == self.config.instance
             && txn.number() < end * CHUNK

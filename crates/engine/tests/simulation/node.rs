@@ -103,7 +103,10 @@ fn live(s: &Start) {
     }
     match Engine::open_on(config, host, &Quiet) {
         Ok(engine) => serve(s, &engine, &mut rng),
-        Err(e) => s.shared.set_stage(s.process, Stage::Refused(e.to_string())),
+        Err(e) => {
+            s.shared.met(&format!("refused to open: {}", e.sqlstate()));
+            s.shared.set_stage(s.process, Stage::Refused(e.to_string()));
+        }
     }
     // The process ends, and what it left open is closed.
     s.shared.storage().kill_client(s.process);
