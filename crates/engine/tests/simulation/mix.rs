@@ -72,7 +72,7 @@ pub struct Mix {
 }
 
 impl Mix {
-    pub fn draw(rng: &mut Rng) -> Mix {
+    pub fn draw(rng: &mut Rng, even: bool) -> Mix {
         let mut of = |choices: &[u64]| choices[rng.below(choices.len() as u64) as usize];
         let clients = of(&[1, 2, 2, 3]);
         let think_us = of(&[200, 2_000, 2_000, 10_000]);
@@ -80,8 +80,8 @@ impl Mix {
         let frames = of(&[96, 128, 128, 512]);
         let misscount = of(&[0, 0, 300, 1_500]);
         Mix {
-            work: weights(rng, WORK.map(|(_, w)| w)),
-            events: weights(rng, EVENTS.map(|(_, w)| w)),
+            work: weights(rng, even, WORK.map(|(_, w)| w)),
+            events: weights(rng, even, EVENTS.map(|(_, w)| w)),
             clients,
             think_us,
             remaster,
@@ -99,8 +99,8 @@ impl Mix {
     }
 }
 
-fn weights<const N: usize>(rng: &mut Rng, usual: [u64; N]) -> [u64; N] {
-    if rng.one_in(3) {
+fn weights<const N: usize>(rng: &mut Rng, even: bool, usual: [u64; N]) -> [u64; N] {
+    if even || rng.one_in(3) {
         return usual;
     }
     let drawn = usual.map(|w| w * [0, 0, 1, 2, 8][rng.below(5) as usize]);

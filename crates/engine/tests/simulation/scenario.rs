@@ -46,7 +46,7 @@ pub fn run(seed: u64, canary: Option<Canary>) {
         ..Options::new(seed)
     };
     let outcome = sim::run(options, || {
-        let mut room = Room::new(seed);
+        let mut room = Room::new(seed, canary.is_some());
         room.happen(canary == Some(Canary::Disk));
         room.check();
         let mut book = room.shared.book();
@@ -118,7 +118,8 @@ pub struct Room {
 }
 
 impl Room {
-    fn new(seed: u64) -> Room {
+    /// `even`: with a little of everything.
+    fn new(seed: u64, even: bool) -> Room {
         let (storage, table) = common::create();
         let engine = common::open(&storage).expect("a new database opens");
         let schema = Schema::create(&engine, table).expect("there is room for it");
@@ -131,7 +132,7 @@ impl Room {
             _ => rng.next(),
         };
         say(&format!("together {:04b}", together >> 1 & 15));
-        let mix = Mix::draw(&mut rng);
+        let mix = Mix::draw(&mut rng, even);
         say(&format!("{mix:?}"));
         Room {
             shared: Shared::new(storage, together),
