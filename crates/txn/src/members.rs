@@ -15,7 +15,11 @@ impl TxnManager {
     /// Makes this instance one among others that it reaches through `post`. Once, before the first [`TxnManager::members_changed`]; until that says who is up, the instance
     /// counts as alone.
     pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>) {
-        self.cluster.join(post);
+        let control = self.control.clone();
+        self.cluster.join(
+            post,
+            Box::new(move || Ok(Scn(control.refresh()?.scn_ceiling))),
+        );
         let instance = self.config.instance;
         let ges = GlobalEnqueues::new(instance, self.cluster.clone(), self.enqueues.clone());
         assert!(

@@ -151,9 +151,9 @@ impl Cluster {
             inbox.of.0
         );
         for e in &groups {
-            self.lift(e.scn).unwrap_or_else(|why| {
+            self.lift_to_announced(e.scn).unwrap_or_else(|why| {
                 panic!(
-                    "invariant: instance {} draws plausible SCNs: {why}",
+                    "invariant: what instance {} has announced in memory cannot be left out: {why}",
                     inbox.of.0
                 )
             });
@@ -172,6 +172,17 @@ impl Cluster {
         self.carry_out(m);
         inbox.mark.store(now.mark, Ordering::Release);
         inbox.tail.store(now.tail, Ordering::Release);
+    }
+
+    /// Its announcer drew this SCN below a ceiling that is durable, but may be younger than the one known here: it may have entered an epoch, or used up half of its SCNs, a moment ago. A message
+    /// would be refused and come again; what stands in memory has been acknowledged.
+    fn lift_to_announced(&self, scn: Scn) -> Result<()> {
+        if let (Err(redo::Error::AboveCeiling { .. }), Some(ceiling)) =
+            (self.clock.lift(scn), self.durable_ceiling.get())
+        {
+            self.clock.raise_ceiling(ceiling()?);
+        }
+        self.lift(scn)
     }
 
     /// Has a region for each other member, and tells them. Again with every tick: what was sent may be lost, and who had not entered the epoch did not take it.

@@ -135,6 +135,8 @@ pub(crate) struct Cluster {
     pub(crate) to_tell: ToTell,
     pub(crate) walks: Walks,
     inboxes: memory::Inboxes,
+    /// Reads the ceiling of all clocks that is durable.
+    durable_ceiling: OnceLock<Box<dyn Fn() -> Result<Scn> + Send + Sync>>,
 }
 
 impl Cluster {
@@ -169,6 +171,7 @@ impl Cluster {
             to_tell: ToTell::default(),
             walks: Walks::default(),
             inboxes: memory::Inboxes::default(),
+            durable_ceiling: OnceLock::new(),
         })
     }
 
@@ -199,7 +202,12 @@ impl Cluster {
 
     // ---- members ----
 
-    pub(crate) fn join(&self, post: Arc<dyn Post>) {
+    pub(crate) fn join(
+        &self,
+        post: Arc<dyn Post>,
+        durable_ceiling: Box<dyn Fn() -> Result<Scn> + Send + Sync>,
+    ) {
+        self.durable_ceiling.get_or_init(|| durable_ceiling);
         assert!(
             self.post.set(post).is_ok(),
             "invariant: an instance joins once"

@@ -140,3 +140,26 @@ fn memory_is_offered_again_in_every_epoch() {
     });
     db.stop();
 }
+
+/// The announcer's ceiling is durable and younger than the one that the other instance knows; a message would be refused, and come again.
+#[test]
+fn an_announcement_above_the_ceiling_known_here_finds_the_durable_one() {
+    let db = Db::over(Net::with_together([1, 2]), 2);
+    db.net.run(seed(), || {
+        let clocks = [db.manager(1).clock(), db.manager(2).clock()];
+        let old = clocks[1].ceiling();
+        let new = Scn(clocks[0].ceiling().max(old).0 + (1 << 32));
+        db.control.update(|c| c.scn_ceiling = new.0).unwrap();
+        clocks[0].raise_ceiling(new);
+        clocks[0].lift(Scn(old.0 + 5)).unwrap();
+        let mut writer = db.node(1).session();
+        let before = db.net.sent(ANNOUNCE);
+        let (txn, e) = commit(&db, 1, &mut writer, 0);
+        assert!(e > old && db.net.sent(ANNOUNCE) == before);
+        let mut reader = db.node(2).session();
+        let snapshot = reader.statement();
+        assert!(snapshot.scn >= e && sees(db.manager(2), txn, &snapshot));
+        assert!(clocks[1].ceiling() >= new);
+    });
+    db.stop();
+}

@@ -22,6 +22,7 @@ pub fn seed() -> u64 {
 pub struct Db {
     pub net: Arc<Net>,
     pub nodes: Vec<Instance>,
+    pub control: Arc<ControlFile>,
 }
 
 impl Db {
@@ -46,7 +47,11 @@ impl Db {
             node.manager.members_changed(1, &ids, &[]).unwrap();
             load(node);
         }
-        let db = Db { net, nodes };
+        let db = Db {
+            net,
+            nodes,
+            control,
+        };
         db.net.run(1, || {
             db.nodes.iter().for_each(|n| n.manager.tick());
             db.settle();
