@@ -149,7 +149,8 @@ fn an_announcement_above_the_ceiling_known_here_finds_the_durable_one() {
         let clocks = [db.manager(1).clock(), db.manager(2).clock()];
         let old = clocks[1].ceiling();
         let new = Scn(clocks[0].ceiling().max(old).0 + (1 << 32));
-        db.control.update(|c| c.scn_ceiling = new.0).unwrap();
+        let control = &db.node(1).control;
+        control.update(|c| c.scn_ceiling = new.0).unwrap();
         clocks[0].raise_ceiling(new);
         clocks[0].lift(Scn(old.0 + 5)).unwrap();
         let mut writer = db.node(1).session();

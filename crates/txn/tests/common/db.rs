@@ -22,7 +22,6 @@ pub fn seed() -> u64 {
 pub struct Db {
     pub net: Arc<Net>,
     pub nodes: Vec<Instance>,
-    pub control: Arc<ControlFile>,
 }
 
 impl Db {
@@ -47,11 +46,7 @@ impl Db {
             node.manager.members_changed(1, &ids, &[]).unwrap();
             load(node);
         }
-        let db = Db {
-            net,
-            nodes,
-            control,
-        };
+        let db = Db { net, nodes };
         db.net.run(1, || {
             db.nodes.iter().for_each(|n| n.manager.tick());
             db.settle();
