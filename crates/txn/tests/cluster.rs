@@ -557,11 +557,10 @@ fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
         let committed = t.id();
         // Its announcement is lost; what is said after a reconnection names no transactions.
         db.net.cut(1, 2);
+        let announced = db.net.sent(ANNOUNCE);
         let e = thread::scope(|s| {
             let commit = s.spawn(|| t.commit().unwrap());
-            eventually("publication", || {
-                db.manager(2).state(committed) != TxnState::Active
-            });
+            eventually("announcement", || db.net.sent(ANNOUNCE) > announced);
             db.net.heal();
             for k in [1, 2] {
                 db.manager(k).reconnected(InstanceId(3 - k as u16));
