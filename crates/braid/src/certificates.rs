@@ -32,11 +32,11 @@ pub fn run(args: &CertificatesArgs) -> Result<ExitCode, Failure> {
     };
     let made = certs::create_authority(&dir)?;
     let file = TlsFiles::in_directory(&dir, InstanceId(1)).authority;
-    println!("braid: authority {}: {}", said(made), file.display());
+    say!("braid: authority {}: {}", said(made), file.display());
     for k in 1..=args.instances {
         let made = certs::create_instance(&dir, InstanceId(k))?;
         let file = TlsFiles::in_directory(&dir, InstanceId(k)).certificate;
-        println!(
+        say!(
             "braid: certificate of instance {k} {}: {}",
             said(made),
             file.display()

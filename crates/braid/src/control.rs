@@ -139,7 +139,7 @@ impl Status {
         // What is there of it is in nobody's way: the next write begins with the same name.
         let _ = std::fs::remove_file(&new);
         if let Err(e) = overwrite(&path, &text) {
-            eprintln!("braid: {}", failure(e).0);
+            complain!("braid: {}", failure(e).0);
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ fn utc_now() -> String {
 pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let all = Status::read_all(&args.data.data)?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        say!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(ExitCode::SUCCESS);
     }
     if all.is_empty() {
@@ -210,7 +210,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
             args.data.data.display()
         )));
     }
-    println!(
+    say!(
         "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}{:<7}{:<7}{:<16}{:<16}recovered",
         "instance",
         "pid",
@@ -235,7 +235,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
             )
         });
         let state = format!("{:?}", s.state).to_lowercase();
-        println!(
+        say!(
             "{:<9}{:<9}{:<10}{:<23}{:<28}{:<14}{:<7}{:<7}{:<15} {:<15} {recovered}",
             s.instance,
             s.pid,
@@ -259,9 +259,10 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
         .filter(Status::is_running)
         .partition(|s| s.elsewhere.is_some());
     for s in &elsewhere {
-        println!(
+        say!(
             "braid: instance {} runs on {}, and is not stopped from here",
-            s.instance, s.host
+            s.instance,
+            s.host
         );
     }
     // Who guards them would start them again.
@@ -269,7 +270,7 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
         end(guard.pid, "the guard", || guard.is_running())?;
     }
     if running.is_empty() {
-        println!(
+        say!(
             "braid: no instance of {} is running here",
             args.data.display()
         );
@@ -333,7 +334,7 @@ fn end(pid: u32, name: &str, is_running: impl Fn() -> bool) -> Result<(), Failur
     };
     process.interrupt(name)?;
     process.wait(&format!("{name} is stopping"))?;
-    println!("braid: {name} has stopped");
+    say!("braid: {name} has stopped");
     Ok(())
 }
 

@@ -131,7 +131,7 @@ impl Guard<'_> {
         }
         // Of an earlier guard.
         take_requests(dir);
-        println!(
+        say!(
             "braid: {} instances are open; {}",
             all.len(),
             match self.args.no_restart {
@@ -139,7 +139,7 @@ impl Guard<'_> {
                 false => "one that dies is started again",
             }
         );
-        println!("braid: stop all with  braid down --data {}", dir.display());
+        say!("braid: stop all with  braid down --data {}", dir.display());
         if let Some(log) = &self.args.detach_to {
             leave_terminal(log)?;
         }
@@ -148,7 +148,7 @@ impl Guard<'_> {
                 Happened::Stop => return Ok(()),
                 Happened::Ended(_, end) if end.status.success() => {
                     if self.children.is_empty() && self.next_due().is_none() {
-                        println!("braid: all instances have been stopped");
+                        say!("braid: all instances have been stopped");
                         return Ok(());
                     }
                 }
@@ -248,7 +248,7 @@ impl Guard<'_> {
                     match output {
                         // The guard is gone only when the process is.
                         true => drop(to_guard.send(Event::Said(k, line))),
-                        false => eprintln!("{line}"),
+                        false => complain!("{line}"),
                     }
                 }
                 if output {
@@ -261,7 +261,7 @@ impl Guard<'_> {
     fn wait(&mut self) -> Result<Happened, Failure> {
         match self.events.recv_timeout(LOOK_INTERVAL) {
             Ok(Event::Said(k, line)) => {
-                println!("{line}");
+                say!("{line}");
                 // How to connect has been said by then.
                 if line.contains(LAST_LINE) {
                     self.open.insert(k);
@@ -304,17 +304,17 @@ impl Guard<'_> {
             "it stays down".to_string()
         } else if has_failed {
             let pause = trouble.failed().as_secs();
-            println!("braid: instance {k} {what} ({status}) and is tried again in {pause} s");
+            say!("braid: instance {k} {what} ({status}) and is tried again in {pause} s");
             return Ok(());
         } else if restarts < MAX_RESTARTS {
             trouble.restarts.push(Instant::now());
-            println!("braid: instance {k} {what} ({status}) and is started again");
+            say!("braid: instance {k} {what} ({status}) and is started again");
             return self.start_again(k, evictions);
         } else {
             let window = RESTART_WINDOW.as_secs();
             format!("it was started again {restarts} times within {window} s and stays down")
         };
-        println!("braid: instance {k} {what} ({status}); {why_not}");
+        say!("braid: instance {k} {what} ({status}); {why_not}");
         match self.children.is_empty() && self.next_due().is_none() {
             true => Err(Failure(format!(
                 "instance {k} {what}, and no other is left; the next start recovers the database"
@@ -328,7 +328,7 @@ impl Guard<'_> {
         for (k, child) in &mut self.children {
             let before = self.before.get(k).copied().unwrap_or_default();
             if let Some(by) = evictions.ordered(*k, before)? {
-                println!(
+                say!(
                     "braid: instance {by} has ordered the end of instance {k}, which does not answer"
                 );
                 child.kill()?;

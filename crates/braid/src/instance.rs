@@ -46,7 +46,7 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     let name = format!("braid: instance {}", args.instance);
     let progress = Progress::until(&name, asked.is_asked.clone());
     if !engine::exists(&dir) {
-        println!("braid: creating a database in {}", dir.display());
+        say!("braid: creating a database in {}", dir.display());
         std::fs::create_dir_all(&dir)
             .map_err(|e| Failure(format!("cannot create {}: {e}", dir.display())))?;
         Engine::create(&config, &progress)?;
@@ -55,7 +55,7 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     }
     let engine = match Engine::open(config, &progress) {
         Err(e) if asked.is_asked.load(SeqCst) => {
-            println!("{name}: stopped before it was open: {e}");
+            say!("{name}: stopped before it was open: {e}");
             return Ok(ExitCode::SUCCESS);
         }
         opened => opened?,
@@ -84,17 +84,17 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
 
     wait_for_stop(&asked.told, &mut status, &engine, &dir)?;
 
-    println!("{name}: stopping");
+    say!("{name}: stopping");
     status.state = State::Stopping;
     status.write(&dir)?;
     if !server.stop() {
-        println!("{name}: some sessions did not end in time; their transactions are rolled back");
+        say!("{name}: some sessions did not end in time; their transactions are rolled back");
     }
     engine.stop(&Progress::new(&name))?;
     status.state = State::Stopped;
     status.scn = engine.scn().0;
     status.write(&dir)?;
-    println!("{name}: stopped");
+    say!("{name}: stopped");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -117,7 +117,7 @@ fn server_config(params: &sql::params::Instance) -> Result<ServerConfig, Failure
 /// Who opens the database to a network is to know what that means.
 fn warn_of_trust(config: &ServerConfig) {
     if !config.address.ip().is_loopback() {
-        eprintln!(
+        complain!(
             "braid: clients in trusted_clients are let in as whom they say they are, without a password, and what they send and get can be read on the network"
         );
     }
@@ -172,7 +172,7 @@ fn raise_file_limit() {
         maximum: limit.maximum,
     };
     if let Err(e) = rustix::process::setrlimit(Resource::Nofile, raised) {
-        eprintln!(
+        complain!(
             "braid: the limit of open files stays at {:?}: {e}",
             limit.current
         );
@@ -187,7 +187,7 @@ pub fn counted(n: u64, what: &str) -> String {
 
 fn announce(name: &str, status: &Status, started: Instant, args: &InstanceArgs) {
     if let Some(r) = &status.recovered {
-        println!(
+        say!(
             "{name}: recovered {} ({}) into {}, {} to roll back, in {} ms",
             counted(r.records, "redo record"),
             counted(r.redo_bytes, "byte"),
@@ -196,12 +196,12 @@ fn announce(name: &str, status: &Status, started: Instant, args: &InstanceArgs) 
             r.elapsed_ms
         );
     }
-    println!(
+    say!(
         "{name} {OPEN_LINE} after {:.1} s, SCN {}",
         started.elapsed().as_secs_f64(),
         status.scn
     );
-    println!(
+    say!(
         "{name}: connect with  psql postgresql://{}/braid",
         status.address
     );
@@ -210,7 +210,7 @@ fn announce(name: &str, status: &Status, started: Instant, args: &InstanceArgs) 
     } else {
         "Ctrl-C or "
     };
-    println!(
+    say!(
         "{name}: {LAST_LINE}  {stop}braid down --data {}",
         args.settings.data.data.display()
     );
@@ -243,7 +243,7 @@ fn wait_for_stop(
                     (status.scn, status.epoch) = now;
                     // A full disk must not stop an instance; the file is brought up to date later.
                     if let Err(Failure(message)) = status.write(dir) {
-                        eprintln!("braid: {message}");
+                        complain!("braid: {message}");
                     }
                 }
             }

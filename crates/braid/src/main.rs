@@ -3,6 +3,9 @@
 //! `up` starts one `instance` process each and waits for them, or guards them if they are several; an instance tells about itself in a status file in the
 //! database directory, which `status` and `down` read. Nothing here knows how a database works: that is `engine`'s.
 
+#[macro_use]
+mod output;
+
 mod certificates;
 mod cli;
 mod control;
@@ -43,7 +46,7 @@ fn main() -> ExitCode {
         cli::Command::Lab(args) => lab::run(&args),
     };
     done.unwrap_or_else(|Failure(message)| {
-        eprintln!("braid: {message}");
+        complain!("braid: {message}");
         ExitCode::FAILURE
     })
 }

@@ -99,7 +99,7 @@ impl Held {
         loop {
             let mut ended = [PollFd::new(&self.0, PollFlags::IN)];
             match rustix::event::poll(&mut ended, Some(&second)) {
-                Ok(0) => println!("braid: {what} ({} s)", started.elapsed().as_secs()),
+                Ok(0) => say!("braid: {what} ({} s)", started.elapsed().as_secs()),
                 Ok(_) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(Failure(format!("{what}, but cannot wait: {e}"))),

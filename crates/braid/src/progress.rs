@@ -41,9 +41,9 @@ impl Progress {
         *due = now + INTERVAL;
         let prefix = &self.prefix;
         match (total, done) {
-            (0, 0) => println!("{prefix}: {what}"),
-            (0, _) => println!("{prefix}: {what}: {done}"),
-            _ => println!(
+            (0, 0) => say!("{prefix}: {what}"),
+            (0, _) => say!("{prefix}: {what}: {done}"),
+            _ => say!(
                 "{prefix}: {what}: {done} of {total} ({} %)",
                 done.saturating_mul(100) / total
             ),

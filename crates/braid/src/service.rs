@@ -54,7 +54,7 @@ fn define(dir: &Path, of: &ServiceDefinition) -> Result<ExitCode, Failure> {
 fn remove(dir: &Path, name: &str) -> Result<ExitCode, Failure> {
     match services::define(database(dir)?, name, None)? {
         Some(_) => {
-            println!("braid: service \"{name}\" is gone; its connections go on");
+            say!("braid: service \"{name}\" is gone; its connections go on");
             Ok(ExitCode::SUCCESS)
         }
         None => Err(no_service(name)),
@@ -85,16 +85,18 @@ fn list(dir: &Path, json: bool) -> Result<ExitCode, Failure> {
             })
         };
         let rows: Vec<_> = all.iter().map(row).collect();
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        say!("{}", serde_json::to_string_pretty(&rows)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
+    say!(
         "{:<24}{:<13}{:<13}runs on",
-        "service", "preferred", "available"
+        "service",
+        "preferred",
+        "available"
     );
-    println!("{DEFAULT:<24}{:<13}{:<13}{}", "", "", services::list(&up));
+    say!("{DEFAULT:<24}{:<13}{:<13}{}", "", "", services::list(&up));
     for (name, s) in all.iter() {
-        println!(
+        say!(
             "{name:<24}{:<13}{:<13}{}",
             services::list(&s.preferred),
             services::list(&s.available),

@@ -61,7 +61,7 @@ pub fn start(args: &StartArgs) -> Result<ExitCode, Failure> {
         return detached(command, dir, &format!("instance-{k}"));
     }
     request_start(dir, k)?;
-    println!("braid: the guard has been asked to start instance {k}");
+    say!("braid: the guard has been asked to start instance {k}");
     wait_until_open(dir, k)
 }
 
@@ -72,7 +72,7 @@ fn wait_until_open(dir: &Path, k: u16) -> Result<ExitCode, Failure> {
         if let Some(s) = found
             && s.state == State::Open
         {
-            println!(
+            say!(
                 "braid: instance {k} is open: psql postgresql://{}/braid",
                 s.address
             );
@@ -183,11 +183,11 @@ fn relayed(
     let mut is_open = false;
     for line in BufReader::new(output).lines() {
         let line = line?;
-        println!("{line}");
+        say!("{line}");
         is_open |= tells_open(&line);
     }
     if is_open {
-        println!(
+        say!(
             "braid: running in the background, messages in {}",
             log.display()
         );

@@ -23,14 +23,14 @@ pub fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
         &Progress::new("braid: verify"),
         &mut |problem: String| {
             problems += 1;
-            println!("{problem}");
+            say!("{problem}");
         },
         &|engine| {
             sql::tables_of(engine)
                 .map_err(|e| engine::Error::Corrupt(format!("the dictionary: {e}")))
         },
     )?;
-    println!(
+    say!(
         "braid: {} blocks, {} indexes and {} rows read: {}",
         verified.blocks,
         verified.indexes,

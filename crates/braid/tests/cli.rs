@@ -197,6 +197,15 @@ fn verify_tells_damage_by_its_exit_code() {
     );
     assert!(said.contains("checksum"), "{said}{}", text(&damaged.stderr));
     assert!(said.contains("problems"), "{said}");
+
+    // Nobody reads what it says, as behind `| head -1`: it panicked.
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let unread = Command::new(env!("CARGO_BIN_EXE_braid"))
+        .args(["verify", "--data", &data])
+        .stdout(writer)
+        .status();
+    assert_eq!(unread.expect("braid runs").code(), Some(1));
 }
 
 #[test]

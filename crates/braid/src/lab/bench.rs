@@ -54,7 +54,7 @@ impl Bench {
     /// Says what is being done.
     pub fn step(&self, what: &str) {
         if !self.quiet {
-            eprintln!("braid lab: {what}");
+            complain!("braid lab: {what}");
         }
     }
 
@@ -154,13 +154,13 @@ impl Drop for Database {
     fn drop(&mut self) {
         let stopped = path(&self.dir).and_then(|dir| braid(&["down", "--data", dir]));
         if let Err(Failure(why)) = stopped {
-            eprintln!("braid lab: {why}");
+            complain!("braid lab: {why}");
             return;
         }
         if !self.keep
             && let Err(e) = std::fs::remove_dir_all(&self.dir)
         {
-            eprintln!("braid lab: cannot remove {}: {e}", self.dir.display());
+            complain!("braid lab: cannot remove {}: {e}", self.dir.display());
         }
     }
 }

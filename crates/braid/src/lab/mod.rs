@@ -31,8 +31,8 @@ pub fn run(args: &LabCommand) -> Result<ExitCode, Failure> {
     };
     drop(bench);
     match common.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print!("{report}"),
+        true => say!("{}", serde_json::to_string_pretty(&report)?),
+        false => say!("{}", report.to_string().trim_end()),
     }
     Ok(ExitCode::SUCCESS)
 }
