@@ -130,6 +130,22 @@ fn up_status_down() {
     );
 }
 
+/// `braid status | head -1`: not a panic with its backtrace.
+#[test]
+fn a_reader_that_goes_away_ends_a_command_quietly() {
+    let scratch = Scratch::new("pipe");
+    std::fs::create_dir_all(scratch.data()).expect("a directory");
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_braid"))
+        .args(["status", "--data", &scratch.data(), "--json"])
+        .stdout(writer)
+        .output()
+        .expect("braid runs");
+    assert_eq!(text(&output.stderr), "");
+    assert!(output.status.success(), "{}", output.status);
+}
+
 /// Its ports and files are in use until the system has taken back its memory.
 #[test]
 fn up_waits_for_those_who_were_killed() {

@@ -373,6 +373,62 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     waiter.join().expect("the waiter goes on");
 }
 
+/// The same of a table and of an advisory lock, of which only the holder's instance knows the session.
+#[test]
+fn a_session_that_waits_for_a_lock_of_another_instance_says_whose() {
+    let pair = Pair::up("enqueues");
+    let (mut one, mut third) = (pair.connect(1), pair.connect(2));
+    one.run("create table t (id int primary key, v int); insert into t values (1, 0)");
+    let lock = [
+        (
+            "begin; lock table t in exclusive mode",
+            "update t set v = 1",
+            "commit",
+            "enq: TM - contention",
+        ),
+        (
+            "select pg_advisory_lock(42)",
+            "select pg_advisory_lock(42)",
+            "select pg_advisory_unlock(42)",
+            "enq: UL - contention",
+        ),
+    ];
+    for (take, want, give, event) in lock {
+        let mut two = pair.connect(2);
+        one.run(take);
+        let holder =
+            one.rows("select sid from v$session where program = 'test of 1' and status = 'ACTIVE'");
+        let waiter = std::thread::spawn(move || two.run(want));
+        let blocked = "select inst_id, blocking_instance, blocking_session, event from gv$session where blocking_instance is not null";
+        let expected = format!("2|1|{}|{event}", holder[0]);
+        third.until(blocked, |r| r == [expected.clone()]);
+        one.until(blocked, |r| r == [expected.clone()]);
+        let here = "select blocking_instance, blocking_session from v$session where blocking_instance is not null";
+        assert_eq!(third.rows(here), [format!("1|{}", holder[0])]);
+        // One has it, the other has not.
+        let kind = &event[5..7];
+        let locks = format!(
+            "select inst_id, lmode > 0, request > 0 from gv$lock where type = '{kind}' and (lmode > 2 or request > 0) order by 1"
+        );
+        assert_eq!(third.rows(&locks), ["1|t|f", "2|f|t"], "{kind}");
+        one.run(give);
+        waiter.join().expect("the waiter goes on");
+    }
+
+    // Who has the table in a weaker mode himself does not wait for himself.
+    let mut two = pair.connect(2);
+    one.run("begin; update t set v = 2");
+    let holder =
+        one.rows("select sid from v$session where program = 'test of 1' and status = 'ACTIVE'");
+    let waiter = std::thread::spawn(move || {
+        two.run("begin; insert into t values (2, 0); lock table t in exclusive mode; commit");
+    });
+    let blocked = "select blocking_instance, blocking_session from gv$session where blocking_instance is not null and event like 'enq: TM%'";
+    one.until(blocked, |r| r == [format!("1|{}", holder[0])]);
+    one.run("commit");
+    waiter.join().expect("the waiter goes on");
+}
+
 #[test]
 fn threads_that_everybody_waits_for_say_what_they_run_with() {
     let pair = Pair::up("threads");

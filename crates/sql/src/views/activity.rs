@@ -16,6 +16,10 @@ use crate::types::SqlType::{Int4, Int8, Text, TimestampTz};
 pub const SESSION: &str = "v$session";
 /// Place in it of the first column about who blocks.
 pub const BLOCKERS: usize = 26;
+/// Places of what it waits for.
+pub const EVENT: usize = 12;
+pub const P2: usize = 17;
+pub const P3: usize = 19;
 
 pub const VIEWS: &[VirtualTable] = &[
     VirtualTable {

@@ -153,6 +153,9 @@ mod tests {
         let view = super::super::find(None, activity::SESSION).unwrap();
         let names = view.columns[activity::BLOCKERS..].iter().map(|c| c.0);
         assert!(names.eq(blockers::COLUMNS));
+        let name = |at: usize| view.columns[at].0;
+        let of_wait = [activity::EVENT, activity::P2, activity::P3].map(name);
+        assert_eq!(of_wait, ["event", "p2", "p3"]);
         let view = super::super::find(None, "v$transaction").unwrap();
         assert_eq!([view.columns[0].0, view.columns[1].0], ["sid", "xid"]);
     }

@@ -154,14 +154,19 @@ fn locks(cx: &Context) -> Result<Rows> {
             }),
         ]
     };
-    Ok(cx
-        .database
-        .engine()
-        .transactions()
-        .locks()
-        .into_iter()
-        .map(row)
-        .collect())
+    let locks = cx.database.engine().transactions().locks();
+    // Who waits until its instance has the lock is granted it among the sessions here already: that is no lock held.
+    let waiting = |w: &&txn::LockRow| w.held == LockMode::Null;
+    let waiting: Vec<&txn::LockRow> = locks.iter().filter(waiting).collect();
+    let is_granted_here_only = |r: &txn::LockRow| {
+        let waits_for = |w: &&txn::LockRow| {
+            let same = (w.sid, w.kind, w.id1, w.id2) == (r.sid, r.kind, r.id1, r.id2);
+            same && w.requested == r.held
+        };
+        r.held != LockMode::Null && waiting.iter().any(waits_for)
+    };
+    let shown = locks.iter().filter(|r| !is_granted_here_only(r));
+    Ok(shown.cloned().map(row).collect())
 }
 
 fn transactions(cx: &Context) -> Result<Rows> {
