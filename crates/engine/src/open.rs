@@ -16,8 +16,11 @@
 //!
 //! A crash at any point leaves threads that are open, and is recovered in the same way: a block that has a change already passes it over, and a rollback goes on where the last one was.
 
+mod looks;
+
+use self::looks::{Found, declare};
 use crate::background::Background;
-use crate::cluster::{self, Cluster, ClusterHost, Contact, list};
+use crate::cluster::{self, Cluster, ClusterHost, Contact};
 use crate::files::{self, Places};
 use crate::inquiry::Inquiries;
 use crate::instance::Membership;
@@ -29,26 +32,11 @@ use block::{InstanceId, ThreadId};
 use interconnect::certs::TlsFiles;
 use interconnect::{Bound, Member, Secret};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-use storage::lease::{
-    Attempt, Claim, ClusterFile, Exclusive, MemberRecord, MemberState, Proof, Starting, Takeover,
-    canary,
-};
-use storage::{
-    Control, ControlFile, DataFiles, OsStorage, ReadOnly, Storage, ThreadInfo, ThreadState,
-};
-use wait::{Event, Waiter};
+use storage::lease::{Claim, ClusterFile, MemberState, Starting, Takeover, canary};
+use storage::{ControlFile, DataFiles, OsStorage, ReadOnly, Storage, ThreadInfo, ThreadState};
 
 /// Ends the instance at once, whatever it is doing: called with the reason when a promise of the hardware is broken.
 pub use storage::Fatal;
-
-/// How often a start that waits for other instances looks and tells.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// How long a former life of this instance may take to end once it has been killed, and how often that is looked at.
-const EXIT_PATIENCE: Duration = Duration::from_secs(2);
-const EXIT_INTERVAL: Duration = Duration::from_millis(20);
-/// Longer than the living take to recover the dead, as a rule.
-const RECOVERY_TIME: Duration = Duration::from_secs(120);
 
 /// The cluster's secret, in the database directory; nobody but its owner may read it.
 const SECRET_FILE: &str = "cluster.secret";
@@ -187,79 +175,12 @@ struct Opening<'a> {
     stand_in: bool,
 }
 
-/// What came of a look under the control file's lock.
-enum Looked {
-    Found(Box<Found>),
-    /// Another instance lives this one's life, and has its locks.
-    HasStandIn,
-    /// Somebody has a lock of this very instance: its former life, which was killed a moment ago, or another process that is this instance.
-    InUse(String),
-}
-
 /// This instance, rolled forward.
 struct Opened {
     core: Core,
     recovery: Option<Recovery>,
     /// Its thread was closed.
     clean: bool,
-}
-
-/// What was found under the control file's lock.
-struct Found {
-    state: Control,
-    members: storage::lease::Cluster,
-    own: Takeover,
-    /// Of others that were not stopped cleanly.
-    dead: Vec<Takeover>,
-    alive: Vec<InstanceId>,
-}
-
-impl Found {
-    fn suspect(state: &Control, members: &storage::lease::Cluster, k: InstanceId) -> bool {
-        let thread = state.thread(ThreadId(k.0));
-        let member = members.member(k);
-        thread.is_some_and(|t| t.state == ThreadState::Open)
-            || member.is_some_and(|m| m.state != MemberState::Down)
-    }
-
-    fn record(&self, k: InstanceId) -> Option<MemberState> {
-        self.members.member(k).map(|m| m.state)
-    }
-
-    /// Proofs of the death of those that count as members still.
-    fn undeclared(&self) -> Vec<&Takeover> {
-        std::iter::once(&self.own)
-            .chain(&self.dead)
-            .filter(|t| self.record(t.victim()) == Some(MemberState::Up))
-            .collect()
-    }
-
-    /// Whose blocks the living have to recover.
-    fn to_be_recovered(&self) -> Vec<InstanceId> {
-        self.members
-            .members
-            .iter()
-            .filter(|m| m.state == MemberState::Dead)
-            .map(|m| m.instance)
-            .chain(self.undeclared().iter().map(|t| t.victim()))
-            .collect()
-    }
-
-    fn takeover(&self, k: InstanceId) -> Option<&Takeover> {
-        std::iter::once(&self.own)
-            .chain(&self.dead)
-            .find(|t| t.victim() == k)
-    }
-
-    fn was_member(&self, k: InstanceId) -> bool {
-        self.record(k)
-            .is_some_and(|state| state != MemberState::Down)
-    }
-}
-
-fn declare(turn: &Exclusive<'_>, dead: &[&Takeover]) -> Result<()> {
-    turn.declare_dead(&dead.iter().map(|t| Proof::Locks(t)).collect::<Vec<_>>())?;
-    Ok(())
 }
 
 impl Opening<'_> {
@@ -452,137 +373,6 @@ impl Opening<'_> {
         established
     }
 
-    /// Looks, until nobody waits to be recovered by others that live.
-    fn settle<'c>(&self, file: &'c ClusterFile) -> Result<(Starting, Exclusive<'c>, Found)> {
-        let (mut waits_since, mut in_use_since) = (None, None);
-        loop {
-            let starting = self.starting(file)?;
-            let turn = self.turn(file)?;
-            let looked = self.look(&turn)?;
-            if !matches!(looked, Looked::InUse(_)) {
-                in_use_since = None;
-            }
-            let (what, look_again) = match looked {
-                Looked::Found(found) => {
-                    let dead = found.to_be_recovered();
-                    if found.alive.is_empty() || dead.is_empty() {
-                        return Ok((starting, turn, *found));
-                    }
-                    declare(&turn, &found.undeclared())?;
-                    let since = *waits_since.get_or_insert_with(seam::now);
-                    let what = waits_for_recovery(&dead, &found.alive, seam::elapsed(since));
-                    (what, LOOK_INTERVAL)
-                }
-                Looked::HasStandIn => {
-                    let what = "another instance rolls back what this one left";
-                    (what.to_string(), LOOK_INTERVAL)
-                }
-                Looked::InUse(path) => {
-                    let since = *in_use_since.get_or_insert_with(seam::now);
-                    if seam::elapsed(since) > EXIT_PATIENCE {
-                        return Err(self.in_use(&path));
-                    }
-                    let what = format!("waiting for the end of who has locked {path}");
-                    (what, EXIT_INTERVAL)
-                }
-            };
-            turn.release()?;
-            drop(starting);
-            self.waits(&what)?;
-            pause(look_again);
-        }
-    }
-
-    /// Until this process is the one that opens the database.
-    fn starting(&self, file: &ClusterFile) -> Result<Starting> {
-        loop {
-            if let Some(starting) = file.starting(seam::now() + LOOK_INTERVAL)? {
-                return Ok(starting);
-            }
-            self.waits("waiting for another instance that is starting")?;
-        }
-    }
-
-    fn turn<'c>(&self, file: &'c ClusterFile) -> Result<Exclusive<'c>> {
-        loop {
-            if let Some(turn) = file.lock(Some(seam::now() + LOOK_INTERVAL))? {
-                return Ok(turn);
-            }
-            self.waits("waiting for the control file")?;
-        }
-    }
-
-    /// Says so, as long as anybody wants to hear it.
-    fn waits(&self, what: &str) -> Result<()> {
-        if !self.progress.is_wanted() {
-            return Err(cluster::unwanted());
-        }
-        self.progress.step(what, 0, 0);
-        Ok(())
-    }
-
-    /// Whether another instance lives this one's life, and has its locks.
-    fn has_stand_in(&self, state: &Control, members: &storage::lease::Cluster) -> Result<bool> {
-        let record = members.member(self.me);
-        // Who leaves is down before its locks go: it waits until all others have met an epoch without it.
-        let lives_or_leaves = |m: &&MemberRecord| {
-            matches!(m.state, MemberState::Up | MemberState::Down) && !m.address.is_empty()
-        };
-        let Some(up) = record.filter(lives_or_leaves).filter(|_| !self.stand_in) else {
-            return Ok(false);
-        };
-        let lives = || Ok::<_, Error>(matches!(self.attempt(state, self.me)?, Attempt::Held(_)));
-        Ok(Contact::parse(&up.address)?.stand_in && lives()?)
-    }
-
-    fn in_use(&self, path: &str) -> Error {
-        Error::Storage(storage::Error::InUse {
-            path: self.places.storage.describe(),
-            by: format!(
-                "another process that runs instance {} (it has locked {path})",
-                self.me.0
-            ),
-        })
-    }
-
-    fn look(&self, turn: &Exclusive<'_>) -> Result<Looked> {
-        let state = ControlFile::open(&*self.places.storage)?.get();
-        let members = turn.read()?;
-        if self.has_stand_in(&state, &members)? {
-            return Ok(Looked::HasStandIn);
-        }
-        let own = match self.attempt(&state, self.me)? {
-            Attempt::Dead(own) => own,
-            Attempt::Held(path) => return Ok(Looked::InUse(path)),
-        };
-        let mut found = Found {
-            own,
-            dead: Vec::new(),
-            alive: Vec::new(),
-            state,
-            members,
-        };
-        let numbers = found.state.threads.iter().map(|t| InstanceId(t.thread.0));
-        let mut others: Vec<_> = numbers
-            .chain(found.members.members.iter().map(|m| m.instance))
-            .filter(|k| *k != self.me && Found::suspect(&found.state, &found.members, *k))
-            .collect();
-        others.sort_unstable_by_key(|k| k.0);
-        others.dedup();
-        for k in others {
-            match self.attempt(&found.state, k)? {
-                Attempt::Dead(takeover) => found.dead.push(takeover),
-                Attempt::Held(_) => found.alive.push(k),
-            }
-        }
-        Ok(Looked::Found(Box::new(found)))
-    }
-
-    fn attempt(&self, state: &Control, k: InstanceId) -> Result<Attempt> {
-        let claims = self.places.claims(state, k);
-        Ok(Takeover::attempt(k, self.fatal.clone(), &claims)?)
-    }
-
     /// Recovers and closes every open thread but this instance's own. None if there was none.
     fn recover_others(&self, file: &Arc<ClusterFile>, found: &Found) -> Result<Option<Recovery>> {
         let is_open = |t: &&ThreadInfo| t.state == ThreadState::Open;
@@ -724,18 +514,6 @@ fn shared_control(file: &Arc<ClusterFile>, holder: &Takeover) -> Result<Arc<Cont
     Ok(control)
 }
 
-fn waits_for_recovery(dead: &[InstanceId], alive: &[InstanceId], since: Duration) -> String {
-    let alive = list(alive);
-    let hint = match since > RECOVERY_TIME {
-        true => format!(" (for {} s: if it hangs, end it)", since.as_secs()),
-        false => String::new(),
-    };
-    format!(
-        "{} died; waiting for {alive} to recover it{hint}",
-        list(dead)
-    )
-}
-
 /// Takes back an opening that has changed nothing yet. A thread that was recovered stays open, for the next start.
 fn close_again(core: Core, clean: bool, instance: InstanceId) -> Result<()> {
     let Core {
@@ -771,9 +549,4 @@ fn present(claim: &Claim) -> Result<Vec<(String, storage::FileKind)>> {
         }
     }
     Ok(there)
-}
-
-fn pause(time: Duration) {
-    let until = seam::now() + time;
-    Waiter::new().wait(Event::EnqDm, [0; 3], Some(until));
 }

@@ -6,7 +6,7 @@
 //! Gets of a [`Latch`] or [`RwLatch`] are counted inside, by whoever holds it. Gets of buffer frames' [`RawRwLatch`] are not: that counter
 //! would be the one shared cache line on the way of every read. Their misses and sleeps are counted in the class.
 
-use crate::{Event, session};
+use crate::Event;
 use lock_api::{RawMutex as _, RawRwLock as _};
 use parking_lot::Mutex;
 use std::cell::UnsafeCell;
@@ -178,7 +178,7 @@ fn sleep(child: &Child, place: &'static Location<'static>, wait: impl FnOnce()) 
     child.counts.misses.fetch_add(1, Relaxed);
     child.counts.sleeps.fetch_add(1, Relaxed);
     let before = seam::now();
-    session::during_latch(child.class.event, [0, u64::from(child.number), 0], wait);
+    crate::waits::during_latch(child.class.event, [0, u64::from(child.number), 0], wait);
     child
         .counts
         .wait_ns

@@ -22,15 +22,16 @@ pub mod stat;
 pub mod thread;
 pub mod views;
 mod waiter;
+mod waits;
 
 pub use ash::{AshRow, AshSampler};
 pub use event::{Class, Event};
 pub use latch::{Latch, LatchClass, LatchGroup, LatchGuard, RawRwLatch, RwLatch};
+pub use session::Cancelled;
 pub use session::check_cancel;
-pub use session::{
-    Cancelled, before_next_wait, during, during_as, during_both, during_remote, set_enabled,
-    timestamp_ns,
-};
 pub use stat::Stat;
 pub use views::*;
 pub use waiter::{WaitResult, Waiter};
+pub use waits::{
+    before_next_wait, during, during_as, during_both, during_remote, set_enabled, timestamp_ns,
+};

@@ -71,7 +71,7 @@ impl Waiter {
         if let Some(s) = &session {
             s.set_waiter(Some(self.clone()));
         }
-        let result = session::during_as(event, p, || {
+        let result = crate::during_as(event, p, || {
             let result = self.park(deadline, session.as_deref());
             (result, charge())
         });
@@ -94,7 +94,7 @@ impl Waiter {
         if let Some(s) = &session {
             s.set_waiter(Some(self.clone()));
         }
-        let result = session::during_remote(event, p, asked, || {
+        let result = crate::during_remote(event, p, asked, || {
             let result = self.park(deadline, session.as_deref());
             (result, event, served())
         });

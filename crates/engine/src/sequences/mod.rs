@@ -290,7 +290,7 @@ impl Sequences {
     fn wait(&self, slot: &Slot, asked: Option<InstanceId>, of: [u64; 2]) -> Result<Told> {
         let from = asked.map_or(0, |k| k.0);
         let p = [from.into(), of[0], of[1]];
-        let since = wait::session::timestamp_ns();
+        let since = wait::timestamp_ns();
         let result = slot
             .waiter
             .wait_remote(Event::EnqSv, p, None, (from, since), || {
