@@ -4,6 +4,8 @@
 mod common;
 #[path = "common/db.rs"]
 mod db;
+#[path = "cluster/enqueues.rs"]
+mod enqueues;
 #[path = "cluster/memory.rs"]
 mod memory;
 #[path = "common/net.rs"]

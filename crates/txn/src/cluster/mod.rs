@@ -541,12 +541,17 @@ impl Cluster {
 
     /// Sends; with no latch of this module held.
     pub(crate) fn send(&self, letter: Letter) {
+        self.send_in_epoch(letter, self.epoch());
+    }
+
+    /// The same for what was said in that epoch, and holds in no other.
+    pub(crate) fn send_in_epoch(&self, letter: Letter, epoch: u64) {
         // Without a post there are no others, and what was meant for them has lost its addressee.
         if let Some(post) = self.post.get() {
             let parcel = Parcel {
                 route: Route::Control,
                 kind: letter.kind,
-                epoch: self.epoch(),
+                epoch,
                 body: &letter.body,
                 block: None,
             };

@@ -8,7 +8,8 @@
 //!
 //! **Invariants.**
 //! - What the machine asks of the lock table is done before its latch is let go: a user whom a recall has found cannot let go unnoticed. So its latch comes before the lock table's; nobody calls here with that one held.
-//! - Messages leave with the latch free. Their order does not matter: the protocol is checked with a network that reorders.
+//! - Messages leave with the latch free. Their order does not matter: the protocol is checked with a network that reorders. Each is of the epoch in which the machine said it, also if another has begun when it
+//!   leaves (R6): a grant of a former master, sent as one of the new epoch, would stand beside the new master's.
 //! - An instance that comes uses nothing here before it is told what the others have ([`GlobalEnqueues::wait_established`]).
 
 mod dictionary;
@@ -49,6 +50,13 @@ struct State {
     /// Sessions that wait for the machine, and what it has said.
     waiting: HashMap<LockerId, Option<Outcome>>,
     out: Vec<Effect>,
+}
+
+/// What the machine has said to others.
+struct Letters {
+    /// The cluster's epoch in which it said so.
+    epoch: u64,
+    messages: Vec<(InstanceId, Message)>,
 }
 
 /// See the module.
@@ -172,16 +180,18 @@ impl GlobalEnqueues {
     }
 
     /// Does what the machine asks for, but for the messages.
-    fn carry_out(&self, s: &mut MutexGuard<'_, State>) -> Vec<(InstanceId, Message)> {
-        let mut letters = Vec::new();
+    fn carry_out(&self, s: &mut MutexGuard<'_, State>) -> Letters {
+        let mut messages = Vec::new();
         loop {
             let effects = std::mem::take(&mut s.out);
             if effects.is_empty() {
-                return letters;
+                // The first epoch has nobody to talk to.
+                let epoch = s.machine.epoch().0.saturating_sub(own_epoch(0).0);
+                return Letters { epoch, messages };
             }
             for effect in effects {
                 match effect {
-                    Effect::Send { to, message } => letters.push((to, message)),
+                    Effect::Send { to, message } => messages.push((to, message)),
                     Effect::Granted {
                         resource, owner, ..
                     } => self.told(s, owner, resource, Outcome::Granted),
@@ -233,10 +243,10 @@ impl GlobalEnqueues {
         machine.closed(resource, &used, out);
     }
 
-    fn send(&self, letters: Vec<(InstanceId, Message)>) {
-        for (to, message) in letters {
+    fn send(&self, letters: Letters) {
+        for (to, message) in letters.messages {
             let letter = Letter::new(to, kind::GES, |out| wire::put(&message, out));
-            self.cluster.send(letter);
+            self.cluster.send_in_epoch(letter, letters.epoch);
         }
     }
 

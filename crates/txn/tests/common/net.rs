@@ -28,6 +28,8 @@ struct State {
     /// Kinds that are held back.
     held: BTreeSet<u16>,
     sent: BTreeMap<u16, usize>,
+    /// Done before the next message of a kind leaves.
+    before: Option<(u16, Box<dyn FnOnce() + Send>)>,
     stop: bool,
 }
 
@@ -55,6 +57,10 @@ impl Post for At {
         let mut bytes = Vec::new();
         manager.upgrade().expect("it sends").header_into(&mut bytes);
         bytes.extend_from_slice(parcel.body);
+        let before = self.net.state.lock().before.take_if(|b| b.0 == parcel.kind);
+        if let Some((_, f)) = before {
+            f();
+        }
         let mut state = self.net.state.lock();
         *state.sent.entry(parcel.kind).or_default() += 1;
         if !state.cut.contains(&(self.me, to)) {
@@ -92,6 +98,18 @@ impl Net {
         self.managers.lock().insert(me, Arc::downgrade(manager));
         let net = self.clone();
         manager.join_cluster(Arc::new(At { net, me }));
+    }
+
+    /// `f` is done when the next message of a kind is about to leave.
+    pub fn before_next(&self, kind: u16, f: impl FnOnce() + Send + 'static) {
+        self.state.lock().before = Some((kind, Box::new(f)));
+    }
+
+    /// The epochs of the messages of a kind that are under way.
+    pub fn epochs_under_way(&self, kind: u16) -> Vec<u64> {
+        let state = self.state.lock();
+        let of = state.letters.iter().filter(|l| l.kind == kind);
+        of.map(|l| l.epoch).collect()
     }
 
     pub fn hold(&self, kind: u16) {
