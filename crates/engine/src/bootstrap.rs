@@ -9,6 +9,7 @@ use block::{Dba, InstanceId, ObjectId, Scn, ThreadId};
 use redo::{Geometry, ThreadIdentity};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
+use storage::lease::Orders;
 use storage::{Control, ControlFile, FileKind, OsStorage, Storage, ThreadState};
 
 const DICTIONARY: ObjectId = ObjectId(1);
@@ -88,6 +89,7 @@ fn create_files(config: &Config, places: &Places, progress: &dyn Progress) -> Re
             .chain(files::own_data_files(instance))
             .collect(),
     };
+    Orders::open(&*places.storage)?.prepare()?;
     ControlFile::create(&*places.storage, control)?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::lease::Orders;
-use storage::{SimStorage, Storage};
+use storage::{Faults, SimStorage, Storage};
 
 /// Longer than any of this takes on a loaded machine: only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -152,6 +152,27 @@ fn start_with(
     };
     let engine = Engine::open_on(config, host, &Quiet)?;
     Ok(Node { engine, book })
+}
+
+/// Whoever has lived before finds all its files: it joins others also on a full disk. It once hung there, while its members could not make the file of eviction orders.
+#[test]
+fn members_join_on_a_full_disk() {
+    let (s, _) = create();
+    // Each alone: nothing is made that only several need.
+    for k in [2, 1] {
+        let alone = start(&s, k, k.into(), "a").unwrap();
+        alone.engine.stop(&Quiet).unwrap();
+    }
+    s.set_faults(Faults {
+        capacity: Some(s.used()),
+        ..Faults::default()
+    });
+    let one = start(&s, 1, 1, "a").unwrap();
+    let two = start(&s, 2, 2, "a").unwrap();
+    assert_eq!(one.up().len(), 2);
+    for node in [two, one] {
+        node.engine.stop(&Quiet).unwrap();
+    }
 }
 
 #[test]

@@ -397,6 +397,41 @@ fn a_slot_that_decays_does_not_bring_back_a_former_membership() {
     }
 }
 
+/// Whoever reads orders needs no room, nor does whoever gives one in a database that was made with room for them. An instance could once not join on a full disk, for want of a file without an order in it.
+#[test]
+fn orders_are_read_on_a_full_disk_and_given_where_room_was_prepared() {
+    let order = Order {
+        instance: TWO,
+        incarnation: 4,
+        by: ONE,
+        epoch: 9,
+    };
+    for prepared in [true, false] {
+        let s = world();
+        if prepared {
+            Orders::open(&s).unwrap().prepare().unwrap();
+        }
+        s.set_faults(Faults {
+            capacity: Some(s.used()),
+            ..Faults::default()
+        });
+        let orders = Orders::open(&s).unwrap();
+        assert_eq!(orders.read(TWO).unwrap(), None);
+        let given = orders.give(order);
+        let other = Orders::open(&s.as_client(3)).unwrap();
+        if prepared {
+            given.unwrap();
+        } else {
+            assert!(matches!(given, Err(Error::Full { .. })), "{given:?}");
+            assert_eq!(other.read(TWO).unwrap(), None);
+            s.set_faults(Faults::default());
+            orders.give(order).unwrap();
+        }
+        assert_eq!(other.read(TWO).unwrap(), Some(order));
+        assert_eq!(other.read(ONE).unwrap(), None);
+    }
+}
+
 #[test]
 fn orders_are_read_back_and_a_torn_one_is_none() {
     let s = world();

@@ -61,9 +61,12 @@ impl TxnManager {
         Ok(())
     }
 
-    /// All members have said that they are in the epoch, in messages with a header.
+    /// All members have said that they are in the epoch, in messages with a header. Whoever came in it may have dropped what it was asked before: the statements that wait for the next life of a dead instance go on here, rather
+    /// than at some tick.
     pub fn settled(&self) {
         self.cluster.settled();
+        self.cluster.ask_again();
+        self.drive_waits(|_| true);
         if let Some(ges) = self.ges.get() {
             ges.tick(); // what was said to those who had not entered
         }

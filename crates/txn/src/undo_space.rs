@@ -9,7 +9,7 @@
 //! transaction in it ended at or below the horizon, its records are needed by nobody and it is used again, oldest first.
 //!
 //! **Invariants.** Each use of an extent has another sequence than the one before: one more than that of its first block, which every use begins with. A
-//! file at its cap does not grow: then the extent whose newest transaction is oldest is taken although snapshots may still need it, and
+//! file at its cap, or on a disk that has no room for more, does not grow: then the extent whose newest transaction is oldest is taken although snapshots may still need it, and
 //! these fail with "snapshot too old" when they meet the new sequence. What active transactions hold is never taken. Undo
 //! written before a restart is kept until all transactions it may belong to are rolled back ([`UndoSpace::release_old`]).
 
@@ -21,7 +21,7 @@ use seam::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use wait::{Event, Latch, LatchClass};
+use wait::{Event, Latch, LatchClass, Stat};
 
 static LATCH: LatchClass = LatchClass {
     name: "undo global data",
@@ -326,7 +326,10 @@ impl UndoSpace {
             .filter(|&i| !state.used[i].is_held())
             .min_by_key(|&i| state.used[i].newest());
         match oldest.and_then(|at| state.used.remove(at)) {
-            Some(extent) => Ok(extent),
+            Some(extent) => {
+                wait::stat::add(Stat::UndoStolen, 1);
+                Ok(extent)
+            }
             None => Err(failed.unwrap_or(Error::UndoFull {
                 cap_blocks: self.cap_blocks,
             })),

@@ -499,6 +499,44 @@ fn a_question_whose_answer_was_lost_is_asked_again() {
     db.stop();
 }
 
+/// Whoever asked a dead instance is answered by its next life as soon as all are in its epoch. It once waited for a tick, with its snapshot, for which all instances kept their undo.
+#[test]
+fn the_next_life_is_asked_again_when_all_have_entered() {
+    let db = Db::new(2);
+    db.net.run(seed(), || {
+        let mut t = db.node(1).session();
+        db.node(1)
+            .add(&mut t, of(1, 0), 1, LockWait::NoWait)
+            .unwrap();
+        let id = t.id();
+        let (one, two) = (db.manager(1), db.manager(2));
+        let ids = [1, 2].map(InstanceId);
+        two.members_changed(2, &ids[1..], &ids[..1]).unwrap();
+        thread::scope(|s| {
+            let learner = s.spawn(|| two.state_now(id).unwrap());
+            let asked = db.net.sent(ASK);
+            eventually("a question", || db.net.sent(ASK) > asked);
+            db.settle();
+            for m in [two, one] {
+                m.members_changed(3, &ids, &[]).unwrap();
+            }
+            db.settle();
+            assert!(!learner.is_finished(), "who answered it?");
+            two.settled();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !learner.is_finished() && Instant::now() < deadline {
+                thread::yield_now();
+            }
+            let in_time = learner.is_finished();
+            two.tick(); // lest a failure wait for ever
+            assert_eq!(learner.join().unwrap(), TxnState::Active);
+            assert!(in_time, "it was answered after a tick only");
+        });
+        t.commit().unwrap();
+    });
+    db.stop();
+}
+
 /// Purge and truncation stop at the oldest snapshot of all instances; a member not heard yet counts as the beginning of time.
 #[test]
 fn the_horizon_is_the_least_of_all_members() {

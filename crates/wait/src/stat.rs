@@ -61,6 +61,7 @@ stats! {
     BytesToClient, "bytes sent via SQL*Net to client";
     LogonsCumulative, "logons cumulative";
     SnapshotTooOld, "snapshots failed (too old)";
+    UndoStolen, "undo extents stolen unexpired";
     SequenceDraws, "sequence draws";
     SequenceMarks, "sequence marks written";
     SequenceRequests, "sequence values asked of other instances";

@@ -81,10 +81,12 @@ pub fn event_histogram() -> Vec<HistogramRow> {
 }
 
 pub fn system_stats() -> Vec<(Stat, u64)> {
-    Stat::ALL
-        .iter()
-        .map(|&s| (s, session::total(|c| c.stat(s))))
-        .collect()
+    Stat::ALL.iter().map(|&s| (s, system_stat(s))).collect()
+}
+
+/// One of [`system_stats`].
+pub fn system_stat(stat: Stat) -> u64 {
+    session::total(|c| c.stat(stat))
 }
 
 pub fn session_stats(s: &Session) -> Vec<(Stat, u64)> {

@@ -261,16 +261,16 @@ impl Room {
 
     fn stop_all(&mut self) {
         let present = std::mem::take(&mut self.present);
-        // Whoever is not open yet may wait for others: nobody is told to stop before all are.
-        let open: Vec<_> = present
-            .values()
-            .map(|&p| (p, self.wait_for(p, &Stage::Open)))
-            .collect();
-        for &(process, _) in open.iter().filter(|(_, is_open)| *is_open) {
-            self.shared.set_stage(process, Stage::Stopping);
+        // Whoever is not open yet may wait for others: nobody is told to stop before all are. Meanwhile others may have been ended.
+        for &process in present.values() {
+            self.wait_for(process, &Stage::Open);
         }
-        for (process, is_open) in open {
-            let stopped = is_open && self.wait_for(process, &Stage::Stopped);
+        let told: Vec<_> = present
+            .values()
+            .map(|&p| (p, self.shared.tell_to_stop(p)))
+            .collect();
+        for (process, is_told) in told {
+            let stopped = is_told && self.wait_for(process, &Stage::Stopped);
             if stopped || self.is_over() {
                 continue;
             }

@@ -113,6 +113,10 @@ impl Shared {
         self.book().doomed.contains(&process)
     }
 
+    pub fn is_any_doomed(&self) -> bool {
+        !self.book().doomed.is_empty()
+    }
+
     /// Whether the disk was full at some moment since then.
     pub fn was_full(&self, since_us: u64) -> bool {
         self.book()
@@ -127,6 +131,15 @@ impl Shared {
     pub fn set_stage(&self, process: Process, stage: Stage) {
         say(&format!("process {process}: {stage:?}"));
         self.book().lives.insert(process, stage);
+    }
+
+    /// Tells a process to stop. False if it is not open any more: its guard, or its device, may have ended it.
+    pub fn tell_to_stop(&self, process: Process) -> bool {
+        let is_open = self.stage(process) == Stage::Open;
+        if is_open {
+            self.set_stage(process, Stage::Stopping);
+        }
+        is_open
     }
 
     pub fn begin(&self, repeatable: bool) -> usize {

@@ -105,6 +105,17 @@ pub fn tokens(text: &str) -> Vec<Token> {
     text.split_terminator(',').map(parse).collect()
 }
 
+/// How things stood before a transaction took its first snapshot.
+struct Began {
+    us: u64,
+    stolen: u64,
+}
+
+/// How often an instance has used undo again that snapshots might have needed.
+fn undo_stolen() -> u64 {
+    wait::views::system_stat(wait::Stat::UndoStolen)
+}
+
 pub struct Client<'a> {
     pub s: &'a mut Session,
     pub t: &'a Arc<TableDef>,
@@ -125,7 +136,10 @@ impl Client<'_> {
         // A definition is looked up as of now.
         let one_snapshot = !matches!(work, Work::Tables | Work::Wide);
         let repeatable = self.rng.one_in(2) && one_snapshot;
-        let began = now_us();
+        let began = Began {
+            us: now_us(),
+            stolen: undo_stolen(),
+        };
         self.s.begin(match repeatable {
             true => Isolation::RepeatableRead,
             false => Isolation::ReadCommitted,
@@ -148,7 +162,7 @@ impl Client<'_> {
                 self.committed(txn);
                 Ok(())
             }
-            Err(e) => match self.may_fail(&e, began) {
+            Err(e) => match self.may_fail(&e, &began) {
                 Some(why) => {
                     self.shared.met(why);
                     self.roll_back(txn)
@@ -170,12 +184,17 @@ impl Client<'_> {
         book.keys.committed(&self.changes);
     }
 
-    /// What a statement may be refused for: a deadlock, a row changed since its snapshot, a full disk, a device that fails.
-    fn may_fail(&self, e: &Error, began_us: u64) -> Option<&'static str> {
+    /// What a statement may be refused for: a deadlock, a row changed since its snapshot, a full disk, a device that fails; and undo that was taken away since its snapshot, by whichever instance, because its file could not
+    /// grow for one of these two.
+    fn may_fail(&self, e: &Error, began: &Began) -> Option<&'static str> {
         match e.sqlstate() {
             "40P01" => Some("deadlocks"),
             "40001" => Some("refused for a change since the snapshot"),
-            "53100" if self.shared.was_full(began_us) => Some("refused for a full disk"),
+            "53100" if self.shared.was_full(began.us) => Some("refused for a full disk"),
+            "72000" if undo_stolen() > began.stolen => {
+                let why = self.shared.was_full(began.us) || self.shared.is_any_doomed();
+                why.then_some("refused for undo that was stolen")
+            }
             "58030" if self.shared.is_doomed(seam::sim::process()) => {
                 Some("refused for an error of the device")
             }

@@ -4,9 +4,11 @@
 //! prove that it is dead. An order is therefore never a proof, and a lost or late one costs time only.
 //!
 //! ```text
-//! file `evict`, for instance k the sector at byte (k - 1) * 4096:
+//! file `evict`, made with the database, for instance k the sector at byte (k - 1) * 4096:
 //! magic u64 | incarnation u32 | by instance u16 | zero u16 | epoch u64 | CRC32C of the bytes before u32
 //! ```
+//!
+//! An empty file has no orders: nobody who only reads them needs room on the disk. Whoever gives the first one makes the file long enough, in a database in which nobody did before.
 
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
 use block::{FileId, InstanceId};
@@ -36,7 +38,7 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Opens the file, or makes it.
+    /// Opens the file, or makes it, empty.
     pub fn open(storage: &dyn Storage) -> Result<Orders> {
         if !storage.exists(NAME)? {
             match storage.create(NAME, FileKind::Control) {
@@ -45,12 +47,20 @@ impl Orders {
             }
         }
         let file = storage.open(NAME, FileKind::Control)?;
-        let length = u64::from(FileId::MAX_INSTANCES) * SECTOR as u64;
-        file.allocate(length, true, &mut |_| {})?;
         Ok(Orders { file })
     }
 
+    /// Has room for an order for every instance from now on, lest it be wanted when the disk is full.
+    pub fn prepare(&self) -> Result<()> {
+        let length = u64::from(FileId::MAX_INSTANCES) * SECTOR as u64;
+        match self.file.len()? < length {
+            true => self.file.allocate(length, true, &mut |_| {}),
+            false => Ok(()),
+        }
+    }
+
     pub fn give(&self, order: Order) -> Result<()> {
+        self.prepare()?;
         let mut buf = AlignedBuf::zeroed(SECTOR);
         buf[..8].copy_from_slice(&MAGIC.to_le_bytes());
         buf[8..12].copy_from_slice(&order.incarnation.to_le_bytes());
@@ -64,8 +74,12 @@ impl Orders {
 
     /// The last order for an instance; none if there never was one, or if it is torn: then it is given again.
     pub fn read(&self, instance: InstanceId) -> Result<Option<Order>> {
+        let at = place(instance);
+        if self.file.len()? < at + SECTOR as u64 {
+            return Ok(None);
+        }
         let mut buf = AlignedBuf::zeroed(SECTOR);
-        self.file.read_at(place(instance), &mut buf)?;
+        self.file.read_at(at, &mut buf)?;
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| buf[at + i]));
         let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| buf[at + i]));
         if u64_at(0) != MAGIC || u32_at(24) != crc32c::crc32c(&buf[..24]) {

@@ -489,6 +489,17 @@ impl Cluster {
         } = &mut *m;
         visibility.reconnected(peer, out);
         self.carry_out(m);
+        self.ask_peer_again(peer);
+    }
+
+    /// Every question that is open.
+    pub(crate) fn ask_again(&self) {
+        self.others()
+            .into_iter()
+            .for_each(|peer| self.ask_peer_again(peer));
+    }
+
+    fn ask_peer_again(&self, peer: InstanceId) {
         self.questions
             .of(peer)
             .into_iter()
