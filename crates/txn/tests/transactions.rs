@@ -6,6 +6,7 @@ use common::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use storage::Faults;
 use txn::*;
 
 const CAP: u32 = 4096;
@@ -280,6 +281,56 @@ fn undo_is_used_again_and_bounded_by_its_cap() {
         Err(Error::SnapshotTooOld(_))
     ));
     assert!(i.manager.statistics().undo.file_blocks <= 513);
+    i.stop();
+}
+
+/// A full disk is a cap: who writes takes undo that an old snapshot needs, which is counted, and is not refused. With room again the file grows instead.
+#[test]
+fn on_a_full_disk_undo_is_taken_from_old_snapshots() {
+    let i = bank(CAP);
+    let _counted = wait::session::register(wait::session::Kind::User, "test");
+    let stolen = || wait::stat::get(wait::Stat::UndoStolen);
+    let mut t = i.session();
+    let mut churn = |rounds: u64| {
+        for n in 0..rounds * 40 {
+            let by = if n % 80 < 40 { 1 } else { -1 };
+            i.add(&mut t, account(n % 40), by, LockWait::NoWait)
+                .unwrap();
+            if n % 40 == 39 {
+                t.commit().unwrap();
+            }
+        }
+    };
+    churn(100);
+    let mut old = i.session();
+    old.begin(Isolation::RepeatableRead);
+    let snapshot = old.statement();
+    let expected = i.fetch(&snapshot, account(0)).unwrap();
+    let blocks = || i.manager.statistics().undo.file_blocks;
+    let before = blocks();
+    i.storage.set_faults(Faults {
+        capacity: Some(i.storage.used()),
+        ..Faults::default()
+    });
+    let mut too_old = false;
+    while !too_old {
+        churn(1);
+        too_old = match i.fetch(&snapshot, account(0)) {
+            Ok(balance) => {
+                assert_eq!(balance, expected);
+                false
+            }
+            Err(Error::SnapshotTooOld(_)) => true,
+            Err(e) => panic!("{e}"),
+        };
+        assert!(!too_old || stolen() > 0, "taken, and not counted");
+    }
+    assert_eq!(blocks(), before);
+    i.storage.set_faults(Faults::default());
+    let on_a_full_disk = stolen();
+    churn(600);
+    assert_eq!(stolen(), on_a_full_disk);
+    assert!(blocks() > before);
     i.stop();
 }
 
