@@ -1,6 +1,5 @@
 //! The database as sessions share it: engine, dictionary cache, plan cache, parameters.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,21 +21,15 @@ pub struct Database {
     params: Arc<Instance>,
     /// The committed dictionary. Read without a lock.
     dict: ArcSwap<Dict>,
-    /// Serializes publications; held for the making of one picture.
-    publications: Mutex<Publications>,
+    /// Held for the making of one picture from another.
+    making: Mutex<()>,
     pub(crate) plans: PlanCache,
     started_micros: i64,
 }
 
-/// Number of a publication.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Publication(u64);
-
-/// Changes that are published and whose commit is under way: a picture read from the dictionary's table in between lacks them.
-#[derive(Default)]
-struct Publications {
-    last: u64,
-    uncommitted: HashMap<Publication, Vec<Change>>,
+/// Changes that were published: what they dropped is to be forgotten once their commit is over.
+pub(crate) struct Publication {
+    dropped: Vec<ObjectId>,
 }
 
 impl Database {
@@ -53,7 +46,7 @@ impl Database {
             engine,
             params,
             dict: ArcSwap::from_pointee(dict),
-            publications: Mutex::default(),
+            making: Mutex::default(),
             plans: PlanCache::default(),
             started_micros: now_micros(),
         });
@@ -80,16 +73,15 @@ impl Database {
         }
     }
 
+    /// What is committed is the whole picture: whoever publishes changes has the dictionary exclusively until they are committed, and who reads it has it shared. (Changes that were
+    /// published here and put on top, because their session still waited until every instance had heard of its commit, hid what others had changed since: an index of another instance.)
     fn reload(&self) -> Result<()> {
-        let publications = self.publications.lock();
-        let committed = store::load(&self.engine)?;
-        let mut next = committed.following(&self.dict.load());
-        for changes in publications.uncommitted.values() {
-            next = next.with(changes);
-        }
+        let making = self.making.lock();
+        let next = store::load(&self.engine)?.following(&self.dict.load());
         let version = next.version();
         let before = self.dict.swap(Arc::new(next));
         self.plans.dictionary_changed(version);
+        drop(making);
         self.forget_what_is_gone(&before);
         Ok(())
     }
@@ -119,24 +111,24 @@ impl Database {
         look(&self.dict.load())
     }
 
-    pub(crate) fn publish(&self, changes: Vec<Change>) -> Publication {
-        let mut publications = self.publications.lock();
-        let next = self.dict.load().successor(&changes);
+    pub(crate) fn publish(&self, changes: &[Change]) -> Publication {
+        let _making = self.making.lock();
+        let next = self.dict.load().successor(changes);
         let version = next.version();
         self.dict.store(Arc::new(next));
         self.plans.dictionary_changed(version);
-        publications.last += 1;
-        let number = Publication(publications.last);
-        publications.uncommitted.insert(number, changes);
-        number
+        let dropped = changes.iter().filter(|c| c.entry.is_none());
+        Publication {
+            dropped: dropped
+                .filter_map(|c| u32::try_from(c.key).ok().map(ObjectId))
+                .collect(),
+        }
     }
 
     /// The transaction that published it has committed, or its instance is about to end.
     pub(crate) fn committed(&self, publication: Publication) {
-        let changes = self.publications.lock().uncommitted.remove(&publication);
-        let dropped = changes.into_iter().flatten().filter(|c| c.entry.is_none());
-        for key in dropped.filter_map(|c| u32::try_from(c.key).ok()) {
-            self.engine.forget_dropped(ObjectId(key));
+        for object in publication.dropped {
+            self.engine.forget_dropped(object);
         }
     }
 
@@ -152,4 +144,71 @@ pub fn tables_of(engine: &Arc<Engine>) -> Result<Vec<Arc<engine::TableDef>>> {
         .tables()
         .map(|t| t.engine().clone())
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Params, RowSink};
+    use crate::session::SqlSession;
+    use block::value::DatumRef;
+    use engine::{Config, Progress};
+
+    struct Quiet;
+
+    impl Progress for Quiet {
+        fn step(&self, _: &str, _: u64, _: u64) {}
+    }
+
+    struct NoRows;
+
+    impl RowSink for NoRows {
+        fn row(&mut self, _: &[DatumRef<'_>]) -> Result<()> {
+            panic!("no rows are asked for")
+        }
+        fn copy_data(&mut self, _: &[u8]) -> Result<()> {
+            panic!("nothing is copied")
+        }
+        fn copy_out_begin(&mut self, _: &[i16]) -> Result<()> {
+            panic!("nothing is copied")
+        }
+    }
+
+    fn execute(session: &mut SqlSession, sql: &str) {
+        let statement = session.parse(sql, &[]).unwrap();
+        let mut portal = session.bind(&statement, Params::default()).unwrap();
+        session.execute(&mut portal, 0, &mut NoRows).unwrap();
+        session.sync().unwrap();
+    }
+
+    /// Found by histories: `create table` here, whose session waited for another instance to hear of its commit, `create index` there, an insert here without an entry in that index.
+    #[test]
+    fn what_is_read_is_not_hidden_by_what_was_published_before() {
+        let dir = std::env::temp_dir().join(format!("braid-publication-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut config = Config::new(&dir);
+        config.buffer_bytes = 16 << 20;
+        config.redo_file_bytes = 8 << 20;
+        config.max_sessions = 100;
+        config.preallocate_bytes = 1 << 20;
+        engine::Engine::create(&config, &Quiet).unwrap();
+        let engine = engine::Engine::open(config, &Quiet).unwrap();
+        let database = Database::open(engine.clone(), Arc::new(Instance::new(None))).unwrap();
+        let mut session = SqlSession::new(&database, "tester", "braid", &[]).unwrap();
+        execute(&mut session, "create table t (id bigint)");
+        let created = database.dict().table("t").unwrap().oid;
+        let key = i64::from(created);
+        let entry = database.dict().entry(key).cloned();
+        // As if its session had not returned from its commit yet.
+        let publication = database.publish(&[Change { key, entry }]);
+        execute(&mut session, "create index on t (id)");
+        database.reload().unwrap();
+        assert_eq!(database.dict().table("t").unwrap().indexes.len(), 1);
+        database.committed(publication);
+        drop(session);
+        drop(database);
+        engine.stop(&Quiet).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -136,7 +136,7 @@ impl Core {
         if !self.changes.is_empty() {
             self.engine.dictionary_changes()?;
             let changes = std::mem::take(&mut self.changes);
-            self.published = Some(self.database.publish(changes));
+            self.published = Some(self.database.publish(&changes));
             self.own_dict = None;
         }
         Ok(())
