@@ -3,8 +3,8 @@
 use block::value::Datum;
 use datafusion::sql::sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments};
 
-use super::coerce::fold;
-use super::{Binder, Typed, common_type, names};
+use super::coerce::{common_padding, fold};
+use super::{Binder, Typed, chosen_type, names, null_if_type};
 use crate::error::{Error, Result};
 use crate::expr::cast::{CastContext, castable};
 use crate::expr::func::{PureFunc, Signature, overloads};
@@ -100,25 +100,31 @@ impl Binder<'_> {
     }
 
     fn coalesce(&self, args: Vec<Typed>) -> Result<Typed> {
-        let ty = common_type(&args.iter().map(|a| a.ty).collect::<Vec<_>>(), "COALESCE")?;
+        let ty = chosen_type(&args.iter().map(|a| a.ty).collect::<Vec<_>>(), "COALESCE")?;
+        let typmod = common_padding(&args);
         let args = args
             .into_iter()
             .map(|a| Ok(self.coerce(a, ty, -1, CastContext::Implicit)?.expr))
             .collect::<Result<_>>()?;
-        Ok(Typed::new(Expr::Coalesce(args), ty))
+        let expr = Expr::Coalesce(args);
+        Ok(Typed { expr, ty, typmod })
     }
 
     fn null_if(&self, mut args: Vec<Typed>) -> Result<Typed> {
         let (Some(right), Some(left)) = (args.pop(), args.pop()) else {
             return Err(Error::internal("NULLIF without two arguments"));
         };
-        let ty = common_type(&[left.ty, right.ty], "NULLIF")?;
-        let left = self.coerce(left, ty, -1, CastContext::Implicit)?;
-        let right = self.coerce(right, ty, -1, CastContext::Implicit)?;
-        Ok(Typed::new(
+        let ty = null_if_type(left.ty, right.ty)?;
+        let typmod = if left.ty == ty { left.typmod } else { -1 };
+        let (lt, rt) = (left.ty, right.ty);
+        let (left, right) = (self.unpadded(left, rt)?, self.unpadded(right, lt)?);
+        let (left, right) = self.unify(left, right, "NULLIF")?;
+        let compared = Typed::new(
             Expr::NullIf(Box::new(left.expr), Box::new(right.expr)),
             left.ty,
-        ))
+        );
+        // Compared as something else, the left side is what it was again.
+        self.coerce(compared, ty, typmod, CastContext::Explicit)
     }
 
     fn concat_all(&self, func: PureFunc, args: Vec<Typed>) -> Result<Typed> {

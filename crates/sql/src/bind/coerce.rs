@@ -169,6 +169,46 @@ pub fn common_type(types: &[SqlType], what: &str) -> Result<SqlType> {
     })
 }
 
+/// The type of a CASE or COALESCE: that of [`common_type`], but of strings the first one's, as each of their types converts to the others.
+pub fn chosen_type(types: &[SqlType], what: &str) -> Result<SqlType> {
+    let common = common_type(types, what)?;
+    let mut known = types.iter().copied().filter(|t| *t != SqlType::Unknown);
+    Ok(match known.next() {
+        Some(first) if common.is_string() && first != SqlType::Name => first,
+        _ => common,
+    })
+}
+
+/// The length to which all of them are padded with blanks, if all are to the same one.
+pub fn common_padding(all: &[Typed]) -> i32 {
+    let padding = |t: &Typed| match t.ty {
+        SqlType::Char => t.typmod,
+        _ => -1,
+    };
+    let first = all.first().map_or(-1, padding);
+    match all.iter().all(|t| padding(t) == first) {
+        true => first,
+        false => -1,
+    }
+}
+
+/// The type of NULLIF: the left side's, as the operator takes it that compares the two.
+pub fn null_if_type(left: SqlType, right: SqlType) -> Result<SqlType> {
+    use SqlType::{Char, Date, Float4, Text, Timestamp, TimestampTz, Unknown, Varchar};
+    let common = common_type(&[left, right], "NULLIF")?;
+    let moment = |t| matches!(t, Date | Timestamp | TimestampTz);
+    Ok(match (left, right) {
+        (Unknown, _) | (_, Unknown) => common,
+        (l, r) if l.is_integer() && r.is_integer() || moment(l) && moment(r) => l,
+        (Float4, r) if r.is_number() => Float4,
+        (l, r) if l.is_number() && r.is_number() => promote(l, r),
+        (Char, Text) => Text,
+        (Char, _) | (Varchar, Char) => Char,
+        (l, _) if common.is_string() => l,
+        _ => common,
+    })
+}
+
 fn wider(a: SqlType, b: SqlType) -> Option<SqlType> {
     if a.is_number() && b.is_number() {
         return Some(match higher(a, b) {

@@ -329,6 +329,15 @@ impl Binder<'_> {
         }
     }
 
+    /// A key of groups: strings that are padded to several lengths are equal without their padding.
+    pub fn without_padding(&self, t: Typed) -> Result<Typed> {
+        if t.ty != SqlType::Char || t.typmod >= 0 {
+            return Ok(t);
+        }
+        let plain = self.coerce(t, SqlType::Text, -1, CastContext::Implicit)?;
+        self.coerce(plain, SqlType::Char, -1, CastContext::Implicit)
+    }
+
     pub fn arith(&self, op: ArithOp, left: Typed, right: Typed) -> Result<Typed> {
         use SqlType::*;
         let shown = Error::new("42883", format!("operator does not exist: {} {} {}", left.ty.name(), op.symbol(), right.ty.name()))

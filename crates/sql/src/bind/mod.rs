@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::expr::Expr;
 use crate::types::SqlType;
 
-pub use coerce::common_type;
+pub use coerce::{chosen_type, common_type, null_if_type};
 pub use expr::{arithmetic, comparison};
 
 /// An expression with the type the binder found for it.

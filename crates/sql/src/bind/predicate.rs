@@ -2,7 +2,8 @@
 
 use datafusion::sql::sqlparser::ast::{self, CaseWhen, Value};
 
-use super::{Binder, Typed, common_type};
+use super::coerce::common_padding;
+use super::{Binder, Typed, chosen_type, common_type};
 use crate::error::{Error, Result};
 use crate::expr::cast::CastContext;
 use crate::expr::{CmpOp, Expr};
@@ -43,7 +44,10 @@ impl Binder<'_> {
         right: &ast::Expr,
         negated: bool,
     ) -> Result<Typed> {
-        let (left, right) = self.unify(self.expr(left)?, self.expr(right)?, "IS DISTINCT FROM")?;
+        let (left, right) = (self.expr(left)?, self.expr(right)?);
+        let (lt, rt) = (left.ty, right.ty);
+        let (left, right) = (self.unpadded(left, rt)?, self.unpadded(right, lt)?);
+        let (left, right) = self.unify(left, right, "IS DISTINCT FROM")?;
         Ok(Typed::new(
             Expr::Distinct {
                 left: Box::new(left.expr),
@@ -73,6 +77,9 @@ impl Binder<'_> {
                 SqlType::Bool,
             ));
         }
+        if let Some(found) = self.in_parts(&operand, &items, negated)? {
+            return Ok(found);
+        }
         let of_operand = operand.ty;
         let items = items
             .into_iter()
@@ -98,6 +105,56 @@ impl Binder<'_> {
             Expr::in_list(operand.expr, list, negated),
             SqlType::Bool,
         ))
+    }
+
+    /// IN of which PostgreSQL compares some members for themselves: those that depend on the row, beside others of other types, or to which a
+    /// literal is compared that takes its type from each.
+    fn in_parts(&self, operand: &Typed, items: &[Typed], negated: bool) -> Result<Option<Typed>> {
+        let is_own = |t: &Typed| {
+            let mut column = false;
+            t.expr
+                .visit(&mut |e| column |= matches!(e, Expr::Column(_)));
+            column
+        };
+        let (own, together): (Vec<&Typed>, Vec<&Typed>) = items.iter().partition(|i| is_own(i));
+        let by_itself = |t: &Typed| match (operand.ty, t.ty) {
+            (SqlType::Unknown, SqlType::Char) => true,
+            (a, b) => {
+                a != b && a.is_number() && b.is_number() && !(a.is_integer() && b.is_integer())
+            }
+        };
+        // One value alone is compared as by an operator, too.
+        let single = together.len() == 1 && by_itself(together[0]);
+        if !single && !own.iter().any(|i| by_itself(i)) {
+            return Ok(None);
+        }
+        let mut parts = Vec::new();
+        let (own, together) = match together.len() {
+            1 => (items.iter().collect(), Vec::new()),
+            _ => (own, together),
+        };
+        if !together.is_empty() {
+            let mut types = vec![operand.ty];
+            types.extend(together.iter().map(|i| i.ty));
+            let ty = common_type(&types, "IN")?;
+            let list = together
+                .into_iter()
+                .map(|i| Ok(self.compared(i.clone(), ty)?.expr))
+                .collect::<Result<_>>()?;
+            let operand = self.compared(operand.clone(), ty)?.expr;
+            parts.push(Expr::in_list(operand, list, false));
+        }
+        for item in own {
+            parts.push(self.compare(CmpOp::Eq, operand.clone(), item.clone())?.expr);
+        }
+        let found = Expr::Or(parts);
+        Ok(Some(Typed::new(
+            match negated {
+                true => Expr::Not(Box::new(found)),
+                false => found,
+            },
+            SqlType::Bool,
+        )))
     }
 
     pub(super) fn between(
@@ -198,7 +255,13 @@ impl Binder<'_> {
         if let Some(e) = otherwise {
             results.push(self.expr(e)?);
         }
-        let ty = common_type(&results.iter().map(|r| r.ty).collect::<Vec<_>>(), "CASE")?;
+        // What else there is decides first.
+        let mut types: Vec<SqlType> = results.iter().map(|r| r.ty).collect();
+        if otherwise.is_some() {
+            types.rotate_right(1);
+        }
+        let ty = chosen_type(&types, "CASE")?;
+        let typmod = common_padding(&results);
         let mut results = results
             .into_iter()
             .map(|r| Ok(self.coerce(r, ty, -1, CastContext::Implicit)?.expr))
@@ -209,12 +272,13 @@ impl Binder<'_> {
             None
         };
         let branches = conditions.into_iter().zip(results).collect();
-        Ok(Typed::new(
-            Expr::Case {
+        Ok(Typed {
+            expr: Expr::Case {
                 branches,
                 otherwise,
             },
             ty,
-        ))
+            typmod,
+        })
     }
 }

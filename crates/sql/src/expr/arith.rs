@@ -171,6 +171,9 @@ fn float(op: ArithOp, l: f64, r: f64) -> Result<f64> {
         ArithOp::Pow => return power(l, r),
         _ => return Err(Error::internal("bit operation on floats")),
     };
+    if result.is_nan() {
+        return Ok(f64::NAN);
+    }
     if result.is_infinite() && l.is_finite() && r.is_finite() {
         return Err(out_of_range(SqlType::Float8));
     }
@@ -214,8 +217,9 @@ pub fn negate(value: Val<'_>) -> Result<Val<'static>> {
         )),
         DatumRef::Int4(i) => Val::int4(i.checked_neg().ok_or_else(|| out_of_range(SqlType::Int4))?),
         DatumRef::Int8(i) => Val::int8(i.checked_neg().ok_or_else(|| out_of_range(SqlType::Int8))?),
-        DatumRef::Float4(f) => Val::Ref(DatumRef::Float4(-f)),
-        DatumRef::Float8(f) => Val::Ref(DatumRef::Float8(-f)),
+        // There is one NaN: with a sign it would be another where values are sorted and grouped by their bits.
+        DatumRef::Float4(f) => Val::Ref(DatumRef::Float4(if f.is_nan() { f } else { -f })),
+        DatumRef::Float8(f) => Val::Ref(DatumRef::Float8(if f.is_nan() { f } else { -f })),
         DatumRef::Numeric(n) => Val::Own(Datum::Numeric(number::negate(n))),
         other => return Err(Error::internal(format!("negation of {other:?}"))),
     })

@@ -213,8 +213,8 @@ impl Builder {
             (Builder::Text(b), DatumRef::Uuid(v)) => b.append_value(uuid_text(&v)),
             (Builder::Bool(b), DatumRef::Bool(v)) => b.append_value(v),
             (Builder::Int2(b), DatumRef::Int2(v)) => b.append_value(v),
-            (Builder::Float4(b), DatumRef::Float4(v)) => b.append_value(v),
-            (Builder::Float8(b), DatumRef::Float8(v)) => b.append_value(v),
+            (Builder::Float4(b), DatumRef::Float4(v)) => b.append_value(plain_real(v)),
+            (Builder::Float8(b), DatumRef::Float8(v)) => b.append_value(plain_double(v)),
             (Builder::Numeric(b, scale), DatumRef::Numeric(v)) => {
                 b.append_value(decimal(v, *scale)?)
             }
@@ -245,9 +245,13 @@ impl Builder {
         match (self, ty) {
             (Builder::Int4(b), ColType::Int4) => fixed(b, rows, at, i32::from_le_bytes),
             (Builder::Int8(b), ColType::Int8) => fixed(b, rows, at, i64::from_le_bytes),
-            (Builder::Float8(b), ColType::Float8) => fixed(b, rows, at, f64::from_le_bytes),
+            (Builder::Float8(b), ColType::Float8) => {
+                fixed(b, rows, at, |v| plain_double(f64::from_le_bytes(v)));
+            }
             (Builder::Int2(b), ColType::Int2) => fixed(b, rows, at, i16::from_le_bytes),
-            (Builder::Float4(b), ColType::Float4) => fixed(b, rows, at, f32::from_le_bytes),
+            (Builder::Float4(b), ColType::Float4) => {
+                fixed(b, rows, at, |v| plain_real(f32::from_le_bytes(v)));
+            }
             (Builder::Date(b), ColType::Date) => fixed(b, rows, at, |v| {
                 i32::from_le_bytes(v).saturating_add(EPOCH_DAYS)
             }),
@@ -310,6 +314,23 @@ impl Builder {
             Builder::Date(b) => Arc::new(b.finish()),
             Builder::Timestamp(b) => Arc::new(b.finish()),
         }
+    }
+}
+
+/// Arrow compares, sorts and groups floats by their bits: there is one zero here and one NaN.
+#[inline]
+fn plain_double(v: f64) -> f64 {
+    match v.is_nan() {
+        true => f64::NAN,
+        false => v + 0.0,
+    }
+}
+
+#[inline]
+fn plain_real(v: f32) -> f32 {
+    match v.is_nan() {
+        true => f32::NAN,
+        false => v + 0.0,
     }
 }
 

@@ -5,7 +5,9 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, Ident, ObjectName, Value,
 };
 
-use super::bound;
+use std::ops::ControlFlow;
+
+use super::{bound, choices};
 use crate::types::SqlType;
 
 /// An integer literal with PostgreSQL's type for it; `None` if DataFusion gives it the right one.
@@ -125,6 +127,49 @@ pub fn is_cast_of_string(e: &Expr) -> bool {
     matches!(list.args.as_slice(), [FunctionArg::Unnamed(FunctionArgExpr::Expr(e))] if is_string(e))
 }
 
+/// CASE as the function whose type is known: an operand becomes comparisons, which find their types as any other.
+pub fn case(
+    operand: Option<Box<Expr>>,
+    conditions: Vec<ast::CaseWhen>,
+    otherwise: Option<Box<Expr>>,
+) -> Expr {
+    let mut args = Vec::with_capacity(2 * conditions.len() + 1);
+    for ast::CaseWhen { condition, result } in conditions {
+        args.push(match &operand {
+            Some(o) => Expr::Nested(Box::new(binary(
+                (**o).clone(),
+                BinaryOperator::Eq,
+                condition,
+            ))),
+            None => condition,
+        });
+        args.push(result);
+    }
+    args.extend(otherwise.map(|e| *e));
+    call(choices::CASE, args)
+}
+
+/// Whether some expression in one is of a kind.
+fn any_in(e: &Expr, f: impl Fn(&Expr) -> bool) -> bool {
+    let found = ast::visit_expressions(e, |e| match f(e) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// Whether it is the list's affair as which type such values are compared: there are several, and decimals among them.
+fn are_of_one_type(own: &Expr, values: &[Expr]) -> bool {
+    let is_open =
+        |e: &Expr| matches!(e, Expr::Value(v) if matches!(v.value, Value::Placeholder(_)));
+    let is_decimal = |e: &Expr| matches!(e, Expr::Value(v) if matches!(&v.value, Value::Number(n, _) if n.bytes().any(|b| !b.is_ascii_digit())));
+    values.len() > 1
+        && !is_open(own)
+        && !is_string(own)
+        && !values.iter().any(is_open)
+        && values.iter().any(|e| any_in(e, is_decimal))
+}
+
 /// IN as comparisons, halved again and again so that a long list nests no deeper than a short one.
 pub fn in_list(e: &Expr, list: &[Expr], negated: bool) -> Expr {
     fn any(e: &Expr, list: &[Expr]) -> Expr {
@@ -136,7 +181,27 @@ pub fn in_list(e: &Expr, list: &[Expr], negated: bool) -> Expr {
             }
         }
     }
-    let found = Expr::Nested(Box::new(any(e, list)));
+    let of_rows = |e: &Expr| {
+        any_in(e, |e| {
+            matches!(
+                e,
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_)
+            )
+        })
+    };
+    let (others, values): (Vec<Expr>, Vec<Expr>) = list.iter().cloned().partition(of_rows);
+    let found = match are_of_one_type(e, &values) {
+        true => {
+            let args = std::iter::once(e.clone()).chain(values).collect();
+            let found = call(choices::IN, args);
+            match others.is_empty() {
+                true => found,
+                false => binary(found, BinaryOperator::Or, any(e, &others)),
+            }
+        }
+        false => any(e, list),
+    };
+    let found = Expr::Nested(Box::new(found));
     if negated { not(found) } else { found }
 }
 

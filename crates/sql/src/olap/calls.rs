@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::build::{call, cast, is_string, null};
 use super::functions::{FLOAT_ONLY, MAX_ARGUMENT, MIN_ARGUMENT, QUOTIENT_OF, WIDEN};
-use super::{bound, gate, structure};
+use super::{bound, choices, gate, structure};
 use crate::bind::parts;
 use crate::error::Result;
 use crate::types::SqlType;
@@ -110,6 +110,14 @@ pub fn function(name: &str, f: &mut Function) -> Result<Option<Expr>> {
             for arg in arguments(f) {
                 *arg = call(checked, vec![std::mem::replace(arg, null())]);
             }
+            Ok(None)
+        }
+        "coalesce" | "nullif" => {
+            let ours = match name {
+                "coalesce" => choices::COALESCE,
+                _ => choices::NULLIF,
+            };
+            f.name = ObjectName::from(vec![Ident::new(ours)]);
             Ok(None)
         }
         "every" => {

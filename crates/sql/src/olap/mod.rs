@@ -13,6 +13,7 @@ mod arrow;
 mod bound;
 mod build;
 mod calls;
+mod choices;
 mod error;
 mod filters;
 mod forms;
@@ -27,6 +28,7 @@ mod members;
 mod operators;
 mod optimize;
 mod planner;
+mod recursive;
 mod renamed;
 mod rewrite;
 mod scan;
@@ -398,6 +400,34 @@ fn run_part(
     Ok(Some(batches))
 }
 
+/// A line of a plan without the functions that say only of what type their argument is, which the names of columns keep.
+fn without_helpers(mut line: String) -> String {
+    const HELPERS: [&str; 4] = [
+        functions::MIN_ARGUMENT,
+        functions::MAX_ARGUMENT,
+        functions::WIDEN,
+        functions::FLOAT_ONLY,
+    ];
+    for helper in HELPERS {
+        while let Some(start) = line.find(&format!("{helper}(")) {
+            let open = start + helper.len();
+            let mut depth = 0usize;
+            let close = line[open..].find(|c| {
+                match c {
+                    '(' => depth += 1,
+                    ')' => depth -= 1,
+                    _ => {}
+                }
+                depth == 0
+            });
+            let Some(close) = close else { return line };
+            line.replace_range(open + close..open + close + 1, "");
+            line.replace_range(start..open + 1, "");
+        }
+    }
+    line
+}
+
 /// The lines of a plan, with what its operators took if it has run.
 fn lines(plan: &dyn ExecutionPlan) -> Vec<String> {
     fn add(plan: &dyn ExecutionPlan, depth: usize, lines: &mut Vec<String>) {
@@ -406,7 +436,8 @@ fn lines(plan: &dyn ExecutionPlan) -> Vec<String> {
             return add(&***input, depth, lines);
         }
         let shown = datafusion::physical_plan::displayable(plan).one_line();
-        let mut line = format!("{}{}", "  ".repeat(depth), shown.to_string().trim_end());
+        let shown = without_helpers(shown.to_string());
+        let mut line = format!("{}{}", "  ".repeat(depth), shown.trim_end());
         let metrics = plan.metrics().unwrap_or_default();
         if let Some(rows) = metrics.output_rows() {
             let time = metrics.elapsed_compute().unwrap_or(0) as f64 / 1e6;

@@ -7,15 +7,17 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ScalarValue};
 use datafusion::error::Result as DfResult;
-use datafusion::logical_expr::expr::{FieldMetadata, InList, InSubquery, ScalarFunction};
+use datafusion::logical_expr::expr::{
+    BinaryExpr, FieldMetadata, InList, InSubquery, ScalarFunction,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::arrow::{self, Builder};
 use super::bound::{self, Op};
-use super::{functions, lists, members, size};
+use super::{choices, functions, lists, members, size};
 use crate::bind::{arithmetic, common_type, comparison};
 use crate::error::{Error, Result};
 use crate::pgtype::{self, IoSettings};
@@ -127,6 +129,14 @@ pub fn comparable_members(plan: LogicalPlan, io: &IoSettings) -> DfResult<Logica
             let name = names.save(&e);
             let done = e.transform_up(|e| match e {
                 Expr::InSubquery(member) => operators.member(member, &schema),
+                Expr::BinaryExpr(e)
+                    if matches!(e.op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom) =>
+                {
+                    operators.distinct(e, &schema)
+                }
+                Expr::ScalarFunction(f) if choices::is_one(f.name()) => {
+                    operators.choice(f, &schema).map(Transformed::yes)
+                }
                 Expr::InList(list) => operators.listed(list, &schema),
                 Expr::ScalarFunction(f) if f.name() == lists::NAME => {
                     operators.long_list(&f.args, &schema).map(Transformed::yes)
@@ -237,6 +247,18 @@ impl Operators {
         Ok(Transformed::yes(Expr::InSubquery(member)))
     }
 
+    /// The two sides of IS [NOT] DISTINCT FROM, which is a comparison like others.
+    fn distinct(&self, mut e: BinaryExpr, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
+        let ty = |e: &Expr| Operand::new(e, schema).and_then(|o| o.ty);
+        let (Some(left), Some(right)) = (ty(&e.left), ty(&e.right)) else {
+            return Ok(Transformed::no(Expr::BinaryExpr(e)));
+        };
+        comparable(&BinaryOperator::Eq, left, right)?;
+        e.left = Box::new(self.side(*e.left, left, right)?);
+        e.right = Box::new(self.side(*e.right, right, left)?);
+        Ok(Transformed::yes(Expr::BinaryExpr(e)))
+    }
+
     /// A list that was left one: of literals of one kind.
     fn listed(&self, mut list: InList, schema: &DFSchema) -> DfResult<Transformed<Expr>> {
         let ty = |e: &Expr| Operand::new(e, schema).and_then(|o| o.ty);
@@ -272,9 +294,9 @@ impl Operators {
             let literal = match kind {
                 lists::Kind::Integers => integer(value)?,
                 lists::Kind::Strings => Expr::Literal(ScalarValue::Utf8(Some(value.into())), None),
-                // Beside a float it is one.
+                // Beside a float it is one of that size, unlike beside an operator.
                 lists::Kind::Numerics if matches!(other, SqlType::Float4 | SqlType::Float8) => {
-                    all.push(self.parsed(value, SqlType::Float8)?);
+                    all.push(self.parsed(value, other)?);
                     continue;
                 }
                 lists::Kind::Numerics => self.parsed(value, SqlType::Numeric)?,
@@ -282,7 +304,10 @@ impl Operators {
             };
             all.push(self.side(literal, item, other)?);
         }
-        let own = self.side(own.clone(), other, item)?;
+        let own = match (other, kind) {
+            (SqlType::Float4, lists::Kind::Numerics) => own.clone(),
+            _ => self.side(own.clone(), other, item)?,
+        };
         let list = InList::new(Box::new(own), all, false);
         match members::of_list(&list, schema)? {
             Some(members) => Ok(members),
@@ -356,7 +381,7 @@ impl Operators {
     }
 
     /// One side of a comparison, made comparable with a side of the other type.
-    fn side(&self, e: Expr, ty: SqlType, other: SqlType) -> Result<Expr> {
+    pub(super) fn side(&self, e: Expr, ty: SqlType, other: SqlType) -> Result<Expr> {
         use SqlType::{
             Char, Date, Float4, Float8, Numeric, Timestamp, TimestampTz, Unknown, Varchar,
         };
@@ -390,7 +415,7 @@ impl Operators {
         }
     }
 
-    fn parsed(&self, text: &str, ty: SqlType) -> Result<Expr> {
+    pub(super) fn parsed(&self, text: &str, ty: SqlType) -> Result<Expr> {
         let value = pgtype::text_in(ty, text, &self.io)?;
         let mut builder = Builder::new(&arrow::arrow_type(ty, -1)?, 1)?;
         builder.push(value.borrow())?;

@@ -30,7 +30,7 @@ use super::lists;
 use super::operators::{self, Operators};
 use super::tables::{HeapTable, Opened, ViewTable};
 use super::target::Target;
-use super::united;
+use super::{recursive, united};
 use crate::bind::names;
 use crate::dict::Table;
 use crate::error::{Error, Result};
@@ -63,6 +63,8 @@ fn new_state(runtime: &Arc<RuntimeEnv>, partitions: usize) -> SessionState {
     options.sql_parser.map_string_types_to_utf8view = false;
     options.execution.time_zone = Some("+00:00".to_string());
     options.execution.collect_statistics = true;
+    // Its optimizer finds that a grouped expression is never null, after the aggregate's schema was made, and then refuses its own plan.
+    options.execution.skip_physical_aggregate_schema_check = true;
     SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime.clone())
@@ -251,6 +253,8 @@ impl ContextProvider for Names<'_> {
             return Some(lists::FUNCTION.clone());
         }
         functions::scalar(name, &self.context)
+            .or_else(|| super::choices::find(name))
+            .or_else(|| (name == recursive::NAME).then(recursive::function))
             .or_else(|| super::bound::find(name, &self.context.io))
             .or_else(|| self.state.scalar_functions().get(name).cloned())
     }

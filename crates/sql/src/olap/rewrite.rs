@@ -8,9 +8,9 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, TableAlias, TableFactor, Value, VisitMut, VisitorMut, WindowType,
 };
 
-use super::build::{between, call, in_list, is_long, negated, null, number, typed};
+use super::build::{between, call, case, in_list, is_long, negated, null, number, typed};
 use super::calls::{cast_expression, function};
-use super::{bound, size, structure};
+use super::{bound, recursive, size, structure};
 use crate::bind::names;
 use crate::error::{Error, Result};
 use crate::expr::func::{Func, SessionFunc, Signature, overloads};
@@ -79,18 +79,23 @@ struct Rewriter<'p> {
     failed: Option<Error>,
 }
 
-/// How many expressions may be written out more than once: each level of `x IN (..)` or `x BETWEEN ..` whose `x` is such a condition
+/// How many expressions may be written out more than once: each level of `x IN (..)`, `x BETWEEN ..` or `CASE x ..` whose `x` is such a condition
 /// repeats the one inside.
 const MAX_COPIED: usize = 100_000;
 
 impl Rewriter<'_> {
-    /// Counts what [`in_list`] and [`between`] are going to copy. A column or a value is no matter.
+    /// Counts what [`in_list`], [`between`] and [`case`] are going to copy. A column or a value is no matter.
     fn count_copies(&mut self, e: &Expr) -> Result<()> {
         let (copied, times) = match e {
             Expr::InList { expr, list, .. } if !is_long(list) => {
                 (expr, list.len().saturating_sub(1))
             }
             Expr::Between { expr, .. } => (expr, 1),
+            Expr::Case {
+                operand: Some(operand),
+                conditions,
+                ..
+            } => (operand, conditions.len().saturating_sub(1)),
             _ => return Ok(()),
         };
         let size = size::expressions(copied, MAX_COPIED);
@@ -99,7 +104,7 @@ impl Rewriter<'_> {
         }
         match self.copied > MAX_COPIED {
             true => Err(size::too_complex(
-                "IN and BETWEEN stand one in the other too often",
+                "IN, BETWEEN and CASE stand one in the other too often",
             )),
             false => Ok(()),
         }
@@ -114,6 +119,7 @@ impl VisitorMut for Rewriter<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         structure::simplify(query);
+        recursive::prepare(query);
         each_select(&mut query.body, &mut |select| {
             name_columns(&mut select.projection);
             select.projection.iter_mut().for_each(count_exists);
@@ -405,6 +411,18 @@ fn expression(e: &mut Expr, parameter: &Parameter<'_>, stable: &Stable) -> Resul
             list,
             negated,
         } if !list.is_empty() && !is_long(list) => *e = in_list(expr, list, *negated),
+        Expr::Case {
+            operand,
+            conditions,
+            else_result,
+            ..
+        } => {
+            *e = case(
+                operand.take(),
+                std::mem::take(conditions),
+                else_result.take(),
+            )
+        }
         Expr::Extract { field, expr, .. } => {
             let name = format!("{}{}", bound::EXTRACT, field.to_string().to_lowercase());
             *e = call(&name, vec![std::mem::replace(&mut **expr, null())]);

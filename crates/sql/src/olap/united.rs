@@ -8,9 +8,9 @@ use datafusion::common::{Column, JoinType, NullEquality};
 use datafusion::error::Result as DfResult;
 use datafusion::logical_expr::{Distinct, Expr, Join, LogicalPlan, LogicalPlanBuilder, Union};
 
-use super::arrow;
 use super::bound::{self, Op};
 use super::operators::literal;
+use super::{arrow, recursive};
 use crate::bind::common_type;
 use crate::error::{Error, Result};
 use crate::pgtype::IoSettings;
@@ -39,6 +39,10 @@ pub fn of_one_type(plan: LogicalPlan, io: &IoSettings) -> DfResult<LogicalPlan> 
                 }
                 None => Transformed::no(LogicalPlan::Join(join)),
             },
+            LogicalPlan::RecursiveQuery(query) => {
+                recursive::check(&query)?;
+                Transformed::no(LogicalPlan::RecursiveQuery(query))
+            }
             LogicalPlan::Distinct(Distinct::All(inner)) => {
                 if let LogicalPlan::Union(_) = &*inner {
                     padded_alone(&[&inner], "UNION")?;
@@ -88,7 +92,7 @@ fn of_join(join: &Join, io: &IoSettings) -> DfResult<Option<LogicalPlan>> {
 }
 
 /// The types that a column has in the parts of a part.
-fn types(plan: &LogicalPlan, at: usize, all: &mut Vec<Option<SqlType>>) {
+pub fn types(plan: &LogicalPlan, at: usize, all: &mut Vec<Option<SqlType>>) {
     match plan {
         LogicalPlan::Distinct(Distinct::All(inner)) => return types(inner, at, all),
         LogicalPlan::Union(union) => {

@@ -84,6 +84,7 @@ impl Planner<'_> {
         for key in keys {
             let key = named_output(key, &s.projection)?;
             let bound = collector.input.settle(collector.input.expr(key)?)?;
+            let bound = collector.input.without_padding(bound)?;
             collector.keys.push((key.clone(), bound));
         }
         let mut output = Output {
