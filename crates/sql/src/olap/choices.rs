@@ -184,15 +184,33 @@ fn data_type(kind: Kind, target: Option<SqlType>, arguments: &[Argument]) -> Res
     Ok(DataType::Decimal128(digits as u8, after))
 }
 
-/// Whether strings that are blank-padded, or not, come together in one column. Where values meet that differ in their padding they are equal, so none keeps it.
-fn is_mixed(kind: Kind, target: Option<SqlType>, arguments: &[Argument]) -> bool {
-    let modifier = |at: usize| {
-        let known = arrow::describe(&arguments[at].field).ok()?;
-        (known.ty == SqlType::Char).then_some(known.typmod)
-    };
-    let mut deciding = kind.deciding(arguments.len()).into_iter().map(modifier);
-    let first = deciding.next().flatten();
-    target == Some(SqlType::Char) && (first.is_none() || deciding.any(|m| m != first))
+/// How blank-padded strings come together in one column.
+enum Padding {
+    /// There are none.
+    None,
+    /// All have this length, and literals get it, too.
+    To(usize),
+    /// Of several lengths, or with others: such values are equal whatever their padding, so none keeps it.
+    Dropped,
+}
+
+fn padding(kind: Kind, target: Option<SqlType>, arguments: &[Argument]) -> Padding {
+    if target != Some(SqlType::Char) || kind == Kind::NullIf {
+        return Padding::None;
+    }
+    let deciding = kind.deciding(arguments.len()).into_iter();
+    let typed = deciding
+        .map(|at| &arguments[at])
+        .filter(|a| a.ty != Some(SqlType::Unknown));
+    let mut lengths = typed.map(|a| {
+        let known = arrow::describe(&a.field).ok()?;
+        let length = usize::try_from(known.typmod.checked_sub(4)?).ok()?;
+        (known.ty == SqlType::Char).then_some(length)
+    });
+    match lengths.next().flatten() {
+        Some(first) if lengths.all(|l| l == Some(first)) => Padding::To(first),
+        _ => Padding::Dropped,
+    }
 }
 
 /// Whether it must be said beside a value's data type what its SQL type is.
@@ -240,7 +258,7 @@ fn unpadded(e: Expr, io: &IoSettings) -> Expr {
 
 impl Operators {
     /// What takes the place of such a function.
-    pub(super) fn choice(&self, f: ScalarFunction, schema: &DFSchema) -> DfResult<Expr> {
+    pub(super) fn choice(&self, mut f: ScalarFunction, schema: &DFSchema) -> DfResult<Expr> {
         let kind = Kind::named(f.name())
             .ok_or_else(|| Error::internal(format!("{} is no choice", f.name())))?;
         let mut arguments = Vec::with_capacity(f.args.len());
@@ -249,7 +267,15 @@ impl Operators {
         }
         let to = target(kind, &arguments)?;
         let held = data_type(kind, to, &arguments)?;
-        let mixed = kind != Kind::NullIf && is_mixed(kind, to, &arguments);
+        let padding = padding(kind, to, &arguments);
+        if let Padding::To(length) = padding {
+            for at in kind.deciding(f.args.len()) {
+                if let Some(text) = literal(&f.args[at]) {
+                    let padded = format!("{text:<length$}");
+                    f.args[at] = Expr::Literal(ScalarValue::Utf8(Some(padded)), None);
+                }
+            }
+        }
         let chosen = match kind {
             Kind::In => return self.found(f.args, &arguments, to),
             Kind::NullIf => self.null_if(f.args, &arguments)?,
@@ -260,9 +286,9 @@ impl Operators {
             }
             Kind::Case => self.case(f.args, &arguments, to, &held, schema)?,
         };
-        let chosen = match mixed {
-            true => unpadded(chosen, &self.io),
-            false => chosen,
+        let chosen = match padding {
+            Padding::Dropped => unpadded(chosen, &self.io),
+            _ => chosen,
         };
         let chosen = match chosen.get_type(schema)? == held {
             true => chosen,
