@@ -273,7 +273,12 @@ impl World {
             instance: instance(n),
             incarnation: node.incarnation,
         };
-        self.dead.insert(member, node.redo[..durable].to_vec());
+        // A life that no epoch has met has written nothing, and nobody recovers it.
+        if self.plan.members.contains(&member) {
+            self.dead.insert(member, node.redo[..durable].to_vec());
+        } else {
+            assert_eq!(durable, 0, "who is no member writes nothing");
+        }
         for b in 0..self.config.blocks {
             let block = dba(b);
             let survives = self.surviving_version(block);
