@@ -63,6 +63,7 @@ impl Cache {
                     generation,
                     claimed: false,
                     recovery: None,
+                    owed: false,
                 };
                 s.to_read.insert(block, to_read);
                 self.find_reader(s, block, cause);
@@ -283,7 +284,11 @@ impl Cache {
     }
 
     /// The block is dirty from now on, though nothing here changed it.
-    fn take_duty(&self, s: &mut State, dba: Dba) {
+    pub(super) fn take_duty(&self, s: &mut State, dba: Dba) {
+        if let Some(to_read) = s.to_read.get_mut(&dba) {
+            to_read.owed = true;
+            return;
+        }
         match s.arrived.get_mut(&dba) {
             Some(arrived) => arrived.dirty = true,
             None => {

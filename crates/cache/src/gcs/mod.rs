@@ -119,6 +119,8 @@ struct ToRead {
     claimed: bool,
     /// It is to be brought back; and how often that has failed.
     recovery: Option<u32>,
+    /// Its owner has died meanwhile: it is dirty from the moment on at which it is here (17b).
+    owed: bool,
 }
 
 /// A block that was received.
@@ -430,10 +432,6 @@ impl Cache {
             return true;
         }
         if s.lane.mode(dba).is_some() {
-            if s.members.is_empty() {
-                // Known to its lane already, while the first plan, of who is to be told, is about to come.
-                return false;
-            }
             s.evicting = Some((dba, ix));
             self.step(s, Cause::default(), |lane, out| lane.evict(dba, out));
             s.evicting = None;

@@ -168,6 +168,7 @@ impl Cache {
             generation,
             claimed: false,
             recovery: Some(0),
+            owed: false,
         };
         s.to_read.insert(dba, to_read);
         if s.dead.is_known() {

@@ -359,7 +359,9 @@ impl Cache {
             }
         };
         self.with_state(dba, |s| {
-            s.to_read.remove(&dba);
+            if s.to_read.remove(&dba).is_some_and(|r| r.owed) {
+                self.take_duty(s, dba);
+            }
             self.step(s, Cause::default(), |lane, out| {
                 lane.installed(dba, version, generation, out);
             });

@@ -4,6 +4,9 @@
 //!
 //! `BRAID_CACHE_SEED` replays one seed, `BRAID_CACHE_DEATHS` sets how many there are. Threads decide in which order things happen, so a seed does not repeat a run to the byte.
 
+mod random;
+mod staged;
+
 use crate::common::*;
 use crate::{Mail, id};
 use block::{BLOCK_SIZE, InstanceId, LogPos, Op, ThreadId};
@@ -40,6 +43,8 @@ struct Mortal {
     writes_left: AtomicU64,
     /// Bytes that get there of that one.
     torn_at: AtomicU64,
+    /// What a session reads fails.
+    unreadable: AtomicBool,
     /// Whether reads of those who bring blocks back fail now and then, and how many there were.
     reads_fail: bool,
     reads: AtomicU64,
@@ -68,10 +73,11 @@ impl File for Mortal {
             .name()
             .unwrap_or_default()
             .to_string();
-        if self.reads_fail
-            && name.starts_with("lmr")
-            && self.reads.fetch_add(1, SeqCst).is_multiple_of(3)
-        {
+        let brings_back = name.starts_with("lmr");
+        if self.unreadable.load(SeqCst) && !brings_back {
+            return Err(storage::Error::Crashed);
+        }
+        if self.reads_fail && brings_back && self.reads.fetch_add(1, SeqCst).is_multiple_of(3) {
             return Err(storage::Error::Crashed);
         }
         self.file.read_at(offset, buf)
@@ -239,6 +245,7 @@ impl Cluster {
             file: self.data.open("data", FileKind::Data).unwrap(),
             life: AtomicU8::new(ALIVE),
             writing: RwLock::new(()),
+            unreadable: AtomicBool::new(false),
             reads_fail: self.seed.is_multiple_of(2),
             reads: AtomicU64::new(0),
             writes_left: AtomicU64::new(1 + rng.below(20)),
@@ -602,231 +609,5 @@ fn read_dead(left: &[SimStorage]) -> DeadThreads {
     DeadThreads {
         redo: Arc::new(redo),
         torn: TornHomes::read(&doubles.iter().collect::<Vec<_>>()).unwrap(),
-    }
-}
-
-fn run(seed: u64) {
-    let mut rng = Rng(seed);
-    let instances = 2 + rng.below(3) as usize;
-    println!("seed {seed}: {instances} instances");
-    let cluster = Cluster::new(seed);
-    for n in 0..instances {
-        let own = create_of(ThreadId(id(n).0));
-        cluster.start((id(n), 1), own, &mut rng);
-    }
-    cluster.joined(&mut rng);
-    for n in 0..instances {
-        cluster.sessions(&mut rng, id(n), 3);
-    }
-    // Until the last session has ended: what has failed is tried again with a tick.
-    let ended = Arc::new(AtomicBool::new(false));
-    let (ticking, over) = (cluster.clone(), ended.clone());
-    let ticks = std::thread::spawn(move || {
-        while !over.load(SeqCst) {
-            std::thread::sleep(Duration::from_millis(20));
-            ticking.living().iter().for_each(|l| l.cache.tick());
-        }
-    });
-    for _ in 0..1 + rng.below(3) {
-        cluster.a_recovery(&mut rng);
-    }
-    std::thread::sleep(Duration::from_millis(rng.below(20)));
-    cluster.stop.store(true, SeqCst);
-    cluster.await_sessions();
-    cluster.verify_blocks();
-    ended.store(true, SeqCst);
-    ticks.join().unwrap();
-    cluster.verify_recovery();
-}
-
-impl Cluster {
-    /// Somebody dies, perhaps somebody else before it is over; and perhaps they come back.
-    fn a_recovery(self: &Arc<Self>, rng: &mut Rng) {
-        let pause = |rng: &mut Rng, ms: u64| {
-            std::thread::sleep(Duration::from_micros(rng.below(ms * 1000)))
-        };
-        pause(rng, 60);
-        let mut epoch = 0;
-        while self.living().len() > 1 {
-            let n = 1 + rng.below(self.living().len() as u64 - 1);
-            for _ in 0..n {
-                let living = self.living();
-                let dies = living[rng.below(living.len() as u64) as usize].member.0;
-                self.kill(dies, rng);
-                pause(rng, 2);
-            }
-            epoch = self.next_epoch(rng).0;
-            if rng.often(60) {
-                break;
-            }
-            pause(rng, 15);
-        }
-        if epoch == 0 {
-            return;
-        }
-        self.await_closed(epoch);
-        let recovered = std::mem::take(&mut *self.open.lock().unwrap());
-        pause(rng, 20);
-        if rng.often(70) {
-            for Open { member, left } in recovered {
-                let control = ControlFile::open(&left).unwrap();
-                control.update(|c| c.scn_ceiling = 1 << 32).unwrap();
-                self.start((member.0, member.1 + 1), left, rng);
-                self.joined(rng);
-                self.sessions(rng, member.0, 3);
-                pause(rng, 10);
-            }
-        }
-    }
-
-    fn verify_blocks(&self) {
-        let expected = self.expected();
-        for life in self.living() {
-            for b in 1..=self.used as u32 {
-                let found = value(&life.cache, b, true).unwrap();
-                assert_eq!(
-                    found, expected[b as usize],
-                    "block {b} on {:?}",
-                    life.member
-                );
-            }
-        }
-    }
-
-    /// Disk and the survivors' redo.
-    fn verify_recovery(&self) {
-        let expected = self.expected();
-        let living = self.living();
-        for life in &living {
-            let redo = life.cache.redo();
-            redo.flush_to(redo.end()).unwrap();
-        }
-        for life in &living {
-            life.cache.leave_cluster();
-            life.to.lock().unwrap().clear();
-        }
-        for life in &living {
-            life.instance.lock().unwrap().take().unwrap().stop();
-        }
-        let logs: Vec<SimStorage> = living.iter().map(|l| l.own.clone()).collect();
-        assert_eq!(crate::recovered(&self.data, &logs), expected);
-    }
-}
-
-#[test]
-fn survivors_bring_back_what_the_dead_had() {
-    let n = std::env::var("BRAID_CACHE_DEATHS").map_or(8, |n| n.parse().expect("a number"));
-    for seed in crate::seeds(n) {
-        run(seed);
-    }
-}
-
-/// So many blocks that lanes leave what is about many of them to be taken up in steps of their own.
-#[test]
-fn a_death_among_many_blocks() {
-    const MANY: u32 = 9_000;
-    let mut rng = Rng(1);
-    let cluster = Cluster::sized(1, MANY, 6_000);
-    for n in 0..3 {
-        let own = create_of(ThreadId(id(n).0));
-        cluster.start((id(n), 1), own, &mut rng);
-    }
-    cluster.joined(&mut rng);
-    let living = cluster.living();
-    std::thread::scope(|s| {
-        for (n, life) in living.iter().enumerate() {
-            let cluster = &cluster;
-            s.spawn(move || {
-                for b in (1..=MANY).filter(|b| *b as usize % 3 == n) {
-                    cluster.format_and_increment(life, b).unwrap();
-                }
-                let redo = life.cache.redo();
-                redo.flush_to(redo.end()).unwrap();
-            });
-        }
-    });
-    let survivor = &living[0];
-    let over = AtomicBool::new(false);
-    std::thread::scope(|s| {
-        // What each kind of work waits for, by whose the blocks were.
-        for (whose, n) in [
-            ("its own", 0),
-            ("the other survivor's", 1),
-            ("the dead's", 2),
-        ] {
-            let over = &over;
-            s.spawn(move || {
-                let mut rng = Rng(n);
-                let (mut done, mut longest) = (0, Duration::ZERO);
-                while !over.load(SeqCst) {
-                    let b = 3 + 3 * rng.below(u64::from(MANY) / 3 - 1) + n;
-                    let began = Instant::now();
-                    drop(survivor.cache.write(dba(b as u32)).unwrap());
-                    longest = longest.max(began.elapsed());
-                    done += 1;
-                }
-                let us = longest.as_micros();
-                println!("{whose} blocks: {done} latched, the longest wait took {us} us");
-            });
-        }
-        std::thread::sleep(Duration::from_millis(20));
-        cluster.kill(id(2), &mut rng);
-        let began = Instant::now();
-        let (epoch, _) = cluster.next_epoch(&mut rng);
-        cluster.await_closed(epoch);
-        println!("recovered in {} ms", began.elapsed().as_millis());
-        over.store(true, SeqCst);
-    });
-    let expected = cluster.expected();
-    for life in cluster.living() {
-        for b in 1..=MANY {
-            let found = value(&life.cache, b, true).unwrap();
-            assert_eq!(
-                found, expected[b as usize],
-                "block {b} on {:?}",
-                life.member
-            );
-        }
-    }
-}
-
-/// A block that was only cleaned out is dirty and no redo names it: its owner dies while it writes it home, and leaves it torn. Nobody else has it, or somebody has a clean copy, which it may let go of.
-#[test]
-fn a_home_is_torn_that_no_redo_names() {
-    for copied in [false, true] {
-        let mut rng = Rng(1);
-        let cluster = Cluster::new(1);
-        for n in 0..2 {
-            let own = create_of(ThreadId(id(n).0));
-            cluster.start((id(n), 1), own, &mut rng);
-        }
-        cluster.joined(&mut rng);
-        let [survivor, dies] = cluster
-            .living()
-            .try_into()
-            .unwrap_or_else(|_| unreachable!());
-        cluster.increment(&dies, 5).unwrap();
-        dies.cache.checkpoint().unwrap();
-        clean_out(&dies, 5).unwrap();
-        if copied {
-            assert_eq!(value(&survivor.cache, 5, true).unwrap(), 1);
-        }
-        // So that the checkpoint has to pass what was cleaned out.
-        let mark = RecordHeader::NONE;
-        dies.cache.mark(mark, Op::Heartbeat, &[], |_, _| ());
-        dies.data.writes_left.store(1, SeqCst);
-        dies.data.torn_at.store(storage::SECTOR as u64, SeqCst);
-        dies.data.life.store(DYING, SeqCst);
-        assert!(dies.cache.checkpoint().is_err());
-        cluster.kill(id(1), &mut rng);
-        let (epoch, _) = cluster.next_epoch(&mut rng);
-        cluster.await_closed(epoch);
-        survivor.cache.checkpoint().unwrap();
-        survivor.cache.release_everything();
-        assert_eq!(
-            value(&survivor.cache, 5, true).unwrap(),
-            1,
-            "copied: {copied}"
-        );
     }
 }
