@@ -14,6 +14,7 @@
 
 mod ash;
 mod event;
+pub mod histogram;
 mod latch;
 pub mod priority;
 pub mod remote;

@@ -8,7 +8,7 @@
 //! - What is kept is bounded: sums by event and instance, and by object and instance for [`OBJECTS_MAX`] pairs; further ones share a row.
 
 use crate::Event;
-use crate::session::{BUCKETS, bucket_of};
+use crate::histogram::Histogram;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 
@@ -134,8 +134,7 @@ pub struct Sum {
     pub waits: u64,
     pub time_ns: u64,
     pub max_ns: u64,
-    /// Waits by time, as in the histogram of events.
-    pub histogram: [u64; BUCKETS],
+    pub histogram: Histogram,
 }
 
 impl Sum {
@@ -143,7 +142,7 @@ impl Sum {
         waits: 0,
         time_ns: 0,
         max_ns: 0,
-        histogram: [0; BUCKETS],
+        histogram: Histogram::EMPTY,
     };
 
     fn add(&mut self, ns: u64) {
@@ -151,7 +150,7 @@ impl Sum {
             self.waits += 1;
             self.time_ns += ns;
             self.max_ns = self.max_ns.max(ns);
-            self.histogram[bucket_of(ns)] += 1;
+            self.histogram.add(ns);
         }
     }
 }
@@ -355,6 +354,7 @@ mod tests {
         assert_eq!(row.total.waits, u64::from(beyond) + 1);
         let parts: u64 = row.parts.iter().map(|p| p.time_ns).sum();
         assert_eq!(parts, row.total.time_ns);
-        assert_eq!(row.total.histogram[bucket_of(1000)], row.total.waits);
+        let buckets: Vec<_> = row.total.histogram.buckets().collect();
+        assert_eq!(buckets, [(2, row.total.waits)]);
     }
 }

@@ -22,6 +22,8 @@ pub const VIEWS: &[VirtualTable] = &[
             ("waits", Int8),
             ("time_waited_micro", Int8),
             ("average_wait_micro", Int8),
+            ("p50_wait_micro", Int8),
+            ("p99_wait_micro", Int8),
             ("max_wait_micro", Int8),
             ("percent", Int4),
         ],
@@ -82,6 +84,8 @@ fn latencies(_: &Context) -> Result<Rows> {
                 int8(sum.waits),
                 int8(sum.time_ns / 1000),
                 int8(sum.time_ns / waits / 1000),
+                sum.histogram.percentile(50).map_or(NULL, int8),
+                sum.histogram.percentile(99).map_or(NULL, int8),
                 int8(sum.max_ns / 1000),
                 int4(u128::from(sum.time_ns) * 100 / u128::from(total_ns)),
             ]);
@@ -94,14 +98,13 @@ fn histograms(_: &Context) -> Result<Rows> {
     let mut rows = Rows::new();
     for r in remote::latencies() {
         for (name, sum) in sums(&r) {
-            let buckets = sum.histogram.iter().enumerate().filter(|(_, n)| **n > 0);
-            rows.extend(buckets.map(|(bucket, waits)| {
+            rows.extend(sum.histogram.buckets().map(|(below_us, waits)| {
                 vec![
                     text(r.event.name()),
                     int4(r.instance),
                     text(name),
-                    int8(1u64 << bucket),
-                    int8(*waits),
+                    int8(below_us),
+                    int8(waits),
                 ]
             }));
         }
