@@ -9,8 +9,8 @@ the order changing with every round, `--rounds` times; the table gives the media
 and four on two instances, twice four on one, with the same scripts.
 
   lone     pgbench -S and TPC-B on one instance of --binary and one of --base (a binary of before): what clustering costs who does not use it
-  gc       idle: one session changes a row on one instance and then on the other; p50 of each wait for the block, beside the round trip of 64 bytes
-           out and 8 KiB back over TCP between two processes, measured here
+  gc       idle: one session changes a row on one instance and then on the other; p50 of the waits for the block, beside the round trip of 64 bytes
+           out and 8 KiB back over TCP between two processes, measured here; one after the other, and both with pauses between them
   select   select by key over 100,000 rows
   own      update by key, each half of the clients its own half of the rows
   uniform  update by key over all 100,000 rows
@@ -39,6 +39,8 @@ from bench import ROOT, pgbench_rate, sh, wait_port  # noqa: E402
 
 ROWS = 100_000
 CLIENTS = 8
+# Between the waits of an idle machine that are measured the second time: long enough for its processors to go to sleep.
+PAUSE_US = 3000
 GOALS = {"select": 0.95, "own": 0.9, "uniform": 0.6, "hot": 0.4}
 
 SCRIPTS = {
@@ -221,36 +223,55 @@ class Bench:
     def gc(self):
         import psycopg
         _, two = self.databases()
-        raw = self.round_trip_us()
-        waits = {}
-        # On an idle machine a wait is the wake-ups of three threads, and what these take goes by where the scheduler has put them: so several pairs of sessions.
-        trips = self.args.trips // self.args.rounds
-        for _ in range(self.args.rounds):
-            with psycopg.connect(two.url(1), autocommit=True) as a, psycopg.connect(two.url(2), autocommit=True) as b:
-                sides = [Watched(a), Watched(b)]
-                for n in range(trips):
-                    # The commit flushes the block's redo; the first look at it elsewhere makes the index blocks shared.
-                    sides[n % 2].run("update shared set v = v + 1 where id = 77", waits if n >= 20 else {})
-                for n in range(trips):
-                    sides[0].run("update shared set v = v + 1 where id = 177", {})
-                    sides[1].run("select v from shared where id = 177", waits if n >= 20 else {})
-        for event, goal in (("gc current block 2-way", 2), ("gc cr block 2-way", 2)):
-            got = sorted(waits.get(event, []))
-            if not got:
-                print(f"| {event}, idle | no such wait was met: {({e: len(v) for e, v in waits.items()})} |")
-                continue
-            p50, p95 = got[len(got) // 2], got[len(got) * 95 // 100]
-            print(f"| {event}, idle | {raw:.0f} us raw round trip | {p50:.0f} us p50, {p95:.0f} us p95, {len(got)} waits | {p50 / raw:.2f} | at most {goal} |  |", flush=True)
-        if self.args.detail:
-            for event, times in sorted(waits.items(), key=lambda i: -sum(i[1])):
-                print(f"      {event:40} {len(times):6} waits, p50 {statistics.median(times):.0f} us")
+        for pause_us, goal in ((0, 2), (PAUSE_US, None)):
+            raw = self.round_trip_us(pause_us)
+            waits = {}
+            # On an idle machine a wait is the wake-ups of three threads, and what these take goes by where the scheduler has put them: so several pairs of sessions.
+            for _ in range(self.args.rounds):
+                with psycopg.connect(two.url(1), autocommit=True) as a, psycopg.connect(two.url(2), autocommit=True) as b:
+                    self.transfers([a, b], waits, pause_us)
+            how = "idle" if pause_us == 0 else f"idle, {pause_us / 1000:.0f} ms between"
+            for event in ("gc current block 2-way", "gc cr block 2-way"):
+                got = waits.get(event)
+                if not got:
+                    print(f"| {event}, {how} | no such wait was met: {sorted(waits)} |")
+                    continue
+                p50, p95 = percentile(got, 50), percentile(got, 95)
+                print(f"| {event}, {how} | {raw:.0f} us raw round trip | {p50:.0f} us p50, {p95:.0f} us p95, {sum(got.values())} waits | {p50 / raw:.2f} "
+                      f"| {f'at most {goal}' if goal else ''} |  |", flush=True)
 
-    def round_trip_us(self):
+    def transfers(self, sides, waits, pause_us):
+        """A row goes to and fro, then is changed on one side and read on the other; nothing else is done meanwhile. Adds the waits met to `waits`."""
+        trips = self.args.trips // self.args.rounds
+        update, select = "update shared set v = v + 1 where id = %s", "select v from shared where id = %s"
+
+        def run(n, sql, key):
+            sides[n].execute(sql, (key,), prepare=True)
+            time.sleep(pause_us / 1e6)
+
+        # The commit flushes the block's redo; the first look at it elsewhere makes the index blocks shared.
+        to_and_fro = [lambda: run(0, update, 77), lambda: run(1, update, 77)]
+        read_there = [lambda: run(0, update, 177), lambda: run(1, select, 177)]
+        for steps in (to_and_fro, read_there):
+            for _ in range(10):
+                for step in steps:
+                    step()
+            before = [histograms(side) for side in sides]
+            for _ in range(trips // 2):
+                for step in steps:
+                    step()
+            for earlier, side in zip(before, sides):
+                for (event, below), n in histograms(side).items():
+                    of_event = waits.setdefault(event, {})
+                    of_event[below] = of_event.get(below, 0) + n - earlier.get((event, below), 0)
+
+    def round_trip_us(self, pause_us):
         """p50 of 64 bytes out and 8 KiB back between two processes, in C, so that it is the system's time and not Python's."""
         source, binary = self.work / "roundtrip.c", self.work / "roundtrip"
         source.write_text(ROUND_TRIP)
         sh(["cc", "-O2", "-o", str(binary), str(source)])
-        return statistics.median(float(sh([str(binary)])) for _ in range(5))
+        trips = 20_000 if pause_us == 0 else 500
+        return statistics.median(float(sh([str(binary), str(trips), str(pause_us)])) for _ in range(5))
 
     # ---- the peer ----
 
@@ -382,24 +403,20 @@ end
 """
 
 
-class Watched:
-    """A session whose waits are looked at after every statement."""
+def histograms(session):
+    """Waits for other instances so far, by event and upper end of the bucket in microseconds."""
+    sql = "select event, wait_time_below_micro, sum(wait_count) from v$gc_latency_histogram where part = 'total' group by 1, 2"
+    return {(event, below): int(n) for event, below, n in session.execute(sql, prepare=True).fetchall()}
 
-    def __init__(self, connection):
-        self.cursor = connection.cursor()
-        sid = self.cursor.execute("select pg_backend_pid()").fetchone()[0]
-        self.query = f"select event, total_waits, time_waited_micro from v$session_event where sid = {sid} and event like 'gc %'"
 
-    def waits(self):
-        return {e: (n, us) for e, n, us in self.cursor.execute(self.query, prepare=True).fetchall()}
-
-    def run(self, sql, waits):
-        before = self.waits()
-        self.cursor.execute(sql, prepare=True)
-        for event, (n, us) in self.waits().items():
-            n0, us0 = before.get(event, (0, 0))
-            if n == n0 + 1:  # several: their times cannot be told apart
-                waits.setdefault(event, []).append(us - us0)
+def percentile(histogram, percent):
+    """The upper end of the bucket that it lies in: at most an eighth too much."""
+    rank, seen = sum(histogram.values()) * percent / 100, 0
+    for below, n in sorted(histogram.items()):
+        seen += n
+        if seen >= rank:
+            return below
+    raise ValueError("an empty histogram has no percentiles")
 
 
 ROUND_TRIP = r"""
@@ -412,13 +429,14 @@ ROUND_TRIP = r"""
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-enum { OUT = 64, BACK = 8192, TRIPS = 20000 };
+enum { OUT = 64, BACK = 8192 };
 static void full(int fd, char *to, int n) { while (n > 0) { int r = read(fd, to, n); if (r <= 0) exit(1); to += r; n -= r; } }
 static void all(int fd, const char *from, int n) { while (n > 0) { int r = write(fd, from, n); if (r <= 0) exit(1); from += r; n -= r; } }
 static int less(const void *a, const void *b) { double x = *(double *)a, y = *(double *)b; return x < y ? -1 : x > y; }
-int main(void) {
+int main(int argc, char **argv) {
+    int trips = atoi(argv[1]), pause = atoi(argv[2]);
     static char out[OUT], back[BACK];
-    static double took[TRIPS];
+    double *took = calloc(trips, sizeof *took);
     int on = 1, l = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof at;
@@ -427,23 +445,24 @@ int main(void) {
     if (child == 0) {
         int s = accept(l, 0, 0);
         setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        for (int i = 0; i < TRIPS; i++) { full(s, out, OUT); all(s, back, BACK); }
+        for (int i = 0; i < trips; i++) { full(s, out, OUT); all(s, back, BACK); }
         return 0;
     }
     int c = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(c, (void *)&at, n)) return 1;
     setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    for (int i = 0; i < TRIPS; i++) {
+    for (int i = 0; i < trips; i++) {
         struct timespec a, b;
         clock_gettime(CLOCK_MONOTONIC, &a);
         all(c, out, OUT);
         full(c, back, BACK);
         clock_gettime(CLOCK_MONOTONIC, &b);
+        usleep(pause);
         took[i] = (b.tv_sec - a.tv_sec) * 1e6 + (b.tv_nsec - a.tv_nsec) / 1e3;
     }
     waitpid(child, 0, 0);
-    qsort(took, TRIPS, sizeof *took, less);
-    printf("%.1f\n", took[TRIPS / 2]);
+    qsort(took, trips, sizeof *took, less);
+    printf("%.1f\n", took[trips / 2]);
     return 0;
 }
 """
