@@ -44,7 +44,7 @@ fn no_acknowledged_transfer_is_lost_and_none_is_half_there() {
         .and_then(|v| v.parse().ok())
         .unwrap_or(4);
     println!("BRAID_SEED={seed} BRAID_CRASH_ROUNDS={rounds}");
-    let mut rng = Rng::new(seed);
+    let mut rng = Rng(seed);
     let target = format!("recovery_target={RECOVERY_TARGET_MB}MB");
     let mut instance = Instance::start_with("crash", &["--set", &target]);
     create(&mut instance.client());
@@ -213,7 +213,7 @@ fn transfer_until_killed(
                 let killed = &killed;
                 scope.spawn(move || {
                     let mut told = Told::default();
-                    let mut rng = Rng::new(seed ^ (k + 1) << 32);
+                    let mut rng = Rng(seed ^ (k + 1) << 32);
                     for n in 0.. {
                         let id = first + (n * CLIENTS + k) as i64;
                         if let Err(e) = transfer(&mut client, id, &mut rng, &mut told) {

@@ -151,7 +151,7 @@ fn step(
 }
 
 fn session(database: &Database, history: &History, number: usize, seed: u64) {
-    let mut rng = Rng::new(seed ^ (number as u64) << 32);
+    let mut rng = Rng(seed ^ (number as u64) << 32);
     let instance = number as u16 % database.instances;
     let may_fail = || history.killed.load(SeqCst) == u64::from(instance) + 1;
     let mut client = match database.try_connect(instance) {
@@ -233,7 +233,7 @@ fn instances_change_the_same_rows_through_crashes() {
     database.up();
     create(&database);
     let history = Arc::new(History::default());
-    let mut rng = Rng::new(seed);
+    let mut rng = Rng(seed);
     for round in 0..=rounds {
         let killing = round < rounds;
         if round > 0 && round % DEATHS_PER_GUARD == 0 {

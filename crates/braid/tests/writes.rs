@@ -18,7 +18,7 @@ fn storm(instance: &Instance, statement: &str) -> u64 {
         for n in 0..CLIENTS {
             let changed = &changed;
             s.spawn(move || {
-                let mut rng = Rng::new(seed + n);
+                let mut rng = Rng(seed + n);
                 let mut client = instance.client();
                 for _ in 0..ROUNDS {
                     let key = rng.below(KEYS).to_string();

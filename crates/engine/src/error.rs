@@ -96,25 +96,82 @@ impl Error {
             Error::NoDatabase(_) => "3D000",
             Error::NotSupported(_) => "0A000",
             Error::Cluster(_) => "57P03",
-            Error::Txn(e) => e.sqlstate().unwrap_or("XX000"),
-            Error::Access(e) => match e {
-                access::Error::DiskFull(_) => "53100",
-                access::Error::TooManyExtents { .. } | access::Error::KeyTooLong { .. } => "54000",
-                access::Error::SequenceLimit { .. } => "2200H",
-                access::Error::SequenceBounds { .. } => "22003",
-                _ => "XX001",
-            },
-            Error::Storage(e) if e.is_full() => "53100",
-            Error::Cache(e) if e.is_full() => "53100",
-            Error::Redo(redo::Error::Storage(e)) if e.is_full() => "53100",
-            Error::Storage(storage::Error::InUse { .. }) => "55006",
-            Error::Storage(storage::Error::Block { .. })
-            | Error::Cache(cache::Error::Storage(storage::Error::Block { .. }))
-            | Error::Block(_)
-            | Error::Replay { .. }
-            | Error::Corrupt(_) => "XX001",
-            Error::Cache(_) | Error::Redo(_) | Error::Storage(_) => "58030",
+            Error::Block(_) | Error::Replay { .. } | Error::Corrupt(_) => "XX001",
+            Error::Access(e) => of_access(e),
+            Error::Txn(e) => of_txn(e),
+            Error::Cache(e) => of_cache(e),
+            Error::Redo(e) => of_redo(e),
+            Error::Storage(e) => of_storage(e),
             Error::Thread { .. } => "53000",
         }
+    }
+}
+
+fn of_access(e: &access::Error) -> &'static str {
+    match e {
+        access::Error::DiskFull(_) => "53100",
+        access::Error::TooManyExtents { .. } | access::Error::KeyTooLong { .. } => "54000",
+        access::Error::SequenceLimit { .. } => "2200H",
+        access::Error::SequenceBounds { .. } => "22003",
+        access::Error::Txn(e) => of_txn(e),
+        access::Error::Cache(e) => of_cache(e),
+        access::Error::Storage(e) => of_storage(e),
+        access::Error::Block(_)
+        | access::Error::WrongSegment { .. }
+        | access::Error::HeapCorrupt { .. }
+        | access::Error::IndexCorrupt { .. } => "XX001",
+    }
+}
+
+fn of_txn(e: &txn::Error) -> &'static str {
+    match e {
+        txn::Error::Cache(e) => of_cache(e),
+        txn::Error::Redo(e) => of_redo(e),
+        txn::Error::Storage(e) => of_storage(e),
+        // What went wrong is what the engine's own handler of undo met.
+        txn::Error::Rollback { source, .. } => source
+            .downcast_ref::<access::Error>()
+            .map_or("XX001", of_access),
+        e => e.sqlstate().unwrap_or("XX000"),
+    }
+}
+
+fn of_cache(e: &cache::Error) -> &'static str {
+    match e {
+        e if e.is_full() => "53100",
+        cache::Error::Storage(e) => of_storage(e),
+        _ => "58030",
+    }
+}
+
+fn of_redo(e: &redo::Error) -> &'static str {
+    match e {
+        redo::Error::Storage(e) => of_storage(e),
+        _ => "58030",
+    }
+}
+
+fn of_storage(e: &storage::Error) -> &'static str {
+    match e {
+        e if e.is_full() => "53100",
+        storage::Error::InUse { .. } => "55006",
+        storage::Error::Block { .. } => "XX001",
+        _ => "58030",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollback_fails_with_the_state_of_what_it_met() {
+        let state = |source: txn::HandlerError| {
+            let at = block::UndoPtr::NONE;
+            Error::from(txn::Error::Rollback { at, source }).sqlstate()
+        };
+        let device = access::Error::Storage(storage::Error::Crashed);
+        assert_eq!(state(Box::new(device)), "58030");
+        assert_eq!(state("undo of a row is cut short".into()), "XX001");
     }
 }

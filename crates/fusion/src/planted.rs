@@ -76,6 +76,8 @@ pub(crate) enum Mutation {
     GrantDuringRecall,
     /// Enqueues: a value is believed after the death of one who may have changed it.
     ValueOutlivesWriter,
+    /// Enqueues: what a dead instance had locked is granted before it is decided when its last commits took effect.
+    GrantInDoubt,
     /// Enqueues: who comes to a cluster is not told what others have taken away from everybody.
     NewcomersTakeAll,
     /// Enqueues: a recall is answered without asking who uses the implied mode.

@@ -33,6 +33,7 @@ pub use block::undo::UNDO_MAX_PAYLOAD;
 pub use enqueue::{Level, LockMode, LockRow, LockWait, NameClass, Resource};
 pub use error::{Error, HandlerError, Result};
 pub use manager::{TransactionRow, TxnConfig, TxnManager, TxnStatistics, UndoRecord};
+pub use members::Departed;
 pub use purge::PurgeHint;
 pub use recovery::TxnRecovery;
 pub use transaction::{

@@ -11,6 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+/// Who was a member and is dead.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Departed<'a> {
+    /// They have not lived again: how their transactions stand only their next lives know.
+    pub in_limbo: &'a [InstanceId],
+    /// Of some of them it is not decided yet when their last groups took effect. What they had locked nobody gets before.
+    pub in_doubt: bool,
+}
+
 impl TxnManager {
     /// Makes this instance one among others that it reaches through `post`. Once, before the first [`TxnManager::members_changed`]; until that says who is up, the instance
     /// counts as alone.
@@ -34,7 +43,7 @@ impl TxnManager {
         }));
     }
 
-    /// Enters an epoch with these members. `in_limbo`: who is dead and has not lived again; whoever else is gone left cleanly, after [`TxnManager::leave`].
+    /// Enters an epoch with these members. Whoever is gone and not named as departed left cleanly, after [`TxnManager::leave`].
     ///
     /// Before a joiner takes its first snapshot or changes anything, all others must have made this call, and the joiner must have heard a header that each of them sent
     /// after it, and their [`TxnManager::newest_group_of`] themselves: its clock is then above every commit that was not announced to it and every horizon computed without it, and should a member die, the joiner knows
@@ -45,18 +54,20 @@ impl TxnManager {
         &self,
         epoch: u64,
         members: &[InstanceId],
-        in_limbo: &[InstanceId],
+        departed: Departed<'_>,
     ) -> Result<()> {
         self.clock
             .raise_ceiling(Scn(self.control.refresh()?.scn_ceiling));
-        self.cluster.members_changed(epoch, members, in_limbo);
+        self.cluster
+            .members_changed(epoch, members, departed.in_limbo);
         // Also a group that no other was told of, because there was none: once the log has said this no such group is on its way.
         let (batch, scn) = self.cache.redo().newest_group();
         self.cluster.own_group(batch, scn);
         self.drive_waits(|_| true);
         if let Some(ges) = self.ges.get() {
             let me = self.config.instance;
-            ges.members_changed(epoch, &members.iter().copied().chain([me]).collect());
+            let members = members.iter().copied().chain([me]).collect();
+            ges.members_changed(epoch, &members, departed.in_doubt);
         }
         Ok(())
     }

@@ -511,14 +511,22 @@ fn the_next_life_is_asked_again_when_all_have_entered() {
         let id = t.id();
         let (one, two) = (db.manager(1), db.manager(2));
         let ids = [1, 2].map(InstanceId);
-        two.members_changed(2, &ids[1..], &ids[..1]).unwrap();
+        two.members_changed(
+            2,
+            &ids[1..],
+            Departed {
+                in_limbo: &ids[..1],
+                in_doubt: false,
+            },
+        )
+        .unwrap();
         thread::scope(|s| {
             let learner = s.spawn(|| two.state_now(id).unwrap());
             let asked = db.net.sent(ASK);
             eventually("a question", || db.net.sent(ASK) > asked);
             db.settle();
             for m in [two, one] {
-                m.members_changed(3, &ids, &[]).unwrap();
+                m.members_changed(3, &ids, Departed::default()).unwrap();
             }
             db.settle();
             assert!(!learner.is_finished(), "who answered it?");
@@ -568,16 +576,18 @@ fn the_horizon_is_the_least_of_all_members() {
         // A third comes: nothing moves before it was heard.
         let before = one.horizon();
         let ids = [1, 2, 3].map(InstanceId);
-        one.members_changed(2, &ids, &[]).unwrap();
-        two.members_changed(2, &ids, &[]).unwrap();
+        one.members_changed(2, &ids, Departed::default()).unwrap();
+        two.members_changed(2, &ids, Departed::default()).unwrap();
         db.node(1)
             .add(&mut writer, of(1, 0), 1, LockWait::NoWait)
             .unwrap();
         db.node(1).rollback(&mut writer).unwrap();
         tick();
         assert_eq!(one.horizon(), before);
-        one.members_changed(3, &ids[..2], &[]).unwrap();
-        two.members_changed(3, &ids[..2], &[]).unwrap();
+        one.members_changed(3, &ids[..2], Departed::default())
+            .unwrap();
+        two.members_changed(3, &ids[..2], Departed::default())
+            .unwrap();
         tick();
         assert!(one.horizon() > before);
     });
@@ -618,7 +628,8 @@ fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
         two.checkpoint();
         two.stop();
         let one = db.manager(1);
-        one.members_changed(2, &[InstanceId(1)], &[]).unwrap();
+        one.members_changed(2, &[InstanceId(1)], Departed::default())
+            .unwrap();
         assert_eq!(one.state(committed), TxnState::Unknown);
         let asked = db.net.sent(ASK);
         assert_eq!(one.learn(committed, e).unwrap(), TxnState::Committed(e));
@@ -637,8 +648,10 @@ fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
     db.net.clone().run(seed(), || {
         let two = Instance::open_member(&storage, control, 2, CAP, |m| {
             db.net.connect(m);
-            db.manager(1).members_changed(3, &ids, &[]).unwrap();
-            m.members_changed(3, &ids, &[]).unwrap();
+            db.manager(1)
+                .members_changed(3, &ids, Departed::default())
+                .unwrap();
+            m.members_changed(3, &ids, Departed::default()).unwrap();
         })
         .unwrap();
         let (one, asked) = (db.manager(1), db.net.sent(ASK));

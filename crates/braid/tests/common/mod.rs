@@ -6,6 +6,7 @@ mod ports;
 
 use ports::free_port;
 use postgres::{Client, Config, NoTls};
+pub use seam::Rng;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -193,24 +194,5 @@ pub fn seed() -> u64 {
             .duration_since(std::time::UNIX_EPOCH)
             .expect("after 1970")
             .as_nanos() as u64,
-    }
-}
-
-/// splitmix64: small, seeded, good enough to choose accounts and moments.
-pub struct Rng(u64);
-
-impl Rng {
-    pub fn new(seed: u64) -> Rng {
-        Rng(seed)
-    }
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
     }
 }

@@ -83,7 +83,7 @@ pub struct Bank {
 impl Bank {
     pub fn new(seed: u64) -> Bank {
         Bank {
-            rng: Rng::new(seed),
+            rng: Rng(seed),
             statements: None,
             done: Vec::new(),
         }

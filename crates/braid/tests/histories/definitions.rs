@@ -13,9 +13,7 @@ pub struct Definitions {
 
 impl Definitions {
     pub fn new(seed: u64) -> Definitions {
-        Definitions {
-            rng: Rng::new(seed),
-        }
+        Definitions { rng: Rng(seed) }
     }
 }
 

@@ -29,7 +29,7 @@ pub fn harm(work: &Arc<Work>, enough: &AtomicBool, seed: u64) -> BTreeMap<&'stat
     let mut harm = Harm {
         work,
         enough,
-        rng: Rng::new(seed),
+        rng: Rng(seed),
         down: BTreeMap::new(),
         commands: Vec::new(),
         counts: BTreeMap::new(),

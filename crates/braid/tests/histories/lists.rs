@@ -93,7 +93,7 @@ impl Worker for Lists {
 impl Lists {
     pub fn new(seed: u64) -> Lists {
         Lists {
-            rng: Rng::new(seed),
+            rng: Rng(seed),
             statements: None,
             done: Vec::new(),
         }

@@ -189,7 +189,7 @@ fn histories_keep_what_their_isolation_levels_promise() {
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("history-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("directory");
     println!("{}", dir.display());
-    let mut rng = Rng::new(seed);
+    let mut rng = Rng(seed);
     let cluster = Cluster::up(dir.clone(), instances, &mut rng);
     let changes = rng.below(2) == 0;
     println!("definitions change: {changes}");

@@ -130,7 +130,7 @@ fn pass_on(
 ) {
     let mut buf = vec![0; 64 << 10];
     let mut head = Vec::new();
-    let mut rng = Rng::new(number);
+    let mut rng = Rng(number);
     loop {
         let read = from.read(&mut buf).unwrap_or_default();
         let mut state = shared.state();

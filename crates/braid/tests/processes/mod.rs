@@ -5,25 +5,9 @@
 mod ports;
 
 pub use ports::free_ports;
+pub use seam::Rng;
 use std::ffi::OsString;
 use std::process::{Command, Output};
-
-/// splitmix64.
-#[derive(Clone)]
-pub struct Rng(u64);
-impl Rng {
-    pub fn new(seed: u64) -> Rng {
-        Rng(seed)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
 
 pub fn environment(name: &str, default: u64) -> u64 {
     match std::env::var(name) {

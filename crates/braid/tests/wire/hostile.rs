@@ -223,7 +223,7 @@ fn a_thousand_connections() {
 fn fuzz() {
     let seed = seed();
     println!("BRAID_SEED={seed}");
-    let mut rng = Rng::new(seed);
+    let mut rng = Rng(seed);
     let instance = Instance::start("wire-fuzz");
     Client::connect(instance.port).query("create table t (id int primary key, v text)");
     let pieces = [

@@ -9,7 +9,7 @@ use cache::{Cache, Reconfiguration};
 use interconnect::{Member, Post, kinds};
 use std::sync::Arc;
 use std::time::Duration;
-use txn::TxnManager;
+use txn::{Departed, TxnManager};
 use wait::{Event, Waiter};
 
 /// How often a leaver looks whether the others have taken what it had.
@@ -62,9 +62,13 @@ impl Layer for Transactions {
         self.0.tick();
     }
     fn members_changed(&self, members: &Members) -> Result<()> {
+        let departed = Departed {
+            in_limbo: &members.in_limbo,
+            in_doubt: !members.dead.is_empty(),
+        };
         Ok(self
             .0
-            .members_changed(members.epoch, &members.numbers(), &members.in_limbo)?)
+            .members_changed(members.epoch, &members.numbers(), departed)?)
     }
     fn settled(&self, _: u64) {
         self.0.settled();

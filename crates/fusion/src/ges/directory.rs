@@ -53,6 +53,8 @@ pub struct Directory {
     members: BTreeSet<InstanceId>,
     /// Who has not declared what it keeps; nothing is granted until all have.
     missing: BTreeSet<InstanceId>,
+    /// Nor is anything in this epoch ([`super::Plan::in_doubt`]).
+    pub(super) in_doubt: bool,
     /// Members that came in this epoch.
     fresh: BTreeSet<InstanceId>,
     pub(super) planted: Planted,
@@ -113,8 +115,14 @@ impl Directory {
         }
     }
 
+    /// Whether it is known what everybody has, the dead included.
+    fn may_grant(&self) -> bool {
+        let in_doubt = self.in_doubt && !self.planted.breaks(Mutation::GrantInDoubt);
+        self.missing.is_empty() && !in_doubt
+    }
+
     fn pump(&mut self, resource: Resource, out: &mut Vec<Effect>) {
-        if !self.missing.is_empty() {
+        if !self.may_grant() {
             return;
         }
         let Some(entry) = self.entries.get_mut(&resource) else {
@@ -438,7 +446,7 @@ impl Directory {
         out: &mut Vec<Effect>,
     ) {
         if !self.missing.remove(&from) {
-            if fresh && self.missing.is_empty() {
+            if fresh && self.may_grant() {
                 self.welcome(from, out);
             }
             return;
@@ -461,7 +469,7 @@ impl Directory {
             // Whoever keeps a lock knows its value: no exclusive holder can have stood beside it.
             entry.value = entry.value.max(lock.value);
         }
-        if !self.missing.is_empty() {
+        if !self.may_grant() {
             return;
         }
         for fresh in std::mem::take(&mut self.fresh) {

@@ -22,6 +22,18 @@ use std::collections::BTreeSet;
 
 type MasterOf<'a> = &'a dyn Fn(Resource) -> InstanceId;
 
+/// An epoch of the service.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub epoch: Epoch,
+    pub members: BTreeSet<Member>,
+    /// By the hash of resources.
+    pub masters: Vec<InstanceId>,
+    /// Somebody is dead, and it is not decided yet when its last commits took effect. Nothing is granted between instances: whoever got what the dead had locked might
+    /// take a snapshot below such a commit, and not see what it was locked for.
+    pub in_doubt: bool,
+}
+
 /// One instance's part of the service.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Enqueues {
@@ -161,27 +173,22 @@ impl Enqueues {
         self.settle(out);
     }
 
-    /// Enters a new epoch. Cached locks go on being used; new grants between instances wait for one round of declarations.
-    pub fn reconfigure(
-        &mut self,
-        epoch: Epoch,
-        members: BTreeSet<Member>,
-        masters: Vec<InstanceId>,
-        out: &mut Vec<Effect>,
-    ) {
-        assert!(epoch > self.epoch, "epochs rise");
-        let gone = self.members.difference(&members);
+    /// Enters a new epoch. Cached locks go on being used; new grants between instances wait for one round of declarations, and for the epoch in which nothing is in doubt.
+    pub fn reconfigure(&mut self, plan: Plan, out: &mut Vec<Effect>) {
+        assert!(plan.epoch > self.epoch, "epochs rise");
+        let gone = self.members.difference(&plan.members);
         let dead: BTreeSet<InstanceId> = gone.map(|m| m.instance).collect();
-        self.epoch = epoch;
-        self.members = members;
-        self.masters = masters;
+        self.epoch = plan.epoch;
+        self.members = plan.members;
+        self.masters = plan.masters;
         let living: BTreeSet<InstanceId> = self.members.iter().map(|m| m.instance).collect();
         if self.fresh {
             self.unwelcome = living.clone();
         }
         let (me, masters) = (self.me, &self.masters);
         self.directory
-            .new_epoch(epoch, living, &dead, |r| masters[at(r, masters)] == me);
+            .new_epoch(plan.epoch, living, &dead, |r| masters[at(r, masters)] == me);
+        self.directory.in_doubt = plan.in_doubt;
         self.locks.new_epoch(out);
         for to in self.members.iter().map(|m| m.instance) {
             let message = self.declaration_for(to);

@@ -58,6 +58,8 @@ struct World {
     /// Instances whose lane has closed the implied resource.
     closed: BTreeSet<usize>,
     denied: Vec<Owner>,
+    /// What the dead had locked of whose last commits nobody knows yet when they took effect.
+    in_doubt: Vec<(Resource, Mode)>,
     violation: Option<&'static str>,
 }
 
@@ -82,6 +84,7 @@ impl World {
             planted,
             closed: BTreeSet::new(),
             denied: Vec::new(),
+            in_doubt: Vec::new(),
             violation: None,
         };
         for n in 0..NODES {
@@ -111,11 +114,29 @@ impl World {
         let living: Vec<InstanceId> = alive.iter().map(|&n| instance(n)).collect();
         assign_masters(&mut self.masters, &living);
         for n in alive {
-            let (epoch, members, masters) =
-                (self.epoch, self.members.clone(), self.masters.clone());
-            self.with(n, |lane, out| {
-                lane.reconfigure(epoch, members, masters, out)
-            });
+            let plan = Plan {
+                epoch: self.epoch,
+                members: self.members.clone(),
+                masters: self.masters.clone(),
+                in_doubt: !self.in_doubt.is_empty(),
+            };
+            self.with(n, |lane, out| lane.reconfigure(plan, out));
+        }
+    }
+
+    fn die(&mut self, n: usize) {
+        self.nodes[n] = None;
+        let of_dead = self.users.extract_if(.., |u| u.node == n);
+        let locked = of_dead.filter(|u| u.granted).map(|u| (u.resource, u.mode));
+        self.in_doubt.extend(locked);
+        self.new_epoch();
+    }
+
+    /// It is decided when the last commits of the dead took effect.
+    fn recovered(&mut self) {
+        if !self.in_doubt.is_empty() {
+            self.in_doubt.clear();
+            self.new_epoch();
         }
     }
 
@@ -210,6 +231,11 @@ impl World {
                 if a.resource == b.resource && !a.mode.compatible(b.mode) {
                     self.violation = Some("two owners have modes that exclude each other");
                 }
+            }
+            let of_dead = |d: &(Resource, Mode)| d.0 == a.resource && !d.1.compatible(a.mode);
+            if self.in_doubt.iter().any(of_dead) {
+                self.violation =
+                    Some("what the dead may have changed is locked before it is known");
             }
         }
     }
@@ -332,12 +358,9 @@ impl World {
     fn fault(&mut self) {
         self.faults -= 1;
         let n = self.random.below(NODES);
-        match self.random.below(4) {
-            0 if self.nodes.iter().flatten().count() > 1 && self.nodes[n].is_some() => {
-                self.nodes[n] = None;
-                self.users.retain(|u| u.node != n);
-                self.new_epoch();
-            }
+        match self.random.below(5) {
+            0 if self.nodes.iter().flatten().count() > 1 && self.nodes[n].is_some() => self.die(n),
+            4 => self.recovered(),
             1 if self.nodes[n].is_none() => {
                 self.start(n);
                 self.new_epoch();
@@ -396,6 +419,7 @@ fn walk(seed: u64, faults: u32, planted: Planted) -> Result<(), String> {
             return Err(format!("{violation} (BRAID_FUSION_SEED={seed} replays it)"));
         }
     }
+    world.recovered();
     for _ in 0..40 {
         for _ in 0..300 {
             world.step(false);
@@ -428,6 +452,7 @@ fn every_rule_of_enqueues_left_out_is_noticed() {
         (Mutation::IgnoreImplied, 0),
         (Mutation::NewcomersTakeAll, 12),
         (Mutation::ValueOutlivesWriter, 12),
+        (Mutation::GrantInDoubt, 12),
     ] {
         let planted = Planted {
             mutation: Some(mutation),
@@ -580,8 +605,7 @@ fn a_request_that_nobody_waits_for_keeps_nobody_waiting() {
 #[test]
 fn a_newcomer_learns_what_is_locked() {
     let mut world = World::quiet();
-    world.nodes[2] = None;
-    world.new_epoch();
+    world.die(2);
     world.run();
     world.enter(owner(0, 1), TABLE, Mode::Shared, true);
     world.run();

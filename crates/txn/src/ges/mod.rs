@@ -21,7 +21,7 @@ use crate::enqueue::{Enqueues, Locker, LockerId};
 use crate::{Error, LockMode, LockWait, Resource, Result};
 use block::{InstanceId, ObjectId, TxnId};
 use dictionary::Picture;
-use fusion::ges::{Effect, Message, Mode, Owner};
+use fusion::ges::{Effect, Message, Mode, Owner, Plan};
 use fusion::{Epoch, Incarnation, Member};
 use seam::HashMap;
 use seam::{Condvar, Mutex, MutexGuard};
@@ -273,13 +273,24 @@ impl GlobalEnqueues {
         bad
     }
 
-    pub(crate) fn members_changed(&self, epoch: u64, members: &BTreeSet<InstanceId>) {
+    /// `in_doubt`: [`Plan::in_doubt`].
+    pub(crate) fn members_changed(
+        &self,
+        epoch: u64,
+        members: &BTreeSet<InstanceId>,
+        in_doubt: bool,
+    ) {
         let all = members.iter().map(|&instance| Member {
             instance,
             incarnation: Incarnation(0), // who comes says so itself
         });
-        let (all, masters) = (all.collect(), members.iter().copied().collect());
-        self.step(|machine, out| machine.reconfigure(own_epoch(epoch), all, masters, out));
+        let plan = Plan {
+            epoch: own_epoch(epoch),
+            members: all.collect(),
+            masters: members.iter().copied().collect(),
+            in_doubt,
+        };
+        self.step(|machine, out| machine.reconfigure(plan, out));
     }
 
     /// Says everything again that may have been lost.

@@ -21,7 +21,9 @@ fn what_was_said_in_one_epoch_does_not_leave_as_of_the_next() {
             db.net.hold(GES);
             // The first of the messages leaves when the next epoch has begun here.
             db.net.before_next(GES, move || {
-                manager.members_changed(epoch + 1, &ids, &[]).unwrap();
+                manager
+                    .members_changed(epoch + 1, &ids, Departed::default())
+                    .unwrap();
             });
             thread::scope(|s| {
                 let locking = s.spawn(|| {
@@ -48,7 +50,9 @@ fn what_was_said_in_one_epoch_does_not_leave_as_of_the_next() {
                 // Where this instance is the master it recalls what the two others have by implication.
                 recalls_of_two += u32::from(before == 2);
                 for k in [2, 3] {
-                    db.manager(k).members_changed(epoch + 1, &ids, &[]).unwrap();
+                    db.manager(k)
+                        .members_changed(epoch + 1, &ids, Departed::default())
+                        .unwrap();
                 }
                 db.net.heal();
                 while !locking.is_finished() {

@@ -84,12 +84,26 @@ fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
             assert_ne!(db.manager(3).newest_group_of(InstanceId(1)), newest);
             let ids = [2, 3].map(InstanceId);
             db.manager(2)
-                .members_changed(2, &ids, &[InstanceId(1)])
+                .members_changed(
+                    2,
+                    &ids,
+                    Departed {
+                        in_limbo: &[InstanceId(1)],
+                        in_doubt: false,
+                    },
+                )
                 .unwrap();
             assert_eq!(db.manager(2).newest_group_of(InstanceId(1)), newest);
             // Its evidence reaches instance 3 with the first message of the epoch.
             db.manager(3)
-                .members_changed(2, &ids, &[InstanceId(1)])
+                .members_changed(
+                    2,
+                    &ids,
+                    Departed {
+                        in_limbo: &[InstanceId(1)],
+                        in_doubt: false,
+                    },
+                )
                 .unwrap();
             db.manager(2).tick();
             eventually("evidence", || {
@@ -97,7 +111,7 @@ fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
             });
             // Here nobody has died: let the writer go.
             db.manager(1)
-                .members_changed(2, &[InstanceId(1)], &[])
+                .members_changed(2, &[InstanceId(1)], Departed::default())
                 .unwrap();
         });
     });
@@ -114,14 +128,18 @@ fn memory_is_offered_again_in_every_epoch() {
         let ids = [1, 2].map(InstanceId);
         db.net.hold(MEMORY_OFFERED);
         for k in 1..=2 {
-            db.manager(k).members_changed(2, &ids, &[]).unwrap();
+            db.manager(k)
+                .members_changed(2, &ids, Departed::default())
+                .unwrap();
         }
         let before = db.net.sent(ANNOUNCE);
         commit(&db, 1, &mut writer, 0);
         assert_eq!(db.net.sent(ANNOUNCE), before + 1);
         // The offers of this epoch come when the next has begun: they are not taken.
         for k in 1..=2 {
-            db.manager(k).members_changed(3, &ids, &[]).unwrap();
+            db.manager(k)
+                .members_changed(3, &ids, Departed::default())
+                .unwrap();
         }
         db.net.deliver_held(MEMORY_OFFERED, 2);
         commit(&db, 1, &mut writer, 1);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use storage::ControlFile;
-use txn::TxnManager;
+use txn::{Departed, TxnManager};
 
 pub const CAP: u32 = 4096;
 
@@ -37,13 +37,15 @@ impl Db {
         let open = |k| {
             Instance::open_member(&storage, control.clone(), k, CAP, |m| {
                 net.connect(m);
-                m.members_changed(0, &ids, &[]).unwrap();
+                m.members_changed(0, &ids, Departed::default()).unwrap();
             })
             .unwrap()
         };
         let nodes: Vec<Instance> = (1..=n).map(open).collect();
         for node in &nodes {
-            node.manager.members_changed(1, &ids, &[]).unwrap();
+            node.manager
+                .members_changed(1, &ids, Departed::default())
+                .unwrap();
             load(node);
         }
         let db = Db { net, nodes };
