@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::output::{column_name, sort_keys};
+use super::whole::{self, WholeTable};
 use super::{Output, Planner, SortKey};
 use crate::bind::{Binder, Groups, Scope, Typed, names};
 use crate::error::{Error, Result};
@@ -33,6 +34,8 @@ pub struct Aggregate {
     pub functions: Vec<(AggFunc, Option<Expr>)>,
     /// Over the grouped row: keys, then aggregates.
     pub having: Option<Expr>,
+    /// How the vectorized lane would compute the groups, if all rows of one table are read for them.
+    pub whole: Option<WholeTable>,
 }
 
 impl Aggregate {
@@ -52,7 +55,7 @@ pub struct Grouping {
 }
 
 /// An aggregate as written, what it computes of what, and the column of the grouped row that has it.
-type Call = (ast::Expr, AggFunc, Option<Expr>, Typed);
+pub type Call = (ast::Expr, AggFunc, Option<Expr>, Typed);
 
 /// Collects keys and aggregates while the clauses over groups are bound.
 struct Collector<'c> {
@@ -116,18 +119,16 @@ impl Planner<'_> {
             let binder = over_groups("ORDER BY");
             Ok(binder.settle(binder.expr(e)?)?.expr)
         })?;
+        let calls = collector.functions.into_inner();
+        let whole = whole::groups(scope, &collector.keys, &calls, s, q);
         let keys = collector.keys.into_iter().map(|(_, t)| t.expr).collect();
-        let functions = collector
-            .functions
-            .into_inner()
-            .into_iter()
-            .map(|(_, f, arg, _)| (f, arg))
-            .collect();
+        let functions = calls.into_iter().map(|(_, f, arg, _)| (f, arg)).collect();
         Ok(Some(Grouping {
             aggregate: Aggregate {
                 keys,
                 functions,
                 having: None,
+                whole,
             },
             output,
             order,
