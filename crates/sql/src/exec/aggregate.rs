@@ -77,6 +77,12 @@ impl Groups {
         Ok(())
     }
 
+    /// Whether no further row can change the answer.
+    pub fn is_found(&self, plan: &Aggregate) -> bool {
+        let found = |group: &Group| matches!(group.states.as_slice(), [State::Best(best)] if !best.is_null());
+        plan.first && self.groups.first().is_some_and(found)
+    }
+
     fn group(&mut self, plan: &Aggregate, core: &mut Core, env: &Env<'_>) -> Result<usize> {
         self.key.clear();
         for e in &plan.keys {

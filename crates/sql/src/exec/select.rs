@@ -353,7 +353,10 @@ impl SelectRun {
                         .drive(plan, core, params, &self.snapshot, &mut |core, row| {
                             let row = row.values;
                             groups.add(aggregate, core, &Env { row, params })?;
-                            Ok(Flow::More)
+                            Ok(match groups.is_found(aggregate) {
+                                true => Flow::Stop,
+                                false => Flow::More,
+                            })
                         })?;
                     groups.finish(aggregate, |row| take(core, row))?;
                 }

@@ -34,6 +34,8 @@ pub struct Aggregate {
     pub functions: Vec<(AggFunc, Option<Expr>)>,
     /// Over the grouped row: keys, then aggregates.
     pub having: Option<Expr>,
+    /// Rows come in such an order that the first value that is not NULL is the answer.
+    pub first: bool,
     /// How the vectorized lane would compute the groups, if all rows of one table are read for them.
     pub whole: Option<WholeTable>,
 }
@@ -43,6 +45,25 @@ impl Aggregate {
         self.keys
             .iter()
             .chain(self.functions.iter().filter_map(|(_, e)| e.as_ref()))
+    }
+
+    /// The order of rows in which the first value that is not NULL would be the answer: that of the least or the greatest value of one column.
+    pub fn first_in(&self) -> Option<SortKey> {
+        let ([], [(func, Some(column @ Expr::Column(_)))]) =
+            (self.keys.as_slice(), self.functions.as_slice())
+        else {
+            return None;
+        };
+        let descending = match func {
+            AggFunc::Min => false,
+            AggFunc::Max => true,
+            _ => return None,
+        };
+        Some(SortKey {
+            expr: column.clone(),
+            descending,
+            nulls_first: descending,
+        })
     }
 }
 
@@ -128,6 +149,7 @@ impl Planner<'_> {
                 keys,
                 functions,
                 having: None,
+                first: false,
                 whole,
             },
             output,

@@ -224,9 +224,12 @@ impl Planner<'_> {
                 Vec::new()
             }
         };
-        // Of the source only: groups are put in order and counted when they are made.
+        let mut aggregate = aggregate;
+        // Groups are put in order and counted when they are made. Of one table an index may have the least or the greatest value at its end.
+        let first = aggregate.as_ref().filter(|_| items.len() == 1);
+        let first: Vec<SortKey> = first.and_then(Aggregate::first_in).into_iter().collect();
         let (wanted_order, most): (&[SortKey], _) = match aggregate {
-            Some(_) => (&[], None),
+            Some(_) => (&first, None),
             None => (&order, most_rows(limit.as_ref(), offset.as_ref())),
         };
         let (mut source, filter, ordered) =
@@ -236,9 +239,9 @@ impl Planner<'_> {
         } else {
             order
         };
-        let mut aggregate = aggregate;
         if let Some(a) = &mut aggregate {
             a.having = having;
+            a.first = ordered && !first.is_empty();
         }
         let mut used: Vec<&Expr> = filter.iter().collect();
         match &aggregate {

@@ -47,6 +47,43 @@ explain select count(*) from p where id < 5
 
 explain select max(v) from p where id in (1, 2)
 
+-- The least and the greatest value stand at an index's ends; what is not known has no part in it.
+explain select max(id) from p
+
+explain select min(id) + 1 as next from p having min(id) > 0
+
+explain select max(id) from p where id < 50
+
+explain select max(id) from p where v = 3
+
+explain select count(id) from p
+
+create index on n (v, id)
+
+insert into n values (1, null, null), (null, 3, null)
+
+explain select max(v) from n
+
+explain select max(id) from n where v = 3
+
+select max(v), min(v) from n
+
+select max(v) from n
+
+select min(v) from n
+
+select max(id) from n where v = 3
+
+select max(id) from p where id < 50
+
+select min(id) + 1 as next from p having min(id) > 0
+
+select max(id) from p where id > 5000
+
+delete from n where id = 1 or id is null
+
+drop index n_v_id_idx
+
 -- Pairs without a condition: with a LIMIT they end soon, without one they are the vectorized lane's.
 explain select p.id, n.id from p, n limit 5
 
