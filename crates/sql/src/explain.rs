@@ -27,11 +27,7 @@ pub fn run(session: &mut SqlSession, analyze: bool, text: &str) -> Result<Vec<Ve
         lines: Vec::new(),
         measured: measured.as_ref(),
     };
-    // Which lane runs it may depend on how large its tables are by now.
-    match statement.vectorized(&mut session.core)? {
-        Some(query) => lines.general(query, &mut session.core)?,
-        None => lines.statement(&statement, &mut session.core)?,
-    }
+    lines.statement(&statement, &mut session.core)?;
     let mut lines = lines.lines;
     if let Some(m) = &measured {
         lines.push(format!(
@@ -128,7 +124,14 @@ struct Lines<'m> {
 impl Lines<'_> {
     fn statement(&mut self, statement: &Statement, core: &mut Core) -> Result<()> {
         match &statement.kind {
-            Kind::Select(plan) => self.select(plan, 0, true),
+            // Which lane computes groups may depend on how large the table is by now.
+            Kind::Select(plan) => match statement.vectorized(core)? {
+                None => self.select(plan, 0, true),
+                Some(groups) => {
+                    let depth = self.above_source(plan, 0, true);
+                    self.general(groups, depth, core)?;
+                }
+            },
             Kind::Insert(plan) => {
                 self.write("Insert", &plan.table);
                 match &plan.source {
@@ -136,7 +139,7 @@ impl Lines<'_> {
                         self.step(1, format!("Values  (rows={})", rows.len()));
                     }
                     InsertSource::Query(q, _) => self.select(q, 1, false),
-                    InsertSource::General(q, _) => self.general(q, core)?,
+                    InsertSource::General(q, _) => self.general(q, 1, core)?,
                 }
             }
             Kind::Update(plan) => {
@@ -153,13 +156,13 @@ impl Lines<'_> {
                     None => "Delete",
                 };
                 self.write(verb, &plan.table);
-                self.general(&plan.query, core)?;
+                self.general(&plan.query, 1, core)?;
             }
-            Kind::General(query) => self.general(query, core)?,
+            Kind::General(query) => self.general(query, 0, core)?,
             Kind::Found(plan) => {
                 let text = format!("LockRows{}", self.total());
                 self.step(0, text);
-                self.general(&plan.query, core)?;
+                self.general(&plan.query, 1, core)?;
             }
             Kind::Empty | Kind::Utility(_) | Kind::Ddl(_) => return Err(no_plan()),
         }
@@ -199,28 +202,24 @@ impl Lines<'_> {
         self.step(0, text);
     }
 
-    /// The general lane's plan: as it would be run, or as it ran. What feeds another step stands below it.
-    fn general(&mut self, query: &crate::olap::Query, core: &mut Core) -> Result<()> {
+    /// The general lane's plan: as it would be run, or as it ran.
+    fn general(&mut self, query: &crate::olap::Query, depth: usize, core: &mut Core) -> Result<()> {
         let ran = self.measured.and_then(|m| m.profile.general.as_ref());
-        let lines = match ran {
+        let mut lines = match ran {
             Some(shown) => shown(),
             None => crate::olap::explain(query, core)?,
-        };
-        match self.lines.is_empty() {
-            true => self.lines = lines,
-            false => {
-                let below = lines.iter().enumerate().map(|(at, line)| match at {
-                    0 => format!("  ->  {line}"),
-                    _ => format!("      {line}"),
-                });
-                self.lines.extend(below);
-            }
         }
+        .into_iter();
+        if let Some(first) = lines.next() {
+            self.step(depth, first);
+        }
+        let below = " ".repeat(depth * 6);
+        self.lines.extend(lines.map(|line| below.clone() + &line));
         Ok(())
     }
 
-    /// `top`: its rows are those of the statement.
-    fn select(&mut self, plan: &SelectPlan, mut depth: usize, top: bool) {
+    /// What stands above the source of rows, whose depth is returned. `top`: its rows are those of the statement.
+    fn above_source(&mut self, plan: &SelectPlan, mut depth: usize, top: bool) -> usize {
         let outermost = if top { self.total() } else { String::new() };
         if plan.limit.is_some() || plan.offset.is_some() {
             self.step(depth, format!("Limit{outermost}"));
@@ -248,8 +247,17 @@ impl Lines<'_> {
             }
             depth += 1;
         }
+        depth
+    }
+
+    /// `top`: its rows are those of the statement.
+    fn select(&mut self, plan: &SelectPlan, depth: usize, top: bool) {
+        let depth = self.above_source(plan, depth, top);
         match &plan.source {
-            Source::One => self.step(depth, format!("Result{outermost}")),
+            Source::One => {
+                let took = if top { self.total() } else { String::new() };
+                self.step(depth, format!("Result{took}"));
+            }
             Source::Values(rows) => {
                 self.step(depth, format!("Values Scan  (rows={})", rows.len()));
             }

@@ -77,6 +77,12 @@ impl Groups {
         Ok(())
     }
 
+    /// Whether no further row can change the answer.
+    pub fn is_found(&self, plan: &Aggregate) -> bool {
+        let found = |group: &Group| matches!(group.states.as_slice(), [State::Best(best)] if !best.is_null());
+        plan.first && self.groups.first().is_some_and(found)
+    }
+
     fn group(&mut self, plan: &Aggregate, core: &mut Core, env: &Env<'_>) -> Result<usize> {
         self.key.clear();
         for e in &plan.keys {
@@ -121,6 +127,29 @@ impl Groups {
     }
 }
 
+/// The row of a group of which another lane has computed the keys, and what the aggregates are made of ([`crate::plan::WholeTable`]).
+pub fn of_parts(plan: &Aggregate, parts: &[DatumRef<'_>]) -> Result<Vec<Datum>> {
+    let missing = || Error::internal("a group without one of its parts");
+    let mut parts = parts.iter().copied();
+    let mut row = Vec::with_capacity(plan.keys.len() + plan.functions.len());
+    for _ in &plan.keys {
+        row.push(parts.next().ok_or_else(missing)?.to_datum());
+    }
+    for (func, _) in &plan.functions {
+        let part = parts.next().ok_or_else(missing)?;
+        let count = match func {
+            AggFunc::Avg(_) => integer(parts.next().ok_or_else(missing)?)?,
+            _ => 1,
+        };
+        row.push(State::of_part(*func, part, count)?.finish(*func)?);
+    }
+    Ok(row)
+}
+
+fn integer(value: DatumRef<'_>) -> Result<i64> {
+    cast::integer(value).ok_or_else(|| Error::internal("sum of what is no integer"))
+}
+
 fn fresh(plan: &Aggregate) -> Vec<State> {
     let state = |f: &AggFunc| match f {
         AggFunc::CountRows | AggFunc::Count => State::Count(0),
@@ -138,6 +167,24 @@ fn fresh(plan: &Aggregate) -> Vec<State> {
 }
 
 impl State {
+    /// The state that so many values lead to: their number, their sum, or the best of them.
+    fn of_part(func: AggFunc, part: DatumRef<'_>, count: i64) -> Result<State> {
+        Ok(match (func, part) {
+            (AggFunc::CountRows | AggFunc::Count, n) => State::Count(integer(n)?),
+            (AggFunc::Min | AggFunc::Max, best) => State::Best(best.to_datum()),
+            (_, DatumRef::Null) => State::Int { sum: 0, count: 0 },
+            (_, DatumRef::Float8(sum)) => State::Float { sum, count },
+            (_, DatumRef::Numeric(sum)) => State::Numeric {
+                sum: Some(sum.to_numeric()),
+                count,
+            },
+            (_, sum) => State::Int {
+                sum: integer(sum)?.into(),
+                count,
+            },
+        })
+    }
+
     fn add(&mut self, func: AggFunc, value: DatumRef<'_>) -> Result<()> {
         if matches!(value, DatumRef::Null) {
             return Ok(());
@@ -145,10 +192,7 @@ impl State {
         match self {
             State::Count(n) => *n += 1,
             State::Int { sum, count } => {
-                *sum += i128::from(
-                    cast::integer(value)
-                        .ok_or_else(|| Error::internal("sum of what is no integer"))?,
-                );
+                *sum += i128::from(integer(value)?);
                 *count += 1;
             }
             State::Float { sum, count } => {

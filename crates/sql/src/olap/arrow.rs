@@ -41,6 +41,8 @@ pub const FREE_SCALE: i8 = 10;
 pub const COMPUTED_SCALE: i8 = 19;
 pub const QUOTIENT_SCALE: i8 = 20;
 pub const MAX_PRECISION: u8 = 38;
+/// A modifier by which all values of a numeric column have the same number of digits.
+pub const SOME_SCALE: i32 = 4;
 /// The zone of all timestamps with time zone.
 const UTC: &str = "+00:00";
 

@@ -15,6 +15,7 @@ mod build;
 mod calls;
 mod choices;
 mod error;
+mod extremes;
 mod filters;
 mod forms;
 mod functions;
@@ -552,6 +553,14 @@ fn block_on<F: Future>(waiter: &Arc<Waiter>, future: F) -> Result<F::Output> {
 }
 
 impl Query {
+    /// The same, for a caller who knows that the values of each numeric column have all the same number of digits: they keep it.
+    pub fn with_all_digits(mut self) -> Query {
+        let numerics = self.columns.iter_mut().filter(|c| c.ty == SqlType::Numeric);
+        // Any declared scale says that; which it is, the values' own type does.
+        numerics.for_each(|c| c.typmod = arrow::SOME_SCALE);
+        self
+    }
+
     /// The tables that it reads, and the direct plans in it, which lock rows.
     pub fn reads(&self) -> (&[Arc<Table>], impl Iterator<Item = &SelectPlan>) {
         (&self.tables, self.locked.iter().map(locked::Locked::plan))

@@ -25,12 +25,11 @@ use datafusion::prelude::SessionConfig;
 use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 
-use super::functions;
 use super::lists;
 use super::operators::{self, Operators};
 use super::tables::{HeapTable, Opened, ViewTable};
 use super::target::Target;
-use super::{recursive, united};
+use super::{extremes, functions, recursive, united};
 use crate::bind::names;
 use crate::dict::Table;
 use crate::error::{Error, Result};
@@ -264,7 +263,8 @@ impl ContextProvider for Names<'_> {
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        functions::aggregate(name).or_else(|| self.state.aggregate_functions().get(name).cloned())
+        let theirs = || self.state.aggregate_functions().get(name);
+        functions::aggregate(name).or_else(|| theirs().map(extremes::typed))
     }
 
     fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {

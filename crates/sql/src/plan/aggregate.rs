@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::output::{column_name, sort_keys};
+use super::whole::{self, WholeTable};
 use super::{Output, Planner, SortKey};
 use crate::bind::{Binder, Groups, Scope, Typed, names};
 use crate::error::{Error, Result};
@@ -33,6 +34,10 @@ pub struct Aggregate {
     pub functions: Vec<(AggFunc, Option<Expr>)>,
     /// Over the grouped row: keys, then aggregates.
     pub having: Option<Expr>,
+    /// Rows come in such an order that the first value that is not NULL is the answer.
+    pub first: bool,
+    /// How the vectorized lane would compute the groups, if all rows of one table are read for them.
+    pub whole: Option<WholeTable>,
 }
 
 impl Aggregate {
@@ -40,6 +45,25 @@ impl Aggregate {
         self.keys
             .iter()
             .chain(self.functions.iter().filter_map(|(_, e)| e.as_ref()))
+    }
+
+    /// The order of rows in which the first value that is not NULL would be the answer: that of the least or the greatest value of one column.
+    pub fn first_in(&self) -> Option<SortKey> {
+        let ([], [(func, Some(column @ Expr::Column(_)))]) =
+            (self.keys.as_slice(), self.functions.as_slice())
+        else {
+            return None;
+        };
+        let descending = match func {
+            AggFunc::Min => false,
+            AggFunc::Max => true,
+            _ => return None,
+        };
+        Some(SortKey {
+            expr: column.clone(),
+            descending,
+            nulls_first: descending,
+        })
     }
 }
 
@@ -52,7 +76,7 @@ pub struct Grouping {
 }
 
 /// An aggregate as written, what it computes of what, and the column of the grouped row that has it.
-type Call = (ast::Expr, AggFunc, Option<Expr>, Typed);
+pub type Call = (ast::Expr, AggFunc, Option<Expr>, Typed);
 
 /// Collects keys and aggregates while the clauses over groups are bound.
 struct Collector<'c> {
@@ -116,18 +140,17 @@ impl Planner<'_> {
             let binder = over_groups("ORDER BY");
             Ok(binder.settle(binder.expr(e)?)?.expr)
         })?;
+        let calls = collector.functions.into_inner();
+        let whole = whole::groups(scope, &collector.keys, &calls, s, q);
         let keys = collector.keys.into_iter().map(|(_, t)| t.expr).collect();
-        let functions = collector
-            .functions
-            .into_inner()
-            .into_iter()
-            .map(|(_, f, arg, _)| (f, arg))
-            .collect();
+        let functions = calls.into_iter().map(|(_, f, arg, _)| (f, arg)).collect();
         Ok(Some(Grouping {
             aggregate: Aggregate {
                 keys,
                 functions,
                 having: None,
+                first: false,
+                whole,
             },
             output,
             order,

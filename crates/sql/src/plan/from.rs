@@ -207,8 +207,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Access paths for the items. Returns the source, the filter left for the combined row, and whether rows come in
-    /// the wanted order.
+    /// Access paths for the items; `most`: how many rows LIMIT lets the query give, if it has one. Returns the source, the filter left for the
+    /// combined row, and whether rows come in the wanted order.
     pub(super) fn source(
         &self,
         mut items: Vec<Item>,
@@ -216,18 +216,18 @@ impl Planner<'_> {
         on: Vec<Expr>,
         left: bool,
         order: &[SortKey],
-        limited: bool,
+        most: Option<f64>,
     ) -> Result<(Source, Option<Expr>, bool)> {
         let last = items.pop();
         match (items.pop(), last) {
             (None, None) => Ok((Source::One, conjoin(terms), order.is_empty())),
             (None, Some(Item::Source(s))) => Ok((*s, conjoin(terms), order.is_empty())),
             (None, Some(Item::Table(t, _))) => {
-                let (access, ordered) = self.access(&t, 0, terms, order, limited);
+                let (access, ordered) = self.access(&t, 0, terms, order, most.is_some());
                 Ok((Source::Table(Box::new(access)), None, ordered))
             }
             (Some(Item::Table(a, _)), Some(Item::Table(b, _))) => {
-                self.join(&a, &b, terms, on, left, order, limited)
+                self.join(&a, &b, terms, on, left, order, most)
             }
             _ => Err(Error::unsupported("this join in a direct plan")),
         }
@@ -242,7 +242,7 @@ impl Planner<'_> {
         on: Vec<Expr>,
         left: bool,
         order: &[SortKey],
-        limited: bool,
+        most: Option<f64>,
     ) -> Result<(Source, Option<Expr>, bool)> {
         let split = a.columns.len();
         let (outer_terms, rest): (Vec<Expr>, Vec<Expr>) = terms
@@ -250,12 +250,16 @@ impl Planner<'_> {
             .partition(|t| t.columns_needed() <= split && !t.is_volatile());
         // Conditions of WHERE on the inner side of a left join apply after NULLs were filled in.
         let (inner_terms, filter) = if left { (on, rest) } else { (rest, Vec::new()) };
-        let (outer, ordered) = self.access(a, 0, outer_terms, order, limited);
+        let (outer, ordered) = self.access(a, 0, outer_terms, order, most.is_some());
         let (inner, _) = self.access(b, split, inner_terms, &[], false);
         // One outer row is in any order of its own columns, its partners are not in one of theirs.
         let ordered = ordered && order.iter().all(|k| k.expr.columns_needed() <= split);
         let by_key = matches!(inner.path, Path::Index { .. });
-        let pairs = outer.rows * inner.rows;
+        let mut pairs = outer.rows * inner.rows;
+        if !by_key && ordered && inner.filter.is_none() && filter.is_empty() {
+            // No pair is refused, so LIMIT ends the loop.
+            pairs = pairs.min(most.unwrap_or(f64::INFINITY));
+        }
         if !(by_key && outer.rows <= MAX_LOOP_OUTER_ROWS) && pairs > MAX_LOOP_PAIRS {
             return Err(Error::unsupported("a join of this size in a direct plan"));
         }

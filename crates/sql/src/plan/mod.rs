@@ -14,6 +14,7 @@ mod output;
 pub mod path;
 pub mod select;
 pub mod supply;
+mod whole;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub use output::column_name;
 pub use path::{KeyBound, Path, key_column};
 pub use select::{LockRows, SelectPlan, SortKey, Source};
 pub use supply::SuppliedWrite;
+pub use whole::WholeTable;
 
 /// One table and how its rows are found.
 #[derive(Clone, Debug)]

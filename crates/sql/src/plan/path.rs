@@ -108,7 +108,9 @@ impl Planner<'_> {
                 || !candidate.any_of.is_empty()
                 || candidate.low.is_some()
                 || candidate.high.is_some();
-            if !useful && !(candidate.ordered && (limited || terms.is_empty())) {
+            // Without either, it would only be a slower way to all rows.
+            let wanted = !order.is_empty() && candidate.ordered && (limited || terms.is_empty());
+            if !useful && !wanted {
                 continue;
             }
             if best

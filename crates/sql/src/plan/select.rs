@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use block::value::Datum;
 use datafusion::sql::sqlparser::ast::{
     self, Distinct, GroupByExpr, LimitClause, NonBlock, Query, Select, SetExpr,
 };
@@ -10,7 +11,7 @@ use super::found::{check_lockable, kind};
 use super::from::Item;
 use super::output::sort_keys;
 use super::path::{Path, conjoin, conjuncts};
-use super::{Aggregate, Output, Planner, TableAccess};
+use super::{Aggregate, Output, Planner, TableAccess, WholeTable};
 use crate::bind::{Binder, Scope, Typed, common_type, names};
 use crate::dict::Table;
 use crate::error::{Error, Result};
@@ -36,12 +37,13 @@ pub struct SelectPlan {
 }
 
 impl SelectPlan {
-    /// The table of which all rows are read only to be aggregated.
-    pub fn aggregated_whole(&self) -> Option<&Arc<Table>> {
-        match &self.source {
-            Source::Table(access) => {
+    /// The table of which all rows are read only to be aggregated, and how the vectorized lane would do that.
+    pub fn aggregated_whole(&self) -> Option<(&Arc<Table>, &WholeTable)> {
+        match (&self.source, &self.aggregate) {
+            (Source::Table(access), Some(aggregate)) => {
                 let whole = matches!(access.path, Path::Full) && self.locks.is_empty();
-                (whole && self.aggregate.is_some()).then_some(&access.table)
+                let groups = aggregate.whole.as_ref().filter(|_| whole)?;
+                Some((&access.table, groups))
             }
             _ => None,
         }
@@ -222,17 +224,24 @@ impl Planner<'_> {
                 Vec::new()
             }
         };
-        let wanted_order: &[SortKey] = if aggregate.is_some() { &[] } else { &order };
+        let mut aggregate = aggregate;
+        // Groups are put in order and counted when they are made. Of one table an index may have the least or the greatest value at its end.
+        let first = aggregate.as_ref().filter(|_| items.len() == 1);
+        let first: Vec<SortKey> = first.and_then(Aggregate::first_in).into_iter().collect();
+        let (wanted_order, most): (&[SortKey], _) = match aggregate {
+            Some(_) => (&first, None),
+            None => (&order, most_rows(limit.as_ref(), offset.as_ref())),
+        };
         let (mut source, filter, ordered) =
-            self.source(items, terms, on, left, wanted_order, limit.is_some())?;
+            self.source(items, terms, on, left, wanted_order, most)?;
         let order = if ordered && aggregate.is_none() {
             Vec::new()
         } else {
             order
         };
-        let mut aggregate = aggregate;
         if let Some(a) = &mut aggregate {
             a.having = having;
+            a.first = ordered && !first.is_empty();
         }
         let mut used: Vec<&Expr> = filter.iter().collect();
         match &aggregate {
@@ -291,6 +300,15 @@ impl Planner<'_> {
             Some(other) => Err(Error::unsupported(format!("{other}"))),
         }
     }
+}
+
+/// How many rows LIMIT and OFFSET let a query look at; infinitely many if only the execution knows. `None` without LIMIT.
+fn most_rows(limit: Option<&Expr>, offset: Option<&Expr>) -> Option<f64> {
+    let rows = |count: &Expr| match count {
+        Expr::Const(Datum::Int8(n)) => *n as f64,
+        _ => f64::INFINITY,
+    };
+    Some(rows(limit?) + offset.map_or(0.0, rows))
 }
 
 /// The tables that FOR UPDATE and its kin name, or else all, in the order of FROM.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use block::value::{Datum, DatumRef};
+use engine::Snapshot;
 
 use super::statement::{Kind, Portal, Run, Statement};
 use super::timeout::Timer;
@@ -16,6 +17,7 @@ use crate::exec::select::{SelectRun, run_point};
 use crate::exec::sort::Spool;
 use crate::exec::{dml, found, supply};
 use crate::parse::utility::TableLock;
+use crate::plan::SelectPlan;
 
 /// How often a statement is planned again because its tables changed before they could be locked.
 const MAX_REPLANS: usize = 10;
@@ -110,21 +112,7 @@ impl SqlSession {
                     return Ok(Completion::Complete(Tag::Rows("SELECT", sent)));
                 }
                 let snapshot = self.core.engine.snapshot()?;
-                if let Some(query) = statement.vectorized(&mut self.core)? {
-                    portal.run = Run::General(Box::new(crate::olap::start(
-                        query,
-                        &mut self.core,
-                        &portal.params,
-                        snapshot,
-                    )?));
-                    return self.resume(portal, max_rows, sink);
-                }
-                portal.run = Run::Select(Box::new(SelectRun::start(
-                    plan,
-                    &mut self.core,
-                    &portal.params,
-                    snapshot,
-                )?));
+                portal.run = self.begin_select(portal, plan, snapshot)?;
                 self.resume(portal, max_rows, sink)
             }
             Kind::Insert(plan) => {
@@ -220,6 +208,18 @@ impl SqlSession {
                 Err(Error::internal("a utility statement among plans"))
             }
         }
+    }
+
+    fn begin_select(
+        &mut self,
+        portal: &Portal,
+        plan: &SelectPlan,
+        snapshot: Snapshot,
+    ) -> Result<Run> {
+        let (core, params) = (&mut self.core, &portal.params);
+        let groups = portal.statement.groups(core, params, snapshot)?;
+        let run = SelectRun::start(plan, core, params, snapshot)?;
+        Ok(Run::Select(Box::new(run.with_groups(groups))))
     }
 
     /// Runs a write. Its RETURNING rows go to the client as they come, unless it wants only some: then the write is
@@ -357,12 +357,7 @@ impl SqlSession {
         }
         let snapshot = self.core.engine.snapshot()?;
         portal.run = match &statement.kind {
-            Kind::Select(plan) => Run::Select(Box::new(SelectRun::start(
-                plan,
-                &mut self.core,
-                &portal.params,
-                snapshot,
-            )?)),
+            Kind::Select(plan) => self.begin_select(portal, plan, snapshot)?,
             Kind::General(query) => Run::General(Box::new(crate::olap::start(
                 query,
                 &mut self.core,

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use block::value::Datum;
 use datafusion::sql::sqlparser::ast;
+use engine::Snapshot;
 
 use super::timeout::Timer;
 use super::{Core, SqlSession};
@@ -12,7 +13,7 @@ use crate::api::{ColumnDesc, Params};
 use crate::bind::ParamTypes;
 use crate::dict::{Dict, Table};
 use crate::error::{Error, Result};
-use crate::exec::select::SelectRun;
+use crate::exec::select::{SelectRun, is_for_direct_lane};
 use crate::exec::sort::Rows;
 use crate::parse::utility::TableLock;
 use crate::parse::{self, Command, Utility};
@@ -23,7 +24,7 @@ use crate::plan::{
 };
 use crate::types::SqlType;
 
-/// Aggregates over a whole table of at least so many blocks (8 MiB) go to the general lane: from here on what it takes to plan there, a fraction of a
+/// Groups of a whole table of at least so many blocks (8 MiB) are computed by the general lane: from here on what it takes to plan there, a fraction of a
 /// millisecond, is made up for.
 const LARGE_TABLE_BLOCKS: u64 = 1024;
 
@@ -112,41 +113,44 @@ impl Statement {
             )
         )
     }
-    /// The general lane's query for this SELECT, if it has a direct plan whose table is by now so large that vectors over several threads are
-    /// faster. `None` also where that lane does not take the query, or would give other columns.
+    /// The general lane's query for the groups of this SELECT, if it aggregates a table that is by now so large that vectors over several threads are
+    /// faster. `None` also where that lane does not take the query, or would give other values.
     pub(crate) fn vectorized(&self, core: &mut Core) -> Result<Option<&crate::olap::Query>> {
         let Kind::Select(plan) = &self.kind else {
             return Ok(None);
         };
-        let Some(table) = plan.aggregated_whole() else {
+        let Some((table, groups)) = plan.aggregated_whole() else {
             return Ok(None);
         };
-        if core
-            .engine
-            .scan(table.engine())
-            .blocks()
-            .map_err(Error::from)?
-            < LARGE_TABLE_BLOCKS
-        {
+        if core.engine.scan(table.engine()).blocks()? < LARGE_TABLE_BLOCKS {
             return Ok(None);
         }
         let query = self.vectorized.get_or_init(|| {
-            let (query, columns) = self.plan_generally(core).ok()?;
-            (Some(columns) == self.columns).then_some(query)
+            let params = ParamTypes::declared(&self.param_types).ok()?;
+            let refused = Error::unsupported("groups in the general lane");
+            let (query, columns) = crate::olap::plan(core, &groups.query, &params, refused).ok()?;
+            let types = columns.iter().map(|c| c.ty);
+            types
+                .eq(groups.types.iter().copied())
+                .then(|| query.with_all_digits())
         });
         Ok(query.as_ref())
     }
 
-    fn plan_generally(&self, core: &Core) -> Result<(crate::olap::Query, Vec<ColumnDesc>)> {
-        let not_a_query = Error::unsupported("this statement in the general lane");
-        let Command::Sql(statement) = parse::statement(&self.text)? else {
-            return Err(not_a_query);
+    /// The same query, begun.
+    pub(crate) fn groups(
+        &self,
+        core: &mut Core,
+        params: &[Datum],
+        snapshot: Snapshot,
+    ) -> Result<Option<crate::olap::Run>> {
+        let Some(query) = self.vectorized(core)? else {
+            return Ok(None);
         };
-        let ast::Statement::Query(query) = *statement else {
-            return Err(not_a_query);
-        };
-        let params = ParamTypes::declared(&self.param_types)?;
-        crate::olap::plan(core, &query, &params, not_a_query)
+        match crate::olap::start(query, core, params, snapshot) {
+            Err(e) if is_for_direct_lane(&e) => Ok(None),
+            started => started.map(Some),
+        }
     }
 
     /// What EXPLAIN and v$sql call it.

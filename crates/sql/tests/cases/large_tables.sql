@@ -28,3 +28,50 @@ select count(*), min(a), min(b) from big
 rollback
 
 select count(*), min(a), min(b) from big
+
+-- Averages, the select list, HAVING and ORDER BY are made of the groups row by row: digits and blanks are as in a small table.
+create table wide (id bigint primary key, k char(4), n numeric(12,2), m numeric, c int, ts timestamp, pad text)
+
+insert into wide select g, chr(97 + cast(g % 3 as int)), g / 8.0, g / 10.0, g % 7, cast(date '2026-01-01' + g % 300 as timestamp), repeat('x', 300) from generate_series(1, 40000) g
+
+explain select k, avg(n) from wide group by k having count(*) > 5 order by 2 desc limit 2
+
+select k, k || '|' as shown, avg(n), avg(c), sum(id), avg(id) * 1.5, count(m) from wide group by k having count(*) > 5 order by 3 desc limit 2
+
+select max(k) || '|', max(n * (1 - n)), sum(n * 1.5), min(ts), sum(case when c = 9 then n end) from wide
+
+-- Numerics with digits of their own, and strings that lose their padding, are aggregated row by row.
+explain select sum(m) from wide
+
+select sum(m), max(n / 4), min(m), avg(m) from wide where c < 3
+
+explain select max(coalesce(k, 'none')) from wide
+
+-- What the vectorized lane refuses: a division that it does not guard, and more digits than it has.
+explain select count(*) from wide where c <> 0 and 100 / c > 20
+
+select count(*), max(100 / nullif(c, 0)) from wide where c <> 0 and 100 / c > 20
+
+select count(*) from wide where 100 / c > 20
+
+select sum(n * n * n * n * n * n * n) from wide
+
+update wide set n = 'NaN' where id = 77
+
+select max(n), count(n), sum(n) from wide
+
+begin
+
+declare groups cursor for select k, count(*) from wide group by k order by k
+
+fetch 1 from groups
+
+delete from wide where id > 100
+
+fetch 5 from groups
+
+select k, count(*) from wide group by k order by k
+
+rollback
+
+explain analyze select c, count(*) from wide group by c order by c limit 1
