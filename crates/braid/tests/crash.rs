@@ -12,8 +12,9 @@
 
 mod common;
 
-use common::{Instance, Rng, seed};
+use common::{Instance, seed};
 use postgres::Client;
+use seam::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,8 @@
 
 mod processes;
 
-use processes::{Rng, braid, environment, free_ports, succeeds};
+use processes::{braid, environment, free_ports, succeeds};
+use seam::Rng;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};

@@ -3,6 +3,7 @@
 mod common;
 
 use common::*;
+use seam::Rng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const CLIENTS: u64 = 4;

@@ -6,7 +6,6 @@ mod ports;
 
 use ports::free_port;
 use postgres::{Client, Config, NoTls};
-pub use seam::Rng;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! Sessions that move money between accounts, each transfer with a row that tells of it, and look at sums.
 
 use crate::checker::Outcome;
-use crate::processes::Rng;
 use crate::work::{Failed, Lost, Seat, Work, Worker, finish, two_below};
 use postgres::{Client, IsolationLevel, Statement, Transaction};
+use seam::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
 const BALANCE: i64 = 1000;

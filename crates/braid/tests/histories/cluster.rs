@@ -1,8 +1,9 @@
 //! A database with several instances, their guard, and what stands between them.
 
-use crate::processes::{Rng, braid, environment, free_ports};
+use crate::processes::{braid, environment, free_ports};
 use crate::proxy::{Fault, Proxy};
 use postgres::{Client, NoTls, SimpleQueryMessage};
+use seam::Rng;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;

@@ -1,8 +1,8 @@
 //! Sessions that change definitions beside the others: tables that come and go while sessions of other instances use them, and indexes of a table in which everybody writes.
 
-use crate::processes::Rng;
 use crate::work::{Failed, Lost, Seat, Worker};
 use postgres::Client;
+use seam::Rng;
 
 /// Tables that are made, filled, emptied and dropped by all.
 const SIDES: u64 = 2;

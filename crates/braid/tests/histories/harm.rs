@@ -1,9 +1,10 @@
 //! What happens to the instances while sessions work: one after the other, sometimes two things at once.
 
 use crate::cluster::{Cluster, MISSCOUNT};
-use crate::processes::{Rng, braid};
+use crate::processes::braid;
 use crate::proxy::Fault;
 use crate::work::Work;
+use seam::Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};

@@ -1,9 +1,9 @@
 //! Sessions that append to lists and read them, for the checker.
 
 use crate::checker::{List, Op, Outcome, Token, Txn};
-use crate::processes::Rng;
 use crate::work::{Failed, Lost, Seat, Work, Worker, finish};
 use postgres::{Client, IsolationLevel, Statement, Transaction};
+use seam::Rng;
 use std::collections::BTreeMap;
 
 /// So many are in use at a time.

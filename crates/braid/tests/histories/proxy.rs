@@ -3,7 +3,8 @@
 //! The higher instance connects to the lower one, so an instance's proxy has the connections of those above it. Which of them a connection is of it says itself, in the second message of the handshake
 //! (`interconnect::auth`), which goes in the clear on loopback.
 
-use crate::processes::{Rng, free_ports};
+use crate::processes::free_ports;
+use seam::Rng;
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -2,8 +2,8 @@
 
 use crate::checker::Outcome;
 use crate::cluster::{Cluster, PATIENCE};
-use crate::processes::Rng;
 use postgres::Client;
+use seam::Rng;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};

@@ -5,7 +5,6 @@
 mod ports;
 
 pub use ports::free_ports;
-pub use seam::Rng;
 use std::ffi::OsString;
 use std::process::{Command, Output};
 

@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::client::*;
-use crate::common::{Instance, Rng, seed};
+use crate::common::{Instance, seed};
+use seam::Rng;
 
 /// What the server last said before it closed the connection.
 fn last_word(client: &mut Client) -> Option<Message> {

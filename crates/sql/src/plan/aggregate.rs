@@ -106,7 +106,13 @@ impl Planner<'_> {
             functions: RefCell::new(Vec::new()),
         };
         for key in keys {
-            let key = named_output(key, &s.projection)?;
+            // A name is one of the input's columns before it is one of the output's.
+            let unknown = |e: Error| e.sqlstate() == "42703";
+            let is_name = matches!(key, ast::Expr::Identifier(_));
+            let key = match is_name && !collector.input.expr(key).is_err_and(unknown) {
+                true => key,
+                false => named_output(key, &s.projection)?,
+            };
             let bound = collector.input.settle(collector.input.expr(key)?)?;
             let bound = collector.input.without_padding(bound)?;
             collector.keys.push((key.clone(), bound));

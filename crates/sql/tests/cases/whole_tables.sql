@@ -131,3 +131,8 @@ select count(*), sum(id), sum(v) from q
 copy (select id from p limit 3) to stdout
 
 copy p (id) to stdout
+
+-- A name in GROUP BY is a column of the table before it is one of the select list.
+select v % 2 as id, count(*) from p group by id
+
+select v % 2 as odd, count(*) from p group by odd order by odd
