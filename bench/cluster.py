@@ -411,12 +411,13 @@ def histograms(session):
 
 
 def percentile(histogram, percent):
-    """The upper end of the bucket that it lies in: at most an eighth too much."""
+    """Those of a bucket are taken to lie evenly in it; a bucket is an eighth of a power of two."""
     rank, seen = sum(histogram.values()) * percent / 100, 0
     for below, n in sorted(histogram.items()):
+        if n and seen + n >= rank:
+            width = max(1, 1 << max(0, (below - 1).bit_length() - 4))
+            return below - width + width * (rank - seen) / n
         seen += n
-        if seen >= rank:
-            return below
     raise ValueError("an empty histogram has no percentiles")
 
 
