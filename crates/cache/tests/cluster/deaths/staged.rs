@@ -2,6 +2,19 @@
 
 use super::*;
 
+/// Two instances that have joined.
+fn two(rng: &mut Rng) -> (Arc<Cluster>, [Arc<Life>; 2]) {
+    let cluster = Cluster::new(1);
+    for n in 0..2 {
+        let own = create_of(ThreadId(id(n).0));
+        cluster.start((id(n), 1), own, rng);
+    }
+    cluster.joined(rng);
+    let living = cluster.living().try_into();
+    let living = living.unwrap_or_else(|_| unreachable!("two have been started"));
+    (cluster, living)
+}
+
 /// So many blocks that lanes leave what is about many of them to be taken up in steps of their own.
 #[test]
 fn a_death_among_many_blocks() {
@@ -76,16 +89,7 @@ fn a_death_among_many_blocks() {
 fn a_home_is_torn_that_no_redo_names() {
     for copied in [false, true] {
         let mut rng = Rng(1);
-        let cluster = Cluster::new(1);
-        for n in 0..2 {
-            let own = create_of(ThreadId(id(n).0));
-            cluster.start((id(n), 1), own, &mut rng);
-        }
-        cluster.joined(&mut rng);
-        let [survivor, dies] = cluster
-            .living()
-            .try_into()
-            .unwrap_or_else(|_| unreachable!());
+        let (cluster, [survivor, dies]) = two(&mut rng);
         cluster.increment(&dies, 5).unwrap();
         dies.cache.checkpoint().unwrap();
         clean_out(&dies, 5).unwrap();
@@ -117,16 +121,7 @@ fn a_home_is_torn_that_no_redo_names() {
 fn who_was_granted_a_block_and_has_not_read_it_owes_its_write() {
     const BLOCK: u32 = 5;
     let mut rng = Rng(1);
-    let cluster = Cluster::new(1);
-    for n in 0..2 {
-        let own = create_of(ThreadId(id(n).0));
-        cluster.start((id(n), 1), own, &mut rng);
-    }
-    cluster.joined(&mut rng);
-    let [dies, survivor] = cluster
-        .living()
-        .try_into()
-        .unwrap_or_else(|_| unreachable!());
+    let (cluster, [dies, survivor]) = two(&mut rng);
     cluster.increment(&dies, BLOCK).unwrap();
     let before_the_checkpoint = dies.own.after_crash(0);
     dies.cache.checkpoint().unwrap();
