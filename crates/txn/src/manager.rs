@@ -62,6 +62,9 @@ pub struct TransactionRow {
 #[derive(Clone, Copy, Debug)]
 pub struct TxnStatistics {
     pub undo: UndoUsage,
+    /// Transactions whose status is kept, as it is from their beginning until the horizon is above their end and [`TxnManager::maintain`] has run.
+    pub statuses: u64,
+    /// Memory that they take, which is given back by half a megabyte at a time.
     pub status_bytes: usize,
     pub registered_snapshots: usize,
     pub purge_hints: usize,
@@ -403,8 +406,11 @@ impl TxnManager {
     }
 
     pub fn statistics(&self) -> TxnStatistics {
+        // In this order: both only go up, and it stays below.
+        let truncated = self.visibility.words.low_chunk() * CHUNK;
         TxnStatistics {
             undo: self.undo.usage(),
+            statuses: self.numbers.next() - truncated,
             status_bytes: self.visibility.words.memory(),
             registered_snapshots: self.horizon.registered(),
             purge_hints: self.purge.len(),

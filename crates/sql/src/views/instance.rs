@@ -195,6 +195,7 @@ fn undo(cx: &Context) -> Result<Rows> {
     let s = cx.database.engine().transactions().statistics();
     let row = |name: &str, value: u64| vec![text(name), int8(value)];
     Ok(vec![
+        row("transaction statuses", s.statuses),
         row("transaction status bytes", s.status_bytes as u64),
         row("registered snapshots", s.registered_snapshots as u64),
         row("purge hints waiting", s.purge_hints as u64),
