@@ -23,6 +23,15 @@ impl Rng {
         self.below(n) == 0
     }
 
+    /// A place in something of `len` elements, of which there is one at least.
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.index(of.len())]
+    }
+
     /// True in `percent` of a hundred cases.
     pub fn often(&mut self, percent: u64) -> bool {
         self.below(100) < percent

@@ -4,15 +4,14 @@
 //! Statements come from a grammar that knows the tables' names and most of the language's words, from such statements damaged in a few
 //! places, and from bytes at random. `BRAID_SEED` replays a run; `BRAID_FUZZ_CASES` makes it longer (default: quick).
 
-mod common;
 #[path = "fuzz/words.rs"]
 mod words;
 
 use std::sync::Arc;
 
 use block::value::DatumRef;
-use common::Rng;
 use engine::{Config, Engine};
+use seam::Rng;
 use sql::{Completion, Database, Error, Params, Result, RowSink, SqlSession, TxStatus};
 use words::{COLUMNS, FUNCTIONS, LITERALS, OPERATORS, TABLES, TYPES};
 
@@ -154,7 +153,7 @@ impl Grammar<'_> {
     }
 
     fn statement(&mut self) -> String {
-        let d = self.0.below(4);
+        let d = self.0.index(4);
         let table = self.0.pick(TABLES);
         match self.0.below(16) {
             0 => format!(
@@ -233,14 +232,14 @@ fn damage(rng: &mut Rng, statement: &str) -> String {
         if bytes.is_empty() {
             break;
         }
-        let at = rng.below(bytes.len());
-        let to = (at + rng.below(12)).min(bytes.len());
+        let at = rng.index(bytes.len());
+        let to = (at + rng.index(12)).min(bytes.len());
         match rng.below(5) {
             0 => drop(bytes.drain(at..to)),
             1 => bytes[at] = rng.next() as u8,
             2 => {
                 let piece = bytes[at..to].to_vec();
-                let into = rng.below(bytes.len());
+                let into = rng.index(bytes.len());
                 bytes.splice(into..into, piece);
             }
             3 => bytes.truncate(at),

@@ -2,8 +2,6 @@
 //! empty line between them, and what they answered lies beside it in `*.out`. After a deliberate change, `BLESS=1 cargo
 //! test -p sql --test golden` writes the answers anew; review the difference before it is committed.
 
-#[allow(dead_code, reason = "the fuzzer uses the rest")]
-mod common;
 #[path = "golden/lookups.rs"]
 mod lookups;
 

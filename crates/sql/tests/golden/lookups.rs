@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use super::common::Rng;
 use super::{Transcript, run, with_session};
+use seam::Rng;
 use sql::SqlSession;
 use sql::pgtype::IoSettings;
 
