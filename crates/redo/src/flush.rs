@@ -4,6 +4,9 @@
 //! wakes the first thread whose wish is still open as the next leader, *then* those that were served: the disk is not idle while
 //! they wake up. A thread that finds nobody leading leads at once, without touching another thread.
 //!
+//! A thread that must not wait leaves what it wants with whoever leads, who tells of it when it is done; so a block that another instance wants leaves without waking a thread that
+//! only waits for the log.
+//!
 //! A thread that waits for more than the flush of its commit, namely that others know of it, is not woken in between: it is passed on to [`GroupSink::wake_when_known`].
 
 #[cfg(doc)]
@@ -84,11 +87,43 @@ thread_local! {
     });
 }
 
+/// What has become of [wants](FlushQueue::want).
+pub(crate) struct Told {
+    /// Whether one of them is durable now.
+    pub reached: bool,
+    /// Up to here they are not, and nobody leads any more.
+    pub left: Option<u64>,
+}
+
+/// Positions that others want who do not wait.
+#[derive(Clone, Copy)]
+struct Wants {
+    /// None is below.
+    lowest: u64,
+    highest: u64,
+}
+
+impl Wants {
+    fn add(all: Option<Wants>, pos: u64) -> Wants {
+        let (lowest, highest) = all.map_or((pos, pos), |w| (w.lowest.min(pos), w.highest.max(pos)));
+        Wants { lowest, highest }
+    }
+
+    fn above(self, durable: u64) -> Option<Wants> {
+        (self.highest > durable).then_some(Wants {
+            lowest: self.lowest.max(durable + 1),
+            ..self
+        })
+    }
+}
+
 #[derive(Default)]
 struct Queue {
     /// Whether a thread leads, or has been told to.
     led: bool,
     waiting: Vec<Waiting>,
+    /// Only while somebody leads.
+    wanted: Option<Wants>,
     failure: Option<String>,
 }
 
@@ -99,13 +134,14 @@ pub(crate) struct FlushQueue {
 
 impl FlushQueue {
     /// Returns once `durable()` has reached the wish's position; leads if nobody does. `write` makes one more batch durable. Followers wait under the wish's event. `pass_on` takes
-    /// those of a durable group that wait for more. True if that was waited for as well.
+    /// those of a durable group that wait for more, `tell` is told what has become of [wants](FlushQueue::want). True if that was waited for as well.
     pub fn flush(
         &self,
         wish: &Wish,
         durable: impl Fn() -> u64,
         mut write: impl FnMut() -> Result<()>,
         pass_on: impl Fn(BatchNo, Vec<CommitWaiter>),
+        tell: impl Fn(Told),
     ) -> Result<bool> {
         loop {
             if durable() >= wish.pos {
@@ -120,7 +156,7 @@ impl FlushQueue {
             while durable() < wish.pos && result.is_ok() {
                 result = write();
             }
-            self.hand_over(durable(), &result, &pass_on);
+            self.hand_over(durable(), &result, &pass_on, &tell);
             result?;
         }
     }
@@ -162,15 +198,28 @@ impl FlushQueue {
         ))
     }
 
-    /// The leader is done: wakes the next one, then those that have been served, all of them after a failure.
+    /// Leaves a want with whoever leads. False if nobody does, or it is durable.
+    pub fn want(&self, pos: u64, durable: impl Fn() -> u64) -> bool {
+        let mut queue = self.queue.lock();
+        // As for those who wait: the leader publishes before it locks the queue.
+        let noted = queue.led && durable() < pos;
+        if noted {
+            queue.wanted = Some(Wants::add(queue.wanted, pos));
+        }
+        noted
+    }
+
+    /// The leader is done: wakes the next one, tells of what was wanted, then wakes those that have been served, all of them after a failure.
     fn hand_over(
         &self,
         durable: u64,
         result: &Result<()>,
         pass_on: &impl Fn(BatchNo, Vec<CommitWaiter>),
+        tell: &impl Fn(Told),
     ) {
         let mut served = Vec::new();
         let mut next = None;
+        let told;
         {
             let mut queue = self.queue.lock();
             if let Err(e) = result {
@@ -179,14 +228,25 @@ impl FlushQueue {
                     other => other.to_string(),
                 });
                 served.append(&mut queue.waiting);
+                queue.wanted = None; // the instance ends
             } else {
                 served.extend(queue.waiting.extract_if(.., |w| w.pos <= durable));
                 next = (!queue.waiting.is_empty()).then(|| queue.waiting.remove(0));
             }
             queue.led = next.is_some();
+            let wanted = queue.wanted.take();
+            let above = wanted.and_then(|w| w.above(durable));
+            queue.wanted = above.filter(|_| queue.led);
+            told = Told {
+                reached: wanted.is_some_and(|w| w.lowest <= durable),
+                left: above.filter(|_| !queue.led).map(|w| w.highest),
+            };
         }
         if let Some(next) = next {
             next.seat.tell(LEAD);
+        }
+        if told.reached || told.left.is_some() {
+            tell(told);
         }
         let mut group: Option<(BatchNo, Vec<CommitWaiter>)> = None;
         for Waiting {
@@ -221,8 +281,11 @@ impl FlushQueue {
 
     /// Lets nobody write any more and wakes all.
     pub fn fail(&self, why: String) {
-        self.hand_over(0, &Err(Error::WriteFailed(why)), &|_, _| {
-            unreachable!("after a failure nobody is passed on")
-        });
+        self.hand_over(
+            0,
+            &Err(Error::WriteFailed(why)),
+            &|_, _| unreachable!("after a failure nobody is passed on"),
+            &|_| unreachable!("after a failure nothing is wanted"),
+        );
     }
 }

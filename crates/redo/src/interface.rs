@@ -1,5 +1,7 @@
 //! What the log and its users say to each other: results of appends, groups, restart points, and the callbacks.
 
+#[cfg(doc)]
+use crate::Redo;
 use crate::{BatchNo, CommitWaiter, Error, GroupEvidence};
 use block::{LogPos, Scn, TxnId};
 use std::time::Duration;
@@ -51,6 +53,14 @@ pub trait LogEvents: Send + Sync {
     fn checkpoint_wanted(&self);
     /// The log goes on with `healthy` members, one less than before.
     fn member_lost(&self, healthy: usize);
+}
+
+/// Learns when what it wanted durable is so, without a thread that waits ([`Redo::want`]). Implemented by `cache`, for blocks that other instances want.
+pub trait WantSink: Send + Sync {
+    /// [`Redo::durable`] has reached something that was wanted. Called by whoever wrote it, possibly with block latches held. Must not wait.
+    fn durable(&self);
+    /// The log up to here is still wanted, and nobody is about to write it any more: a thread must. Called as the other one.
+    fn writer_wanted(&self, upto: LogPos);
 }
 
 /// A batch boundary at which reading a thread can start; kept in the control file.

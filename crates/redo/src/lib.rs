@@ -36,7 +36,9 @@ pub use dead::DeadRedo;
 pub use error::{Error, Result};
 pub use files::{Geometry, LogFiles};
 pub use flush::CommitWaiter;
-pub use interface::{Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint};
+pub use interface::{
+    Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint, WantSink,
+};
 pub use lgwr::LogWriter;
 pub use log::Redo;
 pub use merge::{Merge, Merged};

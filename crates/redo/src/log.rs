@@ -13,9 +13,11 @@ use crate::batch::{
 };
 use crate::buffer::Buffer;
 use crate::files::LogFiles;
-use crate::flush::{FlushQueue, Wish};
+use crate::flush::{FlushQueue, Told, Wish};
 use crate::gather::Gathering;
-use crate::interface::{Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint};
+use crate::interface::{
+    Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint, WantSink,
+};
 use crate::space::Space;
 use crate::{BatchNo, Clock, CommitWaiter, Error, GroupEvidence, Result, ThreadEnd};
 use block::record::{MAX_RECORD, set_scn};
@@ -117,6 +119,7 @@ pub struct Redo {
     writer: Mutex<Writer>,
     pub(crate) space: Space,
     sink: OnceLock<Arc<dyn GroupSink>>,
+    wants: OnceLock<Arc<dyn WantSink>>,
     events: Arc<dyn LogEvents>,
     failed: AtomicBool,
     pub(crate) lgwr: crate::lgwr::Bell,
@@ -196,6 +199,7 @@ impl Redo {
             }),
             space: Space::new(end.start.pos.0, capacity, reserve),
             sink: OnceLock::new(),
+            wants: OnceLock::new(),
             events,
             failed: AtomicBool::new(false),
             lgwr: Default::default(),
@@ -251,6 +255,14 @@ impl Redo {
         assert!(
             self.sink.set(sink).is_ok(),
             "invariant: the group sink is set once"
+        );
+    }
+
+    /// Who is told of what was [wanted](Redo::want); set once, before anything is.
+    pub fn set_want_sink(&self, sink: Arc<dyn WantSink>) {
+        assert!(
+            self.wants.set(sink).is_ok(),
+            "invariant: the sink of wants is set once"
         );
     }
 
@@ -401,6 +413,26 @@ impl Redo {
         })
     }
 
+    /// Wants everything below `pos` durable, for a caller that must not wait and that [`Redo::set_want_sink`] has named. False if nobody is writing just now, or it is durable already: then
+    /// nothing is noted, and a thread of the caller's has to call [`Redo::flush_to`].
+    pub fn want(&self, pos: LogPos) -> bool {
+        self.wants.get().is_some()
+            && self
+                .queue
+                .want(pos.0, || self.durable.load(Ordering::Acquire))
+    }
+
+    fn tell_of_wants(&self, told: &Told) {
+        let sink = self.wants.get();
+        let sink = sink.expect("invariant: nothing is wanted without a sink");
+        if told.reached {
+            sink.durable();
+        }
+        if let Some(pos) = told.left {
+            sink.writer_wanted(LogPos(pos));
+        }
+    }
+
     fn flush_under(&self, pos: u64, event: Event) -> Result<()> {
         let wish = Wish {
             pos,
@@ -428,6 +460,7 @@ impl Redo {
                 Some(sink) => sink.wake_when_known(batch, waiters),
                 None => waiters.into_iter().for_each(CommitWaiter::wake),
             },
+            |told| self.tell_of_wants(&told),
         )
     }
 

@@ -1,7 +1,7 @@
 //! Group commit among threads, the sink's promise, waiting for space, and the failing log.
 
 mod common;
-use block::TxnId;
+use block::{LogPos, TxnId};
 use common::*;
 use redo::*;
 use std::collections::HashSet;
@@ -111,6 +111,77 @@ fn a_commit_that_must_be_known_is_woken_once_it_is() {
         }
         assert_eq!(commits.load(Ordering::SeqCst), woken);
     });
+}
+
+/// Wants something while a batch is being written, as a receiving thread does, and keeps what it is told.
+#[derive(Default)]
+struct Wanting {
+    redo: Mutex<Option<Arc<Redo>>>,
+    clock: Mutex<Option<Arc<Clock>>>,
+    /// Ends of records to be wanted from within the next write; one that is not there yet is appended.
+    next: Mutex<Vec<Option<LogPos>>>,
+    /// What the log was durable to when the sink was told, or up to where a writer was wanted.
+    told: Mutex<Vec<std::result::Result<LogPos, LogPos>>>,
+}
+impl GroupSink for Wanting {
+    fn group_durable(&self, _: BatchNo, _: &[TxnId]) -> block::Scn {
+        let redo = self.redo.lock().unwrap().clone().unwrap();
+        for end in std::mem::take(&mut *self.next.lock().unwrap()) {
+            let end = end.unwrap_or_else(|| redo.append(&mut record(1, 10), |_, _| {}).end);
+            assert!(redo.want(end), "somebody is writing");
+        }
+        self.clock.lock().unwrap().as_ref().unwrap().tick()
+    }
+    fn wake_when_known(&self, _: BatchNo, waiters: Vec<CommitWaiter>) {
+        waiters.into_iter().for_each(CommitWaiter::wake);
+    }
+}
+impl WantSink for Wanting {
+    fn durable(&self) {
+        let durable = self.redo.lock().unwrap().as_ref().unwrap().durable();
+        self.told.lock().unwrap().push(Ok(durable));
+    }
+    fn writer_wanted(&self, upto: LogPos) {
+        self.told.lock().unwrap().push(Err(upto));
+    }
+}
+
+/// Who must not wait for the log leaves what it wants with whoever writes, and is told of it by him, or that nobody goes on writing.
+#[test]
+fn who_writes_tells_of_what_was_wanted_meanwhile() {
+    let storage = SimStorage::new();
+    create(&[&storage], 1);
+    let clock = clock();
+    let read = RedoReader::new(&files(&[&storage], 1), RestartPoint::FIRST).finish();
+    let (files, events) = (files(&[&storage], 1), Arc::new(Events::default()));
+    let (end, last) = (read.unwrap(), clock.tick());
+    let redo = Redo::open(files, config(), clock.clone(), events, &end, last, 1).unwrap();
+    let sink = Arc::new(Wanting::default());
+    *sink.redo.lock().unwrap() = Some(redo.clone());
+    *sink.clock.lock().unwrap() = Some(clock);
+    redo.set_group_sink(sink.clone());
+    let append = || redo.append(&mut record(1, 10), |_, _| {}).end;
+    let told = || std::mem::take(&mut *sink.told.lock().unwrap());
+    assert!(!redo.want(append()), "nobody is to be told");
+    redo.set_want_sink(sink.clone());
+
+    let first = append();
+    assert!(!redo.want(first), "nobody is writing");
+    *sink.next.lock().unwrap() = vec![Some(first)];
+    redo.flush_to(first).unwrap();
+    let durable = redo.durable();
+    assert_eq!(told(), [Ok(durable)]);
+    redo.flush_to(append()).unwrap();
+    assert_eq!(told(), [], "it is told once");
+
+    // One of two is in the batch, the other comes too late for it.
+    let second = append();
+    *sink.next.lock().unwrap() = vec![None, Some(second)];
+    redo.flush_to(second).unwrap();
+    let (durable, late) = (redo.durable(), redo.end());
+    assert!(second <= durable && durable < late);
+    assert_eq!(told(), [Ok(durable), Err(late)]);
+    *sink.redo.lock().unwrap() = None;
 }
 
 #[test]

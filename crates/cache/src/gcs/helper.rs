@@ -1,4 +1,4 @@
-//! What receiving threads leave to others because it waits: `lmc0` for latches, `lmf0` for the log, `lmr0` and its like for the disk.
+//! What receiving threads leave to others because it waits: `lmc0` for latches, `lmf0` for the log if nobody is writing it just now, `lmr0` and its like for the disk.
 
 use super::{Cause, State};
 use crate::frame::CLOSED;
@@ -6,6 +6,7 @@ use crate::{Cache, Error, Result};
 use block::{Dba, InstanceId, LogPos};
 use fusion::gcs::{Message, Mode};
 use fusion::ids::{Generation, RequestId};
+use redo::WantSink;
 use seam::thread::JoinHandle;
 use seam::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -179,7 +180,26 @@ impl Jobs {
 /// They wait for reads of single blocks, mostly.
 const RECOVERY_THREADS: [&str; 4] = ["lmr0", "lmr1", "lmr2", "lmr3"];
 
+/// Lets blocks go whose redo somebody has written who did so for himself.
+struct Wants(Weak<Cache>);
+
+impl WantSink for Wants {
+    fn durable(&self) {
+        if let Some(cache) = self.0.upgrade() {
+            cache.log_flushed();
+        }
+    }
+    fn writer_wanted(&self, upto: LogPos) {
+        if let Some(cache) = self.0.upgrade() {
+            cache.gcs.helper.push(Job::Flush(upto));
+        }
+    }
+}
+
 pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
+    cache
+        .redo
+        .set_want_sink(Arc::new(Wants(Arc::downgrade(cache))));
     let spawn = |name: &'static str, run: fn(&Weak<Cache>, &Jobs)| {
         let weak = Arc::downgrade(cache);
         let jobs = cache.gcs.helper.clone();

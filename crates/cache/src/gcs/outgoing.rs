@@ -101,7 +101,10 @@ impl Outgoing {
             slot.tell(waiter, told, how);
         }
         for job in self.jobs.drain(..) {
-            cache.gcs.helper.push(job);
+            // Whoever writes the log just now tells of it, too: nobody needs to be woken for that.
+            if !matches!(job, Job::Flush(upto) if cache.redo.want(upto)) {
+                cache.gcs.helper.push(job);
+            }
         }
     }
 }
