@@ -240,7 +240,6 @@ class Bench:
     def start(self):
         def restart(s):
             s.stop()
-            os.sync()  # what the other server and the COPY file left in the page cache keeps the first fsync waiting, seconds at times
             return seconds_of(s.start)
 
         self.compare("start on an existing database, s", "< 1 s", restart, False)
