@@ -164,12 +164,15 @@ impl BlockBuf {
         crc32c::crc32c_append(crc, &self.0[CRC_AT + 4..])
     }
 
+    #[inline]
     pub fn u16_at(&self, at: usize) -> u16 {
         u16::from_le_bytes([self.0[at], self.0[at + 1]])
     }
+    #[inline]
     pub fn u32_at(&self, at: usize) -> u32 {
         u32::from_le_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
     }
+    #[inline]
     pub fn u64_at(&self, at: usize) -> u64 {
         u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight bytes"))
     }

@@ -123,6 +123,7 @@ pub struct RowView<'a> {
 }
 
 /// Number of slots, free ones included. A damaged block has no more than have room; `verify` finds the bytes that do not add up.
+#[inline]
 pub fn slots(block: &BlockBuf) -> u16 {
     block
         .u16_at(SLOTS_AT)
@@ -130,7 +131,8 @@ pub fn slots(block: &BlockBuf) -> u16 {
 }
 
 /// The row in a slot; `None` if the slot is free or does not exist.
-#[inline]
+// Inlined always: a scan asks for each row of a block, and an answer given through memory took it longer than the row.
+#[inline(always)]
 pub fn row(block: &BlockBuf, slot: u16) -> Result<Option<RowView<'_>>> {
     if slot >= slots(block) {
         return Ok(None);
@@ -141,9 +143,7 @@ pub fn row(block: &BlockBuf, slot: u16) -> Result<Option<RowView<'_>>> {
     }
     let len = block.u16_at(offset + 2) as usize;
     if ROW_HEADER + len > allocated {
-        return Err(BlockError::corrupt(format!(
-            "row {slot} is longer than its allocation"
-        )));
+        return Err(longer_than_allocated(slot));
     }
     let head = RowHead {
         flags: block.0[offset],
@@ -156,21 +156,34 @@ pub fn row(block: &BlockBuf, slot: u16) -> Result<Option<RowView<'_>>> {
     }))
 }
 
-#[inline]
+#[inline(always)]
 fn directory(block: &BlockBuf, slot: u16) -> Result<(usize, usize)> {
     let at = DIRECTORY + slot as usize * SLOT;
     if at + SLOT > BLOCK_SIZE {
-        return Err(BlockError::corrupt("slot directory runs over the block"));
+        return Err(directory_too_long());
     }
     let (offset, allocated) = (block.u16_at(at) as usize, block.u16_at(at + 2) as usize);
     if offset != 0
         && (offset < DIRECTORY || allocated < ROW_HEADER || offset + allocated > BLOCK_SIZE)
     {
-        return Err(BlockError::corrupt(format!(
-            "slot {slot} points out of the block"
-        )));
+        return Err(points_outside(slot));
     }
     Ok((offset, allocated))
+}
+
+#[cold]
+fn longer_than_allocated(slot: u16) -> BlockError {
+    BlockError::corrupt(format!("row {slot} is longer than its allocation"))
+}
+
+#[cold]
+fn directory_too_long() -> BlockError {
+    BlockError::corrupt("slot directory runs over the block")
+}
+
+#[cold]
+fn points_outside(slot: u16) -> BlockError {
+    BlockError::corrupt(format!("slot {slot} points out of the block"))
 }
 
 /// Bytes that rows could still get, slot directory not counted.

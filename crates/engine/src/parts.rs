@@ -149,7 +149,10 @@ impl Parts<'_> {
         if self.apply != Apply::Nothing {
             to_read.sync()?;
         }
-        let end = RedoReader::new(&to_read, start).finish()?;
+        let end = match self.apply {
+            Apply::Nothing => RedoReader::of_closed(&to_read, start).finish()?,
+            Apply::OwnUndo | Apply::All => RedoReader::new(&to_read, start).finish()?,
+        };
         let incarnation = self.info.incarnation.max(end.incarnation) + 1;
         let thread = self.thread();
         let (mut floor, mut ceiling) = (Scn::ZERO, Scn::ZERO);
@@ -227,10 +230,10 @@ impl Parts<'_> {
             log.sync()?;
             let end = RedoReader::new(&log, other.start()).finish()?;
             bytes += end.next.pos.0 - other.start().pos.0;
-            logs.push((log, other.start()));
+            logs.push((log, end));
         }
-        let mut readers = vec![RedoReader::new(&to_read, start)];
-        readers.extend(logs.iter().map(|(log, start)| RedoReader::new(log, *start)));
+        let mut readers = vec![RedoReader::again(&to_read, &end)];
+        readers.extend(logs.iter().map(|(log, end)| RedoReader::again(log, end)));
         let (found, recovery) = roll_forward(&cache, readers, &own, bytes, progress)?;
         if !others.is_empty() {
             write_all(&cache, progress)?;

@@ -6,6 +6,8 @@
 //! - It is *damage*, and an error, if a whole batch further on says that the log was durable beyond that position. Required is a look
 //!   at all the rest of the ring; enforced is one at the next [`DAMAGE_WINDOW`] bytes, which a start can afford: a hole of that size in files that
 //!   are otherwise readable is not what decaying disks or misdirected writes leave.
+//! - A thread that was closed is read without that look ([`RedoReader::of_closed`]): all that it logged is in the data files, so there is nothing to lose.
+//! - What has been read once is read again up to the end that was found then ([`RedoReader::again`]), whatever stands behind it by now.
 //! - A read error is an error, never the end, unless the other member has the batch.
 //!
 //! The SCN at which the commits of batch n took effect, e(n), stands in the header of batch n+1: the reader looks one batch ahead. That of
@@ -139,9 +141,19 @@ impl Window {
     }
 }
 
+/// What a reader takes for the thread's end.
+#[derive(Clone, Copy)]
+enum Until {
+    /// What is not whole, unless something further on proves damage.
+    Torn { damage_window: u64 },
+    /// This position, found before.
+    Known(RestartPoint),
+}
+
 /// Reads one thread. See the module for the rules.
 pub struct RedoReader<'a> {
     files: &'a LogFiles,
+    until: Until,
     windows: Vec<Window>,
     current: Batch,
     ahead: Option<Batch>,
@@ -151,7 +163,23 @@ pub struct RedoReader<'a> {
 }
 
 impl<'a> RedoReader<'a> {
+    /// Of a thread whose instance may have died, from `start` to an end that is still to be found.
     pub fn new(files: &'a LogFiles, start: RestartPoint) -> RedoReader<'a> {
+        let damage_window = DAMAGE_WINDOW;
+        RedoReader::with(files, start, Until::Torn { damage_window })
+    }
+
+    /// Of a thread that was closed: nobody needs what it logged.
+    pub fn of_closed(files: &'a LogFiles, start: RestartPoint) -> RedoReader<'a> {
+        RedoReader::with(files, start, Until::Torn { damage_window: 0 })
+    }
+
+    /// The same once more, of a thread that has been read to `end`. A batch that is no longer whole is damage.
+    pub fn again(files: &'a LogFiles, end: &ThreadEnd) -> RedoReader<'a> {
+        RedoReader::with(files, end.start, Until::Known(end.next))
+    }
+
+    fn with(files: &'a LogFiles, start: RestartPoint, until: Until) -> RedoReader<'a> {
         let window = |member| Window {
             member,
             from: 0,
@@ -160,6 +188,7 @@ impl<'a> RedoReader<'a> {
         };
         RedoReader {
             files,
+            until,
             windows: (0..files.members()).map(window).collect(),
             current: Batch::default(),
             ahead: None,
@@ -213,6 +242,9 @@ impl<'a> RedoReader<'a> {
 
     /// Loads the batch at `end.next` into `spare`.
     fn load(&mut self, mut spare: Batch) -> Result<Option<Batch>> {
+        if matches!(self.until, Until::Known(end) if end == self.end.next) {
+            return Ok(None);
+        }
         let mut bad = Vec::new();
         let mut failure = None;
         let mut reason = String::new();
@@ -304,31 +336,44 @@ impl<'a> RedoReader<'a> {
         Ok(Ok(()))
     }
 
-    /// The thread ends at `end.next`: unless a later batch knows better.
+    /// The thread ends at `end.next`: unless more is known of it.
     fn look_for_damage(&mut self) -> Result<()> {
+        let damage_window = match self.until {
+            Until::Torn { damage_window } => damage_window,
+            Until::Known(end) => {
+                let known = format!("the thread was read to {} before", end.pos.0);
+                return Err(self.damaged(known));
+            }
+        };
         let end = self.end.next.pos.0;
         let limit = self.limit();
-        let until = limit.min(end + DAMAGE_WINDOW);
-        for window in &mut self.windows {
+        let until = limit.min(end + damage_window);
+        for member in 0..self.windows.len() {
             let mut pos = end + LOG_BLOCK as u64;
             while pos < until {
-                if let Ok((header, _)) = whole_batch(self.files, window, pos, limit)?
+                if let Ok((header, _)) =
+                    whole_batch(self.files, &mut self.windows[member], pos, limit)?
                     && header.incarnation >= self.end.incarnation
                     && header.durable.0 > end
                 {
-                    return Err(Error::Damaged {
-                        thread: self.files.identity().thread.0,
-                        pos: self.end.next.pos,
-                        what: format!(
-                            "{}, but batch {} at {pos} was issued when the log was durable up to {}",
-                            self.end.reason, header.batch.0, header.durable.0
-                        ),
-                    });
+                    let proof = format!(
+                        "batch {} at {pos} was issued when the log was durable up to {}",
+                        header.batch.0, header.durable.0
+                    );
+                    return Err(self.damaged(proof));
                 }
                 pos += LOG_BLOCK as u64;
             }
         }
         Ok(())
+    }
+
+    fn damaged(&self, proof: String) -> Error {
+        Error::Damaged {
+            thread: self.files.identity().thread.0,
+            pos: self.end.next.pos,
+            what: format!("{}, but {proof}", self.end.reason),
+        }
     }
 }
 

@@ -67,6 +67,44 @@ fn two_damaged_batches_in_a_row_are_damage_too() {
     ));
 }
 
+/// The first of two readings decides where a thread ends: the second neither goes on to what was appended since, nor takes what it no longer finds for an end.
+#[test]
+fn read_again_a_thread_ends_where_it_did_before() {
+    let storage = thread_of(2, 100);
+    let logs = files(&[&storage], 1);
+    let end = RedoReader::new(&logs, RestartPoint::FIRST)
+        .finish()
+        .unwrap();
+    let t = open(&[&storage], 1, RestartPoint::FIRST, &clock()).unwrap();
+    let put = t.redo.append(&mut record(3, 100), |_, _| ());
+    t.redo.flush_to(put.end).unwrap();
+    let newer = RedoReader::new(&logs, RestartPoint::FIRST)
+        .finish()
+        .unwrap();
+    let again = RedoReader::again(&logs, &end).finish().unwrap();
+    assert!(newer.next.pos > end.next.pos);
+    assert_eq!((again.next, again.max_scn), (end.next, end.max_scn));
+
+    // The last batch of the first reading: alone it could have been torn.
+    overwrite(&storage, 2 * 4096, |b| b.fill(0));
+    let error = RedoReader::again(&logs, &end).finish().unwrap_err();
+    assert!(
+        matches!(error, Error::Damaged { pos, .. } if pos.0 == 2 * 4096),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_closed_thread_is_not_looked_at_beyond_its_end() {
+    let storage = thread_of(3, 100);
+    overwrite(&storage, 4096, |b| b.fill(0));
+    let logs = files(&[&storage], 1);
+    let end = RedoReader::of_closed(&logs, RestartPoint::FIRST).finish();
+    assert_eq!(end.unwrap().next.pos.0, 4096);
+    let torn = RedoReader::new(&logs, RestartPoint::FIRST).finish();
+    assert!(matches!(torn, Err(Error::Damaged { .. })));
+}
+
 /// A batch that was torn by a crash must not come back to life: its blocks that did reach the disk are wiped before the thread goes on.
 #[test]
 fn the_tail_is_invalidated_before_the_thread_goes_on() {

@@ -21,8 +21,9 @@ use datafusion::logical_expr::{
 };
 
 use super::arrow::{
-    self, Builder, COMPUTED_SCALE, EXACT, FREE, FREE_SCALE, MAX_PRECISION, QUOTIENT, QUOTIENT_SCALE,
+    self, COMPUTED_SCALE, EXACT, FREE, FREE_SCALE, MAX_PRECISION, QUOTIENT, QUOTIENT_SCALE,
 };
+use super::builder::Builder;
 use crate::api::ColumnDesc;
 use crate::bind::{Binder, ParamTypes, Scope, Typed};
 use crate::error::{Error, Result};

@@ -19,7 +19,8 @@ use datafusion::logical_expr::{
     ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::arrow::{Builder, MAX_PRECISION, QUOTIENT, QUOTIENT_SCALE, arrow_type, describe};
+use super::arrow::{MAX_PRECISION, QUOTIENT, QUOTIENT_SCALE, arrow_type, describe};
+use super::builder::Builder;
 use crate::error::Error;
 use crate::types::SqlType;
 use crate::views::Context;

@@ -16,7 +16,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use engine::Snapshot;
 
-use super::arrow::{Builder, field};
+use super::arrow::field;
+use super::builder::Builder;
 use crate::bind::{ParamTypes, names};
 use crate::dict::{Dict, Table};
 use crate::error::{Error, Result};

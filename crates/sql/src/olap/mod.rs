@@ -12,6 +12,7 @@
 mod arrow;
 mod bound;
 mod build;
+mod builder;
 mod calls;
 mod choices;
 mod error;

@@ -15,8 +15,9 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use super::arrow::{self, Builder};
+use super::arrow;
 use super::bound::{self, Op};
+use super::builder::Builder;
 use super::{choices, functions, lists, members, size};
 use crate::bind::{arithmetic, common_type, comparison};
 use crate::error::{Error, Result};

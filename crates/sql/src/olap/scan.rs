@@ -33,7 +33,7 @@ use engine::TableDef;
 use futures::StreamExt;
 use parking_lot::Mutex;
 
-use super::arrow::Builder;
+use super::builder::Builder;
 use super::keyed::{Keyed, Lookup, Task};
 use super::tables::Reading;
 use super::target::ROW_ID;
