@@ -1,7 +1,7 @@
 //! `dbw0`: writes dirty blocks back, keeps frames clean ahead of need, and moves the thread's checkpoint.
 //!
 //! One thread writes; it copies blocks under their shared latches, so nobody waits for a disk while it works, and it alone uses the double-write file.
-//! The checkpoint is incremental: the oldest dirty blocks go first, and the position follows, so that a restart has at most about
+//! The checkpoint is incremental: dirty blocks that are old go first, and the position follows, so that a restart has at most about
 //! `recovery_target_bytes` of redo to replay.
 
 use crate::frame::{CLEAN, FrameIx, SHARED};
@@ -206,6 +206,8 @@ impl Drop for Writer {
 struct Candidate {
     first_dirty: u64,
     ix: FrameIx,
+    /// When it was looked at: to order by.
+    dba: Dba,
 }
 
 /// A block copied out of its frame.
@@ -356,23 +358,21 @@ impl Work {
         let candidate = |&dba: &Dba| {
             let ix = self.cache.find(dba)?;
             let first_dirty = self.cache.frame(ix).first_dirty.load(Acquire);
-            Some(Candidate { first_dirty, ix })
+            Some(Candidate {
+                first_dirty,
+                ix,
+                dba,
+            })
         };
-        let dirty: Vec<Candidate> = wanted.iter().filter_map(candidate).collect();
-        for chunk in dirty.chunks(BATCH) {
-            self.write(chunk)?;
-        }
-        Ok(())
+        self.write_all(wanted.iter().filter_map(candidate).collect())
     }
 
-    /// Writes all blocks with a first change before `upto`, the oldest first.
+    /// Writes all blocks with a first change before `upto`.
     fn write_older_than(&mut self, upto: u64) -> Result<()> {
-        let mut dirty = self.dirty(upto);
-        dirty.sort_unstable_by_key(|c| c.first_dirty);
-        for chunk in dirty.chunks(BATCH) {
-            self.write(chunk)?;
-            stat::add(Stat::DbwrCheckpointBlocks, chunk.len() as u64);
-        }
+        let dirty = self.dirty(upto);
+        let blocks = dirty.len() as u64;
+        self.write_all(dirty)?;
+        stat::add(Stat::DbwrCheckpointBlocks, blocks);
         Ok(())
     }
 
@@ -381,9 +381,7 @@ impl Work {
         let mut dirty = self.dirty(CLEAN);
         dirty.sort_unstable_by_key(|c| c.first_dirty);
         dirty.truncate(BATCH.max(dirty.len() / 4));
-        for chunk in dirty.chunks(BATCH) {
-            self.write(chunk)?;
-        }
+        self.write_all(dirty)?;
         // Also when there was nothing to write: whoever waits looks again.
         self.announce_batch();
         Ok(())
@@ -395,6 +393,7 @@ impl Work {
             (first_dirty < upto && first_dirty != CLEAN).then_some(Candidate {
                 first_dirty,
                 ix: FrameIx(i as u32),
+                dba: f.dba(),
             })
         };
         self.cache
@@ -403,6 +402,12 @@ impl Work {
             .enumerate()
             .filter_map(candidate)
             .collect()
+    }
+
+    /// In the order of their addresses: neighbours go home together, and the position moves only when all are there.
+    fn write_all(&mut self, mut dirty: Vec<Candidate>) -> Result<()> {
+        dirty.sort_unstable_by_key(|c| c.dba);
+        dirty.chunks(BATCH).try_for_each(|chunk| self.write(chunk))
     }
 
     fn write(&mut self, chunk: &[Candidate]) -> Result<()> {

@@ -97,30 +97,24 @@ impl DataFiles {
         Ok(())
     }
 
-    /// Seals the blocks and writes them home, neighbours together, without syncing. They must be sorted by address.
-    pub fn write_blocks(&self, blocks: &mut [(Dba, Box<BlockBuf>)]) -> Result<()> {
+    /// Writes sealed blocks home, neighbours in one go, without syncing. The homes are sorted by address; `bytes` has a block for each, in that order, aligned for direct I/O.
+    pub fn write_blocks(&self, homes: &[Dba], bytes: &[u8]) -> Result<()> {
+        assert_eq!(
+            bytes.len(),
+            homes.len() * BLOCK_SIZE,
+            "invariant: a home for each block"
+        );
         debug_assert!(
-            blocks.is_sorted_by_key(|(dba, _)| *dba),
+            homes.is_sorted(),
             "invariant: blocks are written in order of their addresses"
         );
-        for (dba, b) in blocks.iter_mut() {
-            assert!(
-                b.is_unformatted() || b.dba() == *dba,
-                "invariant: block {} is not written to {dba}",
-                b.dba()
-            );
-            if !b.is_unformatted() {
-                b.seal();
-            }
-        }
-        let runs = blocks.chunk_by(|(a, _), (b, _)| a.plus(1) == *b);
-        let n = blocks.len() as u64;
+        let n = homes.len() as u64;
         wait::during(Event::DbFileParallelWrite, [1, n, 0], || {
-            for run in runs {
-                let first = run[0].0;
-                let bufs: Vec<&[u8]> = run.iter().map(|(_, b)| &b.0[..]).collect();
-                self.file(first.file())?
-                    .write_vectored_at(offset(first), &bufs)?;
+            let mut bytes = bytes;
+            for run in homes.chunk_by(|a, b| a.file() == b.file() && a.plus(1) == *b) {
+                let (now, later) = bytes.split_at(run.len() * BLOCK_SIZE);
+                self.file(run[0].file())?.write_at(offset(run[0]), now)?;
+                bytes = later;
             }
             Ok::<_, Error>(())
         })?;
@@ -215,21 +209,24 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_sealed_on_the_way_out_and_checked_on_the_way_in() {
+    fn neighbours_are_written_together_and_blocks_are_checked_on_the_way_in() {
         let s = SimStorage::new();
         let files = DataFiles::new();
         files.add(FileId::DATA, s.create("f", FileKind::Data).unwrap());
         files.extend(FileId::DATA, 8, &mut |_| {}).unwrap();
         assert_eq!(files.blocks(FileId::DATA).unwrap(), 8);
         let dba = |n| Dba::new(FileId::DATA, n);
-        let mut blocks: Vec<_> = [2, 3, 6]
-            .map(|n| {
-                let mut b = BlockBuf::zeroed();
-                b.format(dba(n), ObjectId(1), BlockType::Heap);
-                (dba(n), b)
-            })
-            .into();
-        files.write_blocks(&mut blocks).unwrap();
+        let homes = [2, 3, 6].map(dba);
+        let mut bytes = AlignedBuf::zeroed(homes.len() * BLOCK_SIZE);
+        for (home, bytes) in homes.iter().zip(bytes.chunks_exact_mut(BLOCK_SIZE)) {
+            let mut b = BlockBuf::zeroed();
+            b.format(*home, ObjectId(1), BlockType::Heap);
+            b.seal();
+            bytes.copy_from_slice(&b.0);
+        }
+        let before = s.writes();
+        files.write_blocks(&homes, &bytes).unwrap();
+        assert_eq!(s.writes() - before, 2, "neighbours go together");
         let mut b = BlockBuf::zeroed();
         files.read_block(dba(3), &mut b).unwrap();
         assert_eq!(b.dba(), dba(3));

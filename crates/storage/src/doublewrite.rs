@@ -96,7 +96,7 @@ impl DoubleWrite {
         })?;
         brought.synced();
         self.unfinished = blocks.iter().map(|(dba, _)| *dba).collect();
-        bring_home(files, blocks)?;
+        self.bring_home(files)?;
         self.unfinished.clear();
         Ok(())
     }
@@ -106,20 +106,17 @@ impl DoubleWrite {
         if self.unfinished.is_empty() {
             return Ok(());
         }
-        let copies = self.buf[SECTOR..].chunks_exact(BLOCK_SIZE);
-        let mut blocks: Vec<(Dba, Box<BlockBuf>)> = self
-            .unfinished
-            .iter()
-            .zip(copies)
-            .map(|(&dba, copy)| {
-                let mut block = BlockBuf::zeroed();
-                block.0.copy_from_slice(copy);
-                (dba, block)
-            })
-            .collect();
-        bring_home(files, &mut blocks)?;
+        self.bring_home(files)?;
         self.unfinished.clear();
         Ok(())
+    }
+
+    fn bring_home(&self, files: &DataFiles) -> Result<()> {
+        let homes = &self.unfinished;
+        let end = SECTOR + homes.len() * BLOCK_SIZE;
+        files.write_blocks(homes, &self.buf[SECTOR..end])?;
+        let touched: BTreeSet<FileId> = homes.iter().map(|dba| dba.file()).collect();
+        files.sync(touched)
     }
 
     fn fill(&mut self, blocks: &mut [(Dba, Box<BlockBuf>)]) {
@@ -137,7 +134,12 @@ impl DoubleWrite {
         let end = HEADER + blocks.len() * 8;
         let crc = crc32(&header[..end]);
         header[end..end + 4].copy_from_slice(&crc.to_le_bytes());
-        for (i, (_, b)) in blocks.iter_mut().enumerate() {
+        for (i, (dba, b)) in blocks.iter_mut().enumerate() {
+            assert!(
+                b.is_unformatted() || b.dba() == *dba,
+                "invariant: block {} is not written to {dba}",
+                b.dba()
+            );
             if !b.is_unformatted() {
                 b.seal();
             }
@@ -198,7 +200,7 @@ pub fn restore_all(
     }
     let mut restored = Restored::default();
     for (dba, block) in found {
-        files.write_blocks(&mut [(dba, block)])?;
+        files.write_blocks(&[dba], &block.0)?;
         files.sync([dba.file()])?;
         restored.blocks.push(dba);
     }
@@ -243,12 +245,6 @@ impl TornHomes {
     pub fn copy_of(&self, dba: Dba) -> Option<&BlockBuf> {
         self.0.get(&dba).map(|b| &**b)
     }
-}
-
-fn bring_home(files: &DataFiles, blocks: &mut [(Dba, Box<BlockBuf>)]) -> Result<()> {
-    files.write_blocks(blocks)?;
-    let homes: BTreeSet<FileId> = blocks.iter().map(|(dba, _)| dba.file()).collect();
-    files.sync(homes)
 }
 
 /// The addresses in a header; `None` if it is torn or was never written.

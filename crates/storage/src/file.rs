@@ -30,15 +30,6 @@ pub trait File: Send + Sync {
     /// Fills `buf`; an error if the file ends before.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()>;
-    /// Writes the buffers one after the other from `offset` on.
-    fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<()> {
-        let mut at = offset;
-        for b in bufs {
-            self.write_at(at, b)?;
-            at += b.len() as u64;
-        }
-        Ok(())
-    }
     /// What was written before is durable when this returns.
     fn sync(&self) -> Result<()>;
     fn len(&self) -> Result<u64>;

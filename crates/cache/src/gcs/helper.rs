@@ -9,7 +9,7 @@ use fusion::ids::{Generation, RequestId};
 use redo::WantSink;
 use seam::thread::JoinHandle;
 use seam::{Condvar, Mutex};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
 use wait::Event;
@@ -62,9 +62,36 @@ struct Queues {
     parked: Vec<Job>,
     /// Up to where the log is to be flushed.
     flush: Option<LogPos>,
-    recover: VecDeque<Dba>,
+    /// In order, so that neighbours are read at once.
+    recover: BTreeSet<Dba>,
     own: VecDeque<(u8, u64, Box<Message>)>,
     stop: bool,
+}
+
+/// What `lmr0` and its like do.
+enum Recovery {
+    /// Hear what a lane has left to say to itself.
+    Message(u8, u64, Box<Message>),
+    /// Bring these back, which stand near each other in their file.
+    Blocks(Vec<Dba>),
+}
+
+impl Queues {
+    /// Takes with `first` those that follow it closely enough to be read in one go.
+    fn run_from(&mut self, first: Dba) -> Vec<Dba> {
+        let mut run = vec![first];
+        let mut last = first;
+        while let Some(&next) = self.recover.first()
+            && next.file() == first.file()
+            && next.block() - last.block() <= RUN_STEP
+            && next.block() - first.block() < RUN_BLOCKS
+        {
+            self.recover.pop_first();
+            run.push(next);
+            last = next;
+        }
+        run
+    }
 }
 
 impl Jobs {
@@ -84,7 +111,7 @@ impl Jobs {
                 self.recovery.notify_one();
             }
             Job::Recover(dba) => {
-                queues.recover.push_back(dba);
+                queues.recover.insert(dba);
                 self.recovery.notify_one();
             }
             job => {
@@ -139,21 +166,17 @@ impl Jobs {
     }
 
     /// Messages first: more blocks may go on for each of them than are brought back in the same time.
-    fn next_recovery(&self) -> Option<Job> {
+    fn next_recovery(&self) -> Option<Recovery> {
         let mut queues = self.queues.lock();
         loop {
             if queues.stop {
                 return None;
             }
             if let Some((lane, epoch, message)) = queues.own.pop_front() {
-                return Some(Job::Own {
-                    lane,
-                    epoch,
-                    message,
-                });
+                return Some(Recovery::Message(lane, epoch, message));
             }
-            if let Some(dba) = queues.recover.pop_front() {
-                return Some(Job::Recover(dba));
+            if let Some(first) = queues.recover.pop_first() {
+                return Some(Recovery::Blocks(queues.run_from(first)));
             }
             wait::during(Event::RdbmsIpcMessage, [0; 3], || {
                 self.recovery.wait(&mut queues);
@@ -177,7 +200,12 @@ impl Jobs {
     }
 }
 
-/// They wait for reads of single blocks, mostly.
+/// Blocks that are read in one go: half a MiB.
+const RUN_BLOCKS: u32 = 64;
+/// Blocks from one that is wanted to the next: to read over those in between takes less time than one read more.
+const RUN_STEP: u32 = 4;
+
+/// They wait for reads, mostly.
 const RECOVERY_THREADS: [&str; 4] = ["lmr0", "lmr1", "lmr2", "lmr3"];
 
 /// Lets blocks go whose redo somebody has written who did so for himself.
@@ -225,9 +253,14 @@ pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
     ];
     for name in RECOVERY_THREADS {
         threads.push(spawn(name, |cache, jobs| {
-            while let Some(job) = jobs.next_recovery() {
+            while let Some(work) = jobs.next_recovery() {
                 let Some(cache) = cache.upgrade() else { return };
-                cache.do_job(job);
+                match work {
+                    Recovery::Message(lane, epoch, message) => {
+                        cache.hear_itself(lane, epoch, *message);
+                    }
+                    Recovery::Blocks(run) => cache.recover_blocks(&run),
+                }
             }
         })?);
     }
@@ -253,13 +286,9 @@ impl Cache {
             Job::Copy { to, block, id } => self.copy_later(to, block, id),
             Job::UndoCopy { to, block, id } => self.send_undo(to, block, id, true),
             Job::Write { dba, generation } => self.write_later(dba, generation),
-            Job::Own {
-                lane,
-                epoch,
-                message,
-            } => self.hear_itself(lane, epoch, *message),
-            Job::Recover(dba) => self.recover_block(dba),
-            Job::Flush(_) => unreachable!("invariant: flushes are lmf0's"),
+            Job::Own { .. } | Job::Recover(_) | Job::Flush(_) => {
+                unreachable!("invariant: they have queues and threads of their own")
+            }
         }
     }
 

@@ -158,8 +158,8 @@ pub(super) enum Fill {
     Disk,
     /// Whoever asked overwrites all of it.
     Nothing,
-    /// The newest version that is left anywhere: of disk, this instance's past image and the dead.
-    Newest(Option<Arc<DeadThreads>>),
+    /// The newest version that is left anywhere: of disk (as it is there, if it was read ahead), this instance's past image and the dead.
+    Newest(Option<Arc<DeadThreads>>, Option<Box<BlockBuf>>),
 }
 
 /// What was filled in.
@@ -379,7 +379,9 @@ impl Cache {
                 self.files.read_block(dba, block)?;
                 false
             }
-            Fill::Newest(dead) => self.newest(dba, block, dead.as_deref())?,
+            Fill::Newest(dead, on_disk) => {
+                self.newest(dba, block, dead.as_deref(), on_disk.as_deref())?
+            }
         };
         // Its writer's clock may be ahead of everything this instance has heard.
         self.redo.clock().lift(block.scn())?;

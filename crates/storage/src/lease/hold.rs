@@ -261,9 +261,6 @@ impl File for LeasedFile {
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
         self.write(|| self.inner.write_at(offset, buf))
     }
-    fn write_vectored_at(&self, offset: u64, bufs: &[&[u8]]) -> Result<()> {
-        self.write(|| self.inner.write_vectored_at(offset, bufs))
-    }
     fn sync(&self) -> Result<()> {
         self.write(|| self.inner.sync())
     }
