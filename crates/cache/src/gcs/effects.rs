@@ -62,7 +62,8 @@ impl Cache {
                     mode,
                     generation,
                     claimed: false,
-                    recovery: None,
+                    recovery: false,
+                    failures: 0,
                     owed: false,
                 };
                 s.to_read.insert(block, to_read);
@@ -445,7 +446,7 @@ impl Cache {
     }
 
     fn discard(&self, s: &mut State, dba: Dba) {
-        if s.arrived.remove(&dba).is_some() {
+        if s.arrived.remove(&dba).is_some() || s.to_read.remove(&dba).is_some() {
             return;
         }
         if let Some(ix) = self.frame_of(dba) {

@@ -43,6 +43,8 @@ pub(super) enum Job {
     },
     /// Bring back the newest version of a block that nobody holds.
     Recover(Dba),
+    /// Read a block that was granted to sessions which are gone.
+    Read(Dba),
     Flush(LogPos),
 }
 
@@ -64,6 +66,7 @@ struct Queues {
     flush: Option<LogPos>,
     /// In order, so that neighbours are read at once.
     recover: BTreeSet<Dba>,
+    read: VecDeque<Dba>,
     own: VecDeque<(u8, u64, Box<Message>)>,
     stop: bool,
 }
@@ -74,6 +77,7 @@ enum Recovery {
     Message(u8, u64, Box<Message>),
     /// Bring these back, which stand near each other in their file.
     Blocks(Vec<Dba>),
+    Read(Dba),
 }
 
 impl Queues {
@@ -112,6 +116,10 @@ impl Jobs {
             }
             Job::Recover(dba) => {
                 queues.recover.insert(dba);
+                self.recovery.notify_one();
+            }
+            Job::Read(dba) => {
+                queues.read.push_back(dba);
                 self.recovery.notify_one();
             }
             job => {
@@ -177,6 +185,9 @@ impl Jobs {
             }
             if let Some(first) = queues.recover.pop_first() {
                 return Some(Recovery::Blocks(queues.run_from(first)));
+            }
+            if let Some(dba) = queues.read.pop_front() {
+                return Some(Recovery::Read(dba));
             }
             wait::during(Event::RdbmsIpcMessage, [0; 3], || {
                 self.recovery.wait(&mut queues);
@@ -260,6 +271,7 @@ pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
                         cache.hear_itself(lane, epoch, *message);
                     }
                     Recovery::Blocks(run) => cache.recover_blocks(&run),
+                    Recovery::Read(dba) => cache.read_for_others(dba),
                 }
             }
         })?);
@@ -286,7 +298,7 @@ impl Cache {
             Job::Copy { to, block, id } => self.copy_later(to, block, id),
             Job::UndoCopy { to, block, id } => self.send_undo(to, block, id, true),
             Job::Write { dba, generation } => self.write_later(dba, generation),
-            Job::Own { .. } | Job::Recover(_) | Job::Flush(_) => {
+            Job::Own { .. } | Job::Recover(_) | Job::Read(_) | Job::Flush(_) => {
                 unreachable!("invariant: they have queues and threads of their own")
             }
         }

@@ -117,8 +117,10 @@ struct ToRead {
     generation: Generation,
     /// A session reads it, or it is in the hands of those who bring blocks back.
     claimed: bool,
-    /// It is to be brought back; and how often that has failed.
-    recovery: Option<u32>,
+    /// It is to be brought back.
+    recovery: bool,
+    /// How often it could not be read for want of a session that would say so.
+    failures: u32,
     /// Its owner has died meanwhile: it is dirty from the moment on at which it is here (17b).
     owed: bool,
 }
@@ -332,6 +334,7 @@ impl Cache {
             self.step(s, Cause::default(), Lane::timer);
             self.ask_undo_again(s, None);
             self.start_recoveries(s);
+            self.read_unattended(s);
         });
         self.follow_policy();
     }

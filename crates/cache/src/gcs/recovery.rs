@@ -14,7 +14,7 @@ use super::helper::Job;
 use super::outgoing::Latched;
 use super::session::Fill;
 use super::{BUCKETS, Cause, ClusterMember, State, ToRead, is_private, master_of};
-use crate::{Cache, Error, Result};
+use crate::{Cache, Result};
 use block::{BLOCK_SIZE, BlockBuf, Dba, InstanceId};
 use fusion::gcs::{Message, Mode, Plan};
 use fusion::ids::{Epoch, Generation, Incarnation, Member, Term};
@@ -77,7 +77,7 @@ type Grant = (Epoch, Generation);
 
 /// The one by which the block is being brought back here.
 fn grant_of(s: &State, dba: Dba) -> Option<Grant> {
-    let to_read = s.to_read.get(&dba).filter(|r| r.recovery.is_some())?;
+    let to_read = s.to_read.get(&dba).filter(|r| r.recovery)?;
     Some((s.lane.epoch(), to_read.generation))
 }
 
@@ -182,7 +182,8 @@ impl Cache {
             mode: Mode::Exclusive,
             generation,
             claimed: false,
-            recovery: Some(0),
+            recovery: true,
+            failures: 0,
             owed: false,
         };
         s.to_read.insert(dba, to_read);
@@ -196,7 +197,7 @@ impl Cache {
         if !s.dead.is_known() {
             return;
         }
-        let idle = |r: &ToRead| r.recovery.is_some() && !r.claimed;
+        let idle = |r: &ToRead| r.recovery && !r.claimed;
         let idle = s.to_read.iter().filter(|(_, r)| idle(r));
         for dba in idle.map(|(&dba, _)| dba).collect::<Vec<_>>() {
             self.start_recovery(s, dba);
@@ -261,21 +262,9 @@ impl Cache {
             }
         });
         let Some(threads) = known else { return };
-        let Err(e) = self.read_granted(dba, Fill::Newest(threads, ahead.map(|a| a.block))) else {
-            return;
-        };
-        let mut failures = 0;
-        self.with_state(dba, |s| {
-            if let Some(to_read) = s.to_read.get_mut(&dba) {
-                to_read.claimed = false;
-                failures = to_read.recovery.map_or(1, |n| n.saturating_add(1));
-                to_read.recovery = Some(failures);
-            }
-        });
-        if failures.is_power_of_two() && !matches!(e, Error::Stopping) {
-            eprintln!(
-                "braid: {dba} cannot be brought back after a member is gone, tried {failures} times: {e}"
-            );
+        let fill = Fill::Newest(threads, ahead.map(|a| a.block));
+        if let Err(e) = self.read_granted(dba, fill) {
+            self.could_not_read(dba, "brought back after a member is gone", &e);
         }
     }
 

@@ -1,12 +1,13 @@
 //! How a session gets a block that its frames do not have in the mode it needs.
 
 use super::effects::how_it_came;
+use super::helper::Job;
 use super::timing::Spent;
 use super::{Arrived, Cause, DeadThreads, Gcs, State, ToRead, kept, state_of};
 use crate::frame::{CLOSED, FrameIx};
 use crate::guard::assert_none_held;
 use crate::load::Claim;
-use crate::{Cache, Result};
+use crate::{Cache, Error, Result};
 use block::{BlockBuf, Dba, InstanceId, ObjectId, Scn};
 use fusion::gcs::Want;
 use fusion::ids::Waiter;
@@ -295,7 +296,7 @@ impl Cache {
         let Some(to_read) = s.to_read.get_mut(&dba) else {
             return;
         };
-        if to_read.claimed || to_read.recovery.is_some() {
+        if to_read.claimed || to_read.recovery {
             return;
         }
         let of_block = s.waiting.iter().filter(|(_, w)| w.dba == dba);
@@ -311,11 +312,58 @@ impl Cache {
     fn give_up(&self, dba: Dba, waiter: u64) {
         self.with_state(dba, |s| {
             s.waiting.remove(&waiter);
-            if let Some(to_read) = s.to_read.get_mut(&dba) {
-                to_read.claimed = false;
-            }
-            self.find_reader(s, dba, &Cause::default());
+            self.let_somebody_read(s, dba);
         });
+    }
+
+    /// Whoever was to read the block could not: another session that waits for it is to try, or else it is let go. If that cannot be it is tried again at a tick.
+    fn let_somebody_read(&self, s: &mut State, dba: Dba) {
+        let Some(to_read) = s.to_read.get_mut(&dba) else {
+            return;
+        };
+        to_read.claimed = false;
+        let (recovery, generation) = (to_read.recovery, to_read.generation);
+        self.find_reader(s, dba, &Cause::default());
+        if !recovery && s.to_read.get(&dba).is_some_and(|r| !r.claimed) {
+            self.step(s, Cause::default(), |lane, out| {
+                lane.unreadable(dba, generation, out);
+            });
+        }
+    }
+
+    /// Blocks whose last reader got an error when nobody else waited here, and that could not be let go.
+    pub(super) fn read_unattended(&self, s: &mut State) {
+        let idle = |r: &ToRead| !r.recovery && !r.claimed;
+        let idle = s.to_read.iter().filter(|(_, r)| idle(r));
+        for dba in idle.map(|(&dba, _)| dba).collect::<Vec<_>>() {
+            self.find_reader(s, dba, &Cause::default());
+            if let Some(to_read) = s.to_read.get_mut(&dba).filter(|r| !r.claimed) {
+                to_read.claimed = true;
+                s.outgoing.job(Job::Read(dba));
+            }
+        }
+    }
+
+    /// Of `lmr0` and its like, for nobody in particular.
+    pub(super) fn read_for_others(&self, dba: Dba) {
+        if let Err(e) = self.read_granted(dba, Fill::Disk) {
+            self.could_not_read(dba, "read for other instances", &e);
+        }
+    }
+
+    /// It is tried again at the next tick, unless a session does before.
+    pub(super) fn could_not_read(&self, dba: Dba, what: &str, e: &Error) {
+        let mut failures = 0;
+        self.with_state(dba, |s| {
+            if let Some(to_read) = s.to_read.get_mut(&dba) {
+                to_read.failures = to_read.failures.saturating_add(1);
+                failures = to_read.failures;
+            }
+            self.let_somebody_read(s, dba);
+        });
+        if failures.is_power_of_two() && !matches!(e, Error::Stopping) {
+            eprintln!("braid: {dba} cannot be {what}, tried {failures} times: {e}");
+        }
     }
 
     /// Reads a block that was granted, and tells the lane.

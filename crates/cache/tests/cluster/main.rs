@@ -469,6 +469,39 @@ fn a_block_that_came_dirty_and_is_not_changed_here_is_written_by_a_checkpoint() 
     cluster.end();
 }
 
+/// Its session goes away with the error, and nobody here asks again. Another instance gets it, or, if it cannot be read there either, the same error.
+#[test]
+fn a_block_that_cannot_be_read_is_let_go() {
+    let cluster = Cluster::new(2, 1);
+    load(cluster.cache(0), 1..=1);
+    (0..2).for_each(|n| cluster.join(n));
+    cluster.enter(1, &[0, 1]);
+    let (here, there) = (cluster.cache(0), cluster.cache(1));
+    here.checkpoint().unwrap();
+    while here.release_everything() > 0 {
+        here.tick();
+    }
+    for failing in [1, 2] {
+        cluster.data.set_faults(storage::Faults {
+            fail_from_read: Some(cluster.data.reads() + 1),
+            fail_reads: failing,
+            ..Default::default()
+        });
+        assert!(here.write(dba(1)).is_err(), "the device has failed");
+        let asking = there.clone();
+        let (told, answer) = channel();
+        std::thread::spawn(move || told.send(asking.write(dba(1)).map(drop).is_ok()));
+        let read = answer.recv_timeout(Duration::from_secs(20));
+        assert_eq!(read, Ok(failing == 1), "{failing} reads fail");
+        while there.release_everything() > 0 {
+            there.tick();
+        }
+    }
+    increment(here, 1, false);
+    assert_eq!(value(there, 1, true), 1);
+    cluster.end();
+}
+
 /// `BRAID_CACHE_SEED` replays one.
 fn seeds(n: u64) -> Vec<u64> {
     match std::env::var("BRAID_CACHE_SEED") {

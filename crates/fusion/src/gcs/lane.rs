@@ -168,6 +168,13 @@ impl Lane {
         });
     }
 
+    /// The block that [`Effect::ReadFromDisk`] asked for cannot be read, and no session waits for it here. [`Effect::Discard`] says that it is let go; otherwise it is to be tried again.
+    pub fn unreadable(&mut self, block: Dba, generation: Generation, out: &mut Vec<Effect>) {
+        self.with_holder(out, |h, master, out| {
+            h.unreadable(block, generation, master, out);
+        });
+    }
+
     /// The frame is closed as [`Effect::Close`] asked.
     pub fn closed(
         &mut self,

@@ -20,6 +20,7 @@ pub(super) fn model(nodes: usize, blocks: u32, wants: &[Want], sessions: usize) 
         duplicates: 0,
         breaks: 0,
         evictions: 0,
+        failed_reads: 0,
         background: false,
         remasters: 0,
         takes: 0,
@@ -36,6 +37,7 @@ fn faulty() -> Config {
         duplicates: 6,
         breaks: 4,
         evictions: 6,
+        failed_reads: 3,
         background: true,
         remasters: 2,
         ..model(
@@ -113,6 +115,7 @@ impl Walk {
                 Action::Crash(..)
                     | Action::Break(..)
                     | Action::Duplicate(_)
+                    | Action::FailRead(..)
                     | Action::Remaster(..)
                     | Action::Take(..)
             )
@@ -396,6 +399,31 @@ fn model_three_instances_one_block() {
         ..model(3, 1, &[READ, Want::Exclusive], 3)
     };
     check("3 instances, 1 block, 3 sessions, an eviction", config);
+}
+
+/// Nobody waits for a block that its holder could not read.
+#[test]
+fn model_a_read_fails() {
+    let config = |nodes, sessions| Config {
+        failed_reads: 1,
+        ..model(nodes, 1, &[READ, Want::Shared, Want::Exclusive], sessions)
+    };
+    check(
+        "2 instances, 1 block, 3 sessions, a failed read",
+        config(2, 3),
+    );
+    check(
+        "3 instances, 1 block, 3 sessions, a failed read",
+        config(3, 3),
+    );
+    let death = Config {
+        crashes: 1,
+        ..config(2, 2)
+    };
+    check(
+        "2 instances, 1 block, 2 sessions, a failed read, a death",
+        death,
+    );
 }
 
 #[test]

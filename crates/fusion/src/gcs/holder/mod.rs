@@ -91,7 +91,8 @@ struct Local {
     wanted: Option<(RequestId, Want)>,
     queue: Vec<(Waiter, Want)>,
     parked: Option<Order>,
-    parked_reads: BTreeSet<(InstanceId, RequestId, Scn)>,
+    /// With the turn under which the master sent them here.
+    parked_reads: BTreeSet<(InstanceId, RequestId, Scn, Turn)>,
 }
 
 impl Local {
@@ -258,13 +259,53 @@ impl Holder {
         for &waiter in &held.guests {
             out.push(Effect::Run { block, waiter });
         }
-        for (to, id, snapshot) in std::mem::take(&mut local.parked_reads) {
+        for (to, id, snapshot, _) in std::mem::take(&mut local.parked_reads) {
             out.push(Effect::ShipCopy {
                 to,
                 block,
                 id,
                 snapshot,
             });
+        }
+        self.unpark(block, master, out);
+    }
+
+    /// The block that [`Effect::ReadFromDisk`] asked for cannot be read, and no session here waits for it any more: it is let go, so that whoever else wants it meets
+    /// what is wrong with it. Not if its write is owed here, nor while more has been asked for: then it is to be read all the same.
+    pub(super) fn unreadable(
+        &mut self,
+        block: Dba,
+        generation: Generation,
+        master: MasterOf,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(local) = self.blocks.get_mut(&block) else {
+            return;
+        };
+        let Some(held) = &mut local.held else { return };
+        if held.generation != generation || held.installed {
+            return;
+        }
+        held.guests.clear();
+        local.queue.clear();
+        if held.duty || local.wanted.is_some() {
+            return;
+        }
+        let (turn, to) = (held.turn, master(block));
+        local.held = None;
+        let reads = std::mem::take(&mut local.parked_reads);
+        out.push(Effect::Discard { block });
+        let message = Message::Released { block, turn };
+        out.push(Effect::Send { to, message });
+        for (reader, id, snapshot, turn) in reads {
+            let message = Message::ReadBack {
+                block,
+                turn,
+                to: reader,
+                id,
+                snapshot,
+            };
+            out.push(Effect::Send { to, message });
         }
         self.unpark(block, master, out);
     }

@@ -308,7 +308,7 @@ impl Holder {
         match local.and_then(|l| l.held.as_ref().map(ready).map(|r| (l, r))) {
             Some((_, true)) => out.push(copy),
             Some((local, false)) => {
-                local.parked_reads.insert((to, id, snapshot));
+                local.parked_reads.insert((to, id, snapshot, turn));
             }
             None if image && self.planted.breaks(Mutation::CopyFromPastImage) => {
                 out.push(copy);

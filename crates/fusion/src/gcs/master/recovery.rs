@@ -17,10 +17,15 @@ impl Master {
             return;
         }
         let let_go = entry.holders.remove(&from).expect("looked up above");
-        if let_go.duty && entry.service.is_none() {
+        let served = entry.service.is_some();
+        if let_go.duty && !served {
             self.disk_is_newest(block, out); // what is dirty is written before it is let go
         }
-        self.tidy(block);
+        match served {
+            true => self.tidy(block),
+            // A reader may have overtaken this, of the instance itself that has let go.
+            false => self.pump(block, out),
+        }
     }
 
     pub(in crate::gcs) fn stepped_down(

@@ -150,6 +150,10 @@ impl Master {
         if entry.service.is_some() || halted {
             return;
         }
+        // Who asks to read anew has let go of what is recorded, whatever becomes of the notice.
+        for reader in &entry.reads {
+            entry.holders.remove(&reader.to);
+        }
         if !entry.reads.is_empty() {
             if entry.reader_is_forwarded() {
                 self.serve_readers(block, out);

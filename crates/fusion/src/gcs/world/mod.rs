@@ -25,6 +25,8 @@ pub(super) struct Config {
     pub(super) duplicates: usize,
     pub(super) breaks: usize,
     pub(super) evictions: usize,
+    /// Reads that fail, for all the sessions that wait for the block on that instance.
+    pub(super) failed_reads: usize,
     /// Flushes and writes that nobody asked for.
     pub(super) background: bool,
     /// Moves of a bucket to another master while everybody lives.
@@ -140,6 +142,7 @@ pub(super) enum Action {
     BeginWrite(usize, Dba),
     EndWrite(usize, Dba),
     Load(usize, Dba),
+    FailRead(usize, Dba),
     Evict(usize, Dba),
     Deliver(usize),
     Duplicate(usize),
@@ -272,6 +275,10 @@ impl World {
         if self.config.evictions > 0 {
             let clean = node.frames.iter().filter(|(_, f)| f.evictable());
             all.extend(clean.map(|(&b, _)| Action::Evict(n, b)));
+        }
+        if self.config.failed_reads > 0 {
+            let reading = node.frames.iter().filter(|(_, f)| f.loading == Some(false));
+            all.extend(reading.map(|(&b, _)| Action::FailRead(n, b)));
         }
         if self.config.takes > 0 && entered {
             let granules = (0..self.config.blocks).map(|b| node.lane.granule_of(dba(b)));

@@ -19,6 +19,10 @@ impl World {
             }
             Action::EndWrite(n, block) => self.end_write(n, block),
             Action::Load(n, block) => self.load(n, block),
+            Action::FailRead(n, block) => {
+                self.config.failed_reads -= 1;
+                self.fail_read(n, block);
+            }
             Action::Evict(n, block) => {
                 self.config.evictions -= 1;
                 self.with(n, 0, |lane, out| lane.evict(block, out));
@@ -230,6 +234,15 @@ impl World {
         self.with(n, 0, |lane, out| {
             lane.installed(block, Scn(version), generation, out);
         });
+    }
+
+    /// A read from disk fails: whoever waits for the block here goes away with the error.
+    pub(super) fn fail_read(&mut self, n: usize, block: Dba) {
+        let node = self.nodes[n].as_mut().expect("enabled");
+        let waits = |s: &Session| s.block == block && s.stage == Stage::Waiting;
+        node.sessions.retain(|s| !waits(s));
+        let generation = node.frames[&block].generation;
+        self.with(n, 0, |lane, out| lane.unreadable(block, generation, out));
     }
 
     pub(in crate::gcs) fn deliver(&mut self, l: usize) {
