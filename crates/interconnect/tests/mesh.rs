@@ -331,12 +331,17 @@ fn a_message_for_a_former_life_never_reaches_the_next_one() {
 #[test]
 fn threads_have_the_names_that_a_dba_expects() {
     let nodes = cluster(2, |c| c.priority = wait::priority::Priority::RealTime);
-    let reports = nodes[0].ic.threads();
+    let until = Instant::now() + Duration::from_secs(10);
     for name in ["lms0:2", "lms1:2", "lmd0:2", "lmon", "lmw0", "lmln"] {
-        let r = reports
-            .iter()
-            .find(|r| r.name == name)
-            .unwrap_or_else(|| panic!("{name}: {reports:?}"));
+        // Each says so itself, when it begins.
+        let r = loop {
+            let reports = nodes[0].ic.threads();
+            if let Some(r) = reports.iter().find(|r| r.name == name) {
+                break r.clone();
+            }
+            assert!(Instant::now() < until, "{name}: {reports:?}");
+            std::thread::yield_now();
+        };
         let comm = std::fs::read_to_string(format!("/proc/self/task/{}/comm", r.tid)).unwrap();
         assert_eq!(comm.trim(), name);
         // Either the priority or the system's reason.
