@@ -77,6 +77,7 @@ enum Recovery {
     Message(u8, u64, Box<Message>),
     /// Bring these back, which stand near each other in their file.
     Blocks(Vec<Dba>),
+    /// Read this one for other instances.
     Read(Dba),
 }
 

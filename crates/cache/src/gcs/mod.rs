@@ -119,7 +119,7 @@ struct ToRead {
     claimed: bool,
     /// It is to be brought back.
     recovery: bool,
-    /// How often it could not be read for want of a session that would say so.
+    /// How often background threads could not read it: no session gets these errors, so they are said.
     failures: u32,
     /// Its owner has died meanwhile: it is dirty from the moment on at which it is here (17b).
     owed: bool,
