@@ -111,6 +111,7 @@ fn server_config(params: &sql::params::Instance) -> Result<ServerConfig, Failure
         trusted: settings::trusted_clients(params)?,
         max_sessions: params.int("max_sessions") as usize,
         startup_timeout: Duration::from_secs(params.int("startup_timeout") as u64),
+        client_poll: Duration::from_micros(params.int("client_poll") as u64),
     })
 }
 

@@ -10,11 +10,12 @@ use std::net::{Shutdown, TcpStream};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wait::Event;
 
 use crate::message::{self, Violation};
+use crate::poll::Poll;
 
 /// Input buffer of a session that sends no large messages; holds the messages of one statement many times over.
 const INPUT_BYTES: usize = 16 << 10;
@@ -50,16 +51,19 @@ pub struct Input {
     end: usize,
     /// Part of the budget for large messages that the buffer has.
     reserved: usize,
+    poll: Poll,
 }
 
 impl Input {
-    pub fn new(stream: Arc<TcpStream>) -> Input {
+    /// `poll`: how long is looked for a message before the thread sleeps.
+    pub fn new(stream: Arc<TcpStream>, poll: Duration) -> Input {
         Input {
             stream,
             buffer: vec![0; INPUT_BYTES],
             start: 0,
             end: 0,
             reserved: 0,
+            poll: Poll::new(poll),
         }
     }
 
@@ -113,10 +117,15 @@ impl Input {
             stream,
             buffer,
             end,
+            poll,
             ..
         } = self;
         let room = &mut buffer[*end..];
+        let began = Instant::now();
         let count = wait::during(Event::NetFromClient, [0, 0, 0], || {
+            if let Some(looked) = poll.look(stream, room) {
+                return looked;
+            }
             loop {
                 match (&**stream).read(room) {
                     Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -124,6 +133,7 @@ impl Input {
                 }
             }
         });
+        poll.came_after(began.elapsed());
         match count {
             Ok(0) => Err(InputEnd::Closed),
             Ok(count) => {

@@ -46,6 +46,8 @@ pub struct ServerConfig {
     pub max_sessions: usize,
     /// Time from connecting to a complete startup packet.
     pub startup_timeout: Duration,
+    /// How long a session looks for a quick client's next message before it sleeps; zero: not at all.
+    pub client_poll: Duration,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -259,7 +261,8 @@ fn connection(
     peer: SocketAddr,
     entry: &Entry,
 ) {
-    let (mut input, mut output) = (Input::new(stream.clone()), Output::new(stream.clone()));
+    let mut input = Input::new(stream.clone(), config.client_poll);
+    let mut output = Output::new(stream.clone());
     let guard = wait::session::register(wait::session::Kind::User, "client");
     if let Some(startup) = receive_startup(config, &stream, entry, &mut input, &mut output) {
         match open_session(
