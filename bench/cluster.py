@@ -117,7 +117,7 @@ class Detail:
         for pid in self.cluster.pids():
             fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
             cpu_us += (int(fields[11]) + int(fields[12])) * tick_us
-        waits, stats = {}, {}
+        waits, stats, parts = {}, {}, {}
         for k in range(1, self.cluster.instances + 1):
             for line in self.cluster.psql(k, "select event, total_waits, time_waited_micro from v$system_event").splitlines():
                 event, n, us = line.split("|")
@@ -126,7 +126,18 @@ class Detail:
             for line in self.cluster.psql(k, "select name, value from v$sysstat").splitlines():
                 name, value = line.rsplit("|", 1)
                 stats[name] = stats.get(name, 0) + float(value)
-        return cpu_us, waits, stats
+            for line in self.cluster.psql(k, "select event, part, waits, time_waited_micro from v$gc_latency").splitlines():
+                event, part, n, us = line.split("|")
+                old = parts.get((event, part), (0, 0))
+                parts[event, part] = (old[0] + int(n), old[1] + int(us))
+        return cpu_us, waits, stats, parts
+
+    def parts_of(self, event, after):
+        """What a remote wait consisted of, since the first look."""
+        for (of, part), (n, us) in after.items():
+            before = self.before[3].get((of, part), (0, 0))
+            if of == event and n > before[0]:
+                yield part, n - before[0], us - before[1]
 
     def report(self, transactions):
         after = self.look()
@@ -135,6 +146,8 @@ class Detail:
         for event, (n, us) in sorted(grown.items(), key=lambda i: -i[1][1])[:16]:
             if n:
                 out.append(f"      {event:40} {n / transactions:8.3f} per transaction, {us / n:9.0f} us each, {us / transactions:8.0f} us per transaction")
+                for part, n, us in self.parts_of(event, after[3]):
+                    out.append(f"        {part:38} {us / n:27.0f} us each")
         for name, value in sorted(after[2].items()):
             d = value - self.before[2].get(name, 0)
             if d > transactions / 1000 and name.startswith(("gc ", "redo ")):

@@ -54,7 +54,7 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct State {
     want_clean: bool,
-    /// Blocks whose writing another instance waits for.
+    /// Blocks to be written soon, most of them because another instance waits for that.
     wanted: Vec<Dba>,
     /// Checkpoints asked for and done, by number.
     checkpoints_wanted: u64,
@@ -85,6 +85,11 @@ impl Shared {
     /// Has a block written soon. Never waits.
     pub fn want_block(&self, dba: Dba) {
         self.state.lock().wanted.push(dba);
+        self.asked.notify_one();
+    }
+    /// The same of many.
+    pub fn want_blocks(&self, blocks: Vec<Dba>) {
+        self.state.lock().wanted.extend(blocks);
         self.asked.notify_one();
     }
     /// Waits until a batch was written after `seen`.
@@ -353,7 +358,7 @@ impl Work {
         self.cache.writer.written.notify_all();
     }
 
-    /// Writes the blocks that another instance waits for. One that has left meanwhile is somebody else's to write.
+    /// Writes the blocks that were asked for. One that has left meanwhile is somebody else's to write.
     fn write_wanted(&mut self, wanted: &[Dba]) -> Result<()> {
         let candidate = |&dba: &Dba| {
             let ix = self.cache.find(dba)?;

@@ -23,10 +23,12 @@ mod gcs;
 mod guard;
 mod load;
 mod memory;
+mod retire;
 
 pub use change::{Change, RecordHeader};
 pub use dbw::{CheckpointClient, Writer, WriterConfig};
 pub use error::{Error, Result};
+pub use fusion::gcs::GRANULE_BLOCKS;
 pub use gcs::kept::give_back as give_back_kept;
 pub use gcs::{
     Affinity, ClusterMember, DeadThreads, GranuleRow, PolicyEvent, PolicyRow, Reconfiguration,

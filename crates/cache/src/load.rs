@@ -312,15 +312,23 @@ impl Cache {
             return false;
         }
         // Pins are counted and blocks dirtied under the latch: what holds now holds until it is let go.
-        let taken = usable() && self.let_go(ix, frame.dba());
-        if taken {
+        let taken = usable() && self.empty(ix);
+        // SAFETY: latched above.
+        unsafe { frame.latch.unlock_exclusive() }
+        taken
+    }
+
+    /// Takes the block out of a frame that is latched exclusively, clean and not pinned. Then the frame is the caller's. False if the block cannot be let go now.
+    pub(crate) fn empty(&self, ix: FrameIx) -> bool {
+        let frame = self.frame(ix);
+        debug_assert!(frame.pins.load(Relaxed) == 0 && !frame.is_dirty());
+        let gone = self.let_go(ix, frame.dba());
+        if gone {
             debug_assert_eq!(frame.first_dirty.load(Relaxed), CLEAN);
             self.unlink(ix, frame.dba());
             frame.last_change.store(0, Relaxed);
         }
-        // SAFETY: latched above.
-        unsafe { frame.latch.unlock_exclusive() }
-        taken
+        gone
     }
 }
 

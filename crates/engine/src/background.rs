@@ -1,8 +1,10 @@
 //! Background threads of an instance besides `lgwr` and `dbw0`: `smon` rolls back the dead, purges, preallocates and raises the clock's ceiling; `mmon` samples.
 
 use crate::{Engine, Error, Result};
+use block::ObjectId;
 use seam::thread::JoinHandle;
 use seam::{Condvar, Mutex};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use wait::{AshSampler, Event};
@@ -14,6 +16,11 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 const PURGE_BATCH: usize = 1024;
 /// Blocks that could not be purged after which a round is over: a disk that fails is not asked for every block there is.
 const PURGE_FAILURES: usize = 16;
+
+/// How often the frames are looked through for what was dropped: the first time finds what is dirty, the next lets go of it.
+const LOOKS_FOR_DROPPED: u32 = 5;
+/// So much longer than a look takes, the next has to wait: a twentieth of `smon`'s time at most.
+const PAUSE_PER_LOOK: u32 = 20;
 
 #[derive(Default)]
 struct Bell {
@@ -100,6 +107,7 @@ impl Engine {
     /// Every duty is tried, whatever became of the others: on a full disk, say, it is the purge that makes room. Returns the first error.
     fn housekeeping(self: &Arc<Self>) -> Result<()> {
         let _one_at_a_time = self.quiet.lock();
+        self.let_go_of_dropped();
         let done = [
             self.check_lease(),
             self.raise_ceiling(),
@@ -135,6 +143,32 @@ impl Engine {
             clock.raise_ceiling(next);
         }
         Ok(())
+    }
+
+    /// Has the cache let go of the blocks of dropped objects: other instances would fetch them from here when they use the space. Given up where they cannot be written.
+    fn let_go_of_dropped(&self) {
+        let began = seam::now();
+        let objects: BTreeSet<ObjectId> = {
+            let mut dropped = self.dropped.lock();
+            if dropped.not_before.is_some_and(|t| began < t) {
+                return;
+            }
+            dropped
+                .objects
+                .retain(|_, looks| *looks < LOOKS_FOR_DROPPED);
+            dropped.objects.values_mut().for_each(|looks| *looks += 1);
+            dropped.objects.keys().copied().collect()
+        };
+        if objects.is_empty() {
+            return;
+        }
+        let all_gone = self.cache.retire(&objects);
+        let mut dropped = self.dropped.lock();
+        if all_gone {
+            dropped.objects.retain(|o, _| !objects.contains(o));
+        }
+        let took = seam::elapsed(began);
+        dropped.not_before = Some(began + took * PAUSE_PER_LOOK);
     }
 
     /// Removes what committed transactions deleted and no snapshot sees. What cannot be done now, because a read fails, say, is tried again in the next

@@ -17,9 +17,11 @@ use interconnect::Member;
 use redo::{LogWriter, Redo};
 use seam::HashMap;
 use seam::Mutex;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 use storage::lease::{ClusterFile, Lease};
 use storage::{ControlFile, OsStorage, Storage, ThreadState};
 use txn::TxnManager;
@@ -56,6 +58,7 @@ pub struct Engine {
     pub(crate) dictionary: OnceLock<Arc<TableDef>>,
     pub(crate) recovery: Option<Recovery>,
     pub(crate) objects: Mutex<ObjectIds>,
+    pub(crate) dropped: Mutex<Dropped>,
     /// Held by `smon` while it works, and by a check that needs trees at rest.
     pub(crate) quiet: Mutex<()>,
     pub(crate) threads: Mutex<Option<Threads>>,
@@ -97,6 +100,14 @@ impl Membership {
         }
         self.lease.release();
     }
+}
+
+/// Objects whose blocks this instance may still have, and how often it has looked for them; `smon` lets go of them.
+#[derive(Default)]
+pub(crate) struct Dropped {
+    pub objects: BTreeMap<ObjectId, u32>,
+    /// All frames are looked at, which is not to be done all the time.
+    pub not_before: Option<Instant>,
 }
 
 /// Object ids reserved but not given out.
@@ -323,6 +334,7 @@ impl Engine {
     pub(crate) fn forget(&self, object: ObjectId) {
         if let Some(cluster) = self.cluster() {
             cluster.sequences().forget(object);
+            self.dropped.lock().objects.insert(object, 0);
         }
         let mut open = self.open.write();
         open.heaps.remove(&object);

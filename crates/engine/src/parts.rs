@@ -328,6 +328,7 @@ impl Core {
             dictionary: OnceLock::new(),
             recovery,
             objects: Default::default(),
+            dropped: Default::default(),
             quiet: Default::default(),
             threads: seam::Mutex::new(Some(Threads {
                 background: None,

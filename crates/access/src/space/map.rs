@@ -1,22 +1,40 @@
 //! What a map block says, for those who have it latched.
 
-use block::space::{MAP_UNITS, owner};
-use block::{BlockBuf, ObjectId};
+use block::space::{MAP_UNITS, REGION_BLOCKS, UNIT_BLOCKS, owner, unit_block};
+use block::{BlockBuf, FileId, ObjectId};
+use cache::GRANULE_BLOCKS;
+
+const GRANULE_UNITS: u32 = GRANULE_BLOCKS / UNIT_BLOCKS;
 
 /// The owner of each unit, [`ObjectId::NONE`] for free ones.
 pub(super) fn owners(map: &BlockBuf) -> impl Iterator<Item = ObjectId> + '_ {
     (0..MAP_UNITS).map(|unit| owner(map, unit))
 }
 
-/// The first of the lowest `count` free units in a row.
+/// The first of `count` free units in a row: of those that begin at a granule if they are a granule or more and there are such, otherwise of all the lowest.
 pub(super) fn first_fit(map: &BlockBuf, count: u32) -> Option<u32> {
+    let begins_granule = |unit: u32| {
+        let first = unit_block(FileId::DATA, region_of(map), unit);
+        first.block().is_multiple_of(GRANULE_BLOCKS)
+    };
+    let mut lowest = None;
     let mut free = 0;
-    owners(map)
-        .position(|o| {
-            free = if o == ObjectId::NONE { free + 1 } else { 0 };
-            free == count
-        })
-        .map(|last| last as u32 + 1 - count)
+    for (unit, owner) in (0..).zip(owners(map)) {
+        free = if owner == ObjectId::NONE { free + 1 } else { 0 };
+        if free < count {
+            continue;
+        }
+        let first = unit + 1 - count;
+        if count < GRANULE_UNITS || begins_granule(first) {
+            return Some(first);
+        }
+        lowest = lowest.or(Some(first));
+    }
+    lowest
+}
+
+fn region_of(map: &BlockBuf) -> u32 {
+    map.dba().block() / REGION_BLOCKS
 }
 
 /// Free units in a row, at most.
@@ -40,12 +58,16 @@ pub(super) fn next_run(map: &BlockBuf, object: ObjectId) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
     use block::space::{map_block, set_payload};
-    use block::{BlockType, FileId, Op, apply};
+    use block::{BlockType, Op, apply};
 
     fn map(taken: &[(u32, u32, u32)]) -> Box<BlockBuf> {
+        map_of(0, taken)
+    }
+
+    fn map_of(region: u32, taken: &[(u32, u32, u32)]) -> Box<BlockBuf> {
         let mut b = BlockBuf::zeroed();
         b.format(
-            map_block(FileId::DATA, 0),
+            map_block(FileId::DATA, region),
             ObjectId::NONE,
             BlockType::SpaceMap,
         );
@@ -70,6 +92,30 @@ mod tests {
         assert_eq!(longest_free(&m), 4);
         assert_eq!(longest_free(&map(&[])), MAP_UNITS);
         assert_eq!(longest_free(&map(&[(0, MAP_UNITS, 3)])), 0);
+    }
+
+    #[test]
+    fn a_granule_or_more_begins_at_one_if_it_can() {
+        for region in [0, 1, 5] {
+            let first = first_fit(&map_of(region, &[]), GRANULE_UNITS).unwrap();
+            let dba = unit_block(FileId::DATA, region, first);
+            assert_eq!(dba.block() % GRANULE_BLOCKS, 0);
+            assert!(first < GRANULE_UNITS, "the first that does");
+            // What lies before it is for smaller ones.
+            let m = map_of(region, &[(first, GRANULE_UNITS, 7)]);
+            assert_eq!(first_fit(&m, 1), Some(0));
+            assert_eq!(
+                first_fit(&m, 3 * GRANULE_UNITS),
+                Some(first + GRANULE_UNITS)
+            );
+        }
+        // Room for one, which lies across.
+        let m = map(&[
+            (0, 20, 7),
+            (20 + GRANULE_UNITS, MAP_UNITS - 20 - GRANULE_UNITS, 7),
+        ]);
+        assert_eq!(first_fit(&m, GRANULE_UNITS), Some(20));
+        assert_eq!(first_fit(&m, GRANULE_UNITS + 1), None);
     }
 
     #[test]

@@ -174,6 +174,9 @@ impl Segment {
         let count = self.extents(space)?.len();
         let blocks = extent_blocks(count);
         let (extent, taken) = space.add_extent(self.object, self.header, blocks)?;
+        space
+            .cache()
+            .master_run(self.object, extent.first, extent.blocks);
         let mut state = self.state.lock();
         (state.next, state.left) = (extent.first.plus(taken), extent.blocks - taken);
         let at = state.owners.partition_point(|e| e.first < extent.first);

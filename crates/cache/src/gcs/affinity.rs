@@ -14,6 +14,7 @@ use super::{Cause, OFFER, State};
 use crate::frame::SHARED;
 use crate::{Cache, Error, Result};
 use block::{Dba, InstanceId, ObjectId};
+use fusion::gcs::GRANULE_BLOCKS;
 use fusion::ids::{Granule, Term};
 use interconnect::{Parcel, Route};
 use seam::HashMap;
@@ -173,11 +174,26 @@ impl Cache {
 
     /// Makes this instance the master of the granule that a block is in. False if that cannot be begun now, or is so already.
     pub fn remaster(&self, dba: Dba) -> bool {
-        !self.lanes().is_empty() && self.take(dba, None)
+        !self.lanes().is_empty() && self.take(dba, self.object_near(dba), None)
     }
 
-    fn take(&self, dba: Dba, why: Option<(u32, u32)>) -> bool {
-        let object = self.object_near(dba);
+    /// Makes this instance the master of what it alone is about to fill: of the granules of which half at least is in the run. It then asks nobody for a block of them, where otherwise each would be a
+    /// round trip. A hint, which costs each member a message for each granule and lane; what cannot be taken now is asked for block by block. Nothing is taken if granules are not to be moved.
+    pub fn master_run(&self, object: ObjectId, first: Dba, blocks: u32) {
+        if self.lanes().is_empty() || self.gcs.policy.lock().settings.window.is_zero() {
+            return;
+        }
+        let (from, to) = (first.block(), first.block() + blocks);
+        for granule in from / GRANULE_BLOCKS..=(to - 1) / GRANULE_BLOCKS {
+            let begins = granule * GRANULE_BLOCKS;
+            let of_it = to.min(begins + GRANULE_BLOCKS) - from.max(begins);
+            if of_it * 2 >= GRANULE_BLOCKS {
+                self.take(Dba::new(first.file(), begins), Some(object), None);
+            }
+        }
+    }
+
+    fn take(&self, dba: Dba, object: Option<ObjectId>, why: Option<(u32, u32)>) -> bool {
         let mut taken = false;
         self.each_lane(|s| {
             let granule = s.lane.granule_of(dba);
@@ -294,7 +310,10 @@ impl Cache {
             _ => return,
         };
         let done = match event {
-            PolicyEvent::Take => self.take(first, Some((usage.requests, of_target))),
+            PolicyEvent::Take => {
+                let why = (usage.requests, of_target);
+                self.take(first, self.object_near(first), Some(why))
+            }
             _ => self.offer(target, usage, term),
         };
         if done {
@@ -370,7 +389,8 @@ impl Cache {
         let first = *s.lane.blocks_of(granule).start();
         drop(s);
         if is_so && term.master == from {
-            self.take(first, Some((u32_at(14), u32_at(18))));
+            let why = (u32_at(14), u32_at(18));
+            self.take(first, self.object_near(first), Some(why));
         }
         Ok(())
     }

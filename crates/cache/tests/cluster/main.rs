@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod deaths;
+mod room;
 mod stamped;
 
 use block::{BlockBuf, Dba, FileId, InstanceId, Op, Scn};
@@ -30,6 +31,8 @@ struct Network {
     me: InstanceId,
     cache: Mutex<Option<Arc<Cache>>>,
     to: Mutex<HashMap<InstanceId, Sender<Mail>>>,
+    /// Messages sent, and of these the ones with a block.
+    sent: [AtomicU64; 2],
 }
 
 impl Post for Network {
@@ -48,6 +51,8 @@ impl Post for Network {
         else {
             return;
         };
+        self.sent[0].fetch_add(1, SeqCst);
+        self.sent[1].fetch_add(p.block.is_some().into(), SeqCst);
         let mail = Mail {
             clock,
             epoch: p.epoch,
@@ -91,6 +96,7 @@ impl Cluster {
                 me: id(at),
                 cache: Mutex::new(Some(instance.cache.clone())),
                 to: Mutex::default(),
+                sent: Default::default(),
             });
             nodes.push(Node { instance, network });
         }

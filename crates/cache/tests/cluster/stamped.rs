@@ -56,6 +56,7 @@ fn a_block_with_stamps_is_written_behind_a_header() {
         me: id(0),
         cache: Mutex::default(),
         to: Mutex::default(),
+        sent: Default::default(),
     });
     cache.join_cluster(network, 1).unwrap();
     cache.reconfigure(&Reconfiguration {

@@ -14,6 +14,7 @@ use std::ops::RangeInclusive;
 /// Blocks of a granule, as a power of two: 1 MiB. A segment's extents are of this size from its second megabyte on, belong to
 /// one instance each, and follow from the address alone: nobody has to look up what a block he does not have belongs to.
 pub const GRANULE_SHIFT: u32 = 7;
+pub const GRANULE_BLOCKS: u32 = 1 << GRANULE_SHIFT;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Masters {

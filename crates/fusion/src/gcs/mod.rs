@@ -21,7 +21,7 @@ mod world;
 pub use holder::{Holder, STEP_DOWN_AFTER_COPIES};
 pub use lane::{Admission, Lane, Plan};
 pub use master::Master;
-pub use masters::GRANULE_SHIFT;
+pub use masters::{GRANULE_BLOCKS, GRANULE_SHIFT};
 pub use message::{
     BLOCKS_PER_MESSAGE, Closed, Declaration, DeclaredHold, Effect, Message, Mode, Source, Want,
 };

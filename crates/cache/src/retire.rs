@@ -1,0 +1,80 @@
+//! Blocks of objects that were dropped: an instance lets go of those that it has, so that whoever uses their space next, on any instance, does not have to fetch what he is about to format.
+//! Oracle writes and invalidates them while the DROP waits ("object reuse"); here nobody waits, as nothing but time is lost where a block is still held.
+
+use crate::Cache;
+use crate::frame::{CLOSED, FrameIx};
+use crate::gcs::is_private;
+use block::{Dba, ObjectId};
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::*;
+
+impl Cache {
+    /// Lets go of the blocks of these objects, and asks `dbw0` for those that are dirty. Looks at every frame, and waits for nothing. Returns whether none is left; otherwise whoever calls does so
+    /// again. For objects whose blocks nobody uses any more. Does nothing as long as there are no other instances.
+    pub fn retire(&self, objects: &BTreeSet<ObjectId>) -> bool {
+        if !self.is_clustered() || objects.is_empty() {
+            return true;
+        }
+        let mut dirty = Vec::new();
+        let mut left = 0;
+        for ix in (0..self.frames.len() as u32).map(FrameIx) {
+            match self.retire_frame(ix, objects) {
+                Retired::Gone => {}
+                Retired::Dirty(dba) => dirty.push(dba),
+                Retired::Busy => left += 1,
+            }
+        }
+        left += dirty.len();
+        if !dirty.is_empty() {
+            self.writer.want_blocks(dirty);
+        }
+        left == 0
+    }
+
+    fn retire_frame(&self, ix: FrameIx, objects: &BTreeSet<ObjectId>) -> Retired {
+        let frame = self.frame(ix);
+        // Under the latch.
+        let is_one = || {
+            // SAFETY: whoever asks has the frame latched.
+            let object = || unsafe { &*self.memory.block(ix.0 as usize) }.object();
+            frame.state.load(Acquire) >= CLOSED
+                && !is_private(frame.dba())
+                && objects.contains(&object())
+        };
+        // What is latched exclusively just now is in use, and so belongs to nothing that was dropped, or is on its way to another instance.
+        if frame.state.load(Acquire) < CLOSED || !frame.latch.try_lock_shared() {
+            return Retired::Gone;
+        }
+        let found = is_one();
+        // SAFETY: latched above.
+        unsafe { frame.latch.unlock_shared() }
+        if !found {
+            return Retired::Gone;
+        }
+        if !frame.latch.try_lock_exclusive() {
+            return Retired::Busy;
+        }
+        let result = if !is_one() {
+            Retired::Gone
+        } else if frame.is_dirty() {
+            Retired::Dirty(frame.dba())
+        } else if frame.pins.load(Acquire) == 0 && self.empty(ix) {
+            self.free.lock().push(ix);
+            Retired::Gone
+        } else {
+            Retired::Busy
+        };
+        // SAFETY: latched above.
+        unsafe { frame.latch.unlock_exclusive() }
+        result
+    }
+}
+
+enum Retired {
+    /// It has none of these blocks, or has let go of it.
+    Gone,
+    /// To be written first.
+    Dirty(Dba),
+    /// Cannot be let go now.
+    Busy,
+}
