@@ -2,18 +2,25 @@
 //!
 //! A client that sends its next statement as soon as it has an answer leaves the thread some tens of microseconds to sleep, and to sleep so shortly costs more than many a statement: an interrupt to a processor that was
 //! halted, on a virtual machine an exit to the hypervisor, here and again at the client. So a session whose client was quick the last time asks its socket first, and gives up the processor
-//! between any two looks. What that brings, and takes, is in `bench/README.md`.
+//! between any two looks. Where others want the processor nobody sleeps shortly, and looking only takes time from them: a session that sees that stops looking for a while.
+//! What all this brings, and takes, is in this crate's README.
 //!
 //! **Invariants.** Half of the processors at most are used so, and none for a client that was slower the last time than is looked for.
 
 use std::io;
 use std::net::TcpStream;
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+
+/// Two looks are less than a microsecond apart; if so much has passed, another thread had the processor between them.
+const WANTED: Duration = Duration::from_micros(10);
+/// Messages for which a session does not look after that: twice as many each time, half as many when a message comes while it looks.
+const PAUSES: RangeInclusive<u32> = 4..=1024;
 
 /// Sessions that may look at the same time.
 pub struct Places {
@@ -59,6 +66,9 @@ pub struct Poll {
     limit: Duration,
     /// The last message came within that time.
     quick: bool,
+    /// Messages for which it does not look, and for how many it will not the next time.
+    pause: u32,
+    next_pause: u32,
 }
 
 impl Poll {
@@ -67,27 +77,46 @@ impl Poll {
             places: Places::of_process(),
             limit,
             quick: false,
+            pause: 0,
+            next_pause: *PAUSES.start(),
         }
     }
 
     /// What arrives in time; `None` if the thread may as well sleep.
-    pub fn look(&self, stream: &TcpStream, room: &mut [u8]) -> Option<io::Result<usize>> {
-        if !self.quick {
+    pub fn look(&mut self, stream: &TcpStream, room: &mut [u8]) -> Option<io::Result<usize>> {
+        if self.pause > 0 || !self.quick {
+            self.pause = self.pause.saturating_sub(1);
             return None;
         }
         let _place = self.places.take()?;
         let began = Instant::now();
+        let mut last = began;
         loop {
             match recv(stream, &mut *room, RecvFlags::DONTWAIT) {
-                Ok((count, _)) => return Some(Ok(count)),
+                Ok((count, _)) => {
+                    self.next_pause = (self.next_pause / 2).max(*PAUSES.start());
+                    return Some(Ok(count));
+                }
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(e) => return Some(Err(e.into())),
             }
-            if began.elapsed() >= self.limit {
+            let now = Instant::now();
+            if now - last >= WANTED {
+                self.is_in_the_way();
                 return None;
             }
+            if now - began >= self.limit {
+                return None;
+            }
+            last = now;
             std::thread::yield_now();
         }
+    }
+
+    /// Another thread wants the processor.
+    fn is_in_the_way(&mut self) {
+        self.pause = self.next_pause;
+        self.next_pause = (self.next_pause * 2).min(*PAUSES.end());
     }
 
     /// A message has come after so long.
@@ -116,6 +145,8 @@ mod tests {
             places,
             limit,
             quick: false,
+            pause: 0,
+            next_pause: *PAUSES.start(),
         }
     }
 
@@ -133,8 +164,16 @@ mod tests {
         assert_eq!(room[0], b'Q');
         // What comes while it looks, and the end of the connection.
         let late = std::thread::spawn(move || client.write_all(b"PQ"));
-        assert_eq!(poll.look(&server, &mut room).unwrap().unwrap(), 2);
+        let came = loop {
+            // Others may want the processor meanwhile.
+            poll.pause = 0;
+            if let Some(came) = poll.look(&server, &mut room) {
+                break came;
+            }
+        };
+        assert_eq!(came.unwrap(), 2);
         late.join().unwrap().unwrap();
+        poll.pause = 0;
         assert_eq!(poll.look(&server, &mut room).unwrap().unwrap(), 0);
     }
 
@@ -148,6 +187,30 @@ mod tests {
         let mut off = self::poll(1, Duration::ZERO);
         off.came_after(Duration::ZERO);
         assert!(!off.quick);
+    }
+
+    #[test]
+    fn who_is_in_the_way_pauses_longer_each_time() {
+        let (mut client, server) = pair();
+        let mut poll = poll(1, LONG);
+        poll.came_after(Duration::ZERO);
+        let mut look_with_a_message_there = |poll: &mut Poll| {
+            client.write_all(b"Q").unwrap();
+            let mut passed = 0;
+            while poll.look(&server, &mut [0; 8]).is_none() {
+                passed += 1;
+            }
+            passed
+        };
+        assert_eq!(look_with_a_message_there(&mut poll), 0);
+        poll.is_in_the_way();
+        poll.is_in_the_way();
+        assert_eq!(look_with_a_message_there(&mut poll), 8);
+        // That one was found at once: half as long again.
+        poll.is_in_the_way();
+        assert_eq!(look_with_a_message_there(&mut poll), 8);
+        (0..20).for_each(|_| poll.is_in_the_way());
+        assert_eq!(look_with_a_message_there(&mut poll), 1024);
     }
 
     #[test]
