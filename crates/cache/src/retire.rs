@@ -20,6 +20,7 @@ impl Cache {
         for ix in (0..self.frames.len() as u32).map(FrameIx) {
             match self.retire_frame(ix, objects) {
                 Retired::Gone => {}
+                Retired::Now => self.free.lock().push(ix),
                 Retired::Dirty(dba) => dirty.push(dba),
                 Retired::Busy => left += 1,
             }
@@ -59,8 +60,7 @@ impl Cache {
         } else if frame.is_dirty() {
             Retired::Dirty(frame.dba())
         } else if frame.pins.load(Acquire) == 0 && self.empty(ix) {
-            self.free.lock().push(ix);
-            Retired::Gone
+            Retired::Now
         } else {
             Retired::Busy
         };
@@ -71,8 +71,10 @@ impl Cache {
 }
 
 enum Retired {
-    /// It has none of these blocks, or has let go of it.
+    /// It has none of these blocks.
     Gone,
+    /// It has let go of one, and is free.
+    Now,
     /// To be written first.
     Dirty(Dba),
     /// Cannot be let go now.

@@ -1,4 +1,4 @@
-//! Background threads of an instance besides `lgwr` and `dbw0`: `smon` rolls back the dead, purges, preallocates and raises the clock's ceiling; `mmon` samples.
+//! Background threads of an instance besides `lgwr` and `dbw0`: `smon` rolls back the dead, purges, preallocates, has the cache let go of what was dropped, and raises the clock's ceiling; `mmon` samples.
 
 use crate::{Engine, Error, Result};
 use block::ObjectId;
