@@ -84,11 +84,10 @@ impl Shared {
     }
     /// Has a block written soon. Never waits.
     pub fn want_block(&self, dba: Dba) {
-        self.state.lock().wanted.push(dba);
-        self.asked.notify_one();
+        self.want_blocks([dba]);
     }
     /// The same of many.
-    pub fn want_blocks(&self, blocks: Vec<Dba>) {
+    pub fn want_blocks(&self, blocks: impl IntoIterator<Item = Dba>) {
         self.state.lock().wanted.extend(blocks);
         self.asked.notify_one();
     }

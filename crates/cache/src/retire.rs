@@ -19,8 +19,8 @@ impl Cache {
         let mut left = 0;
         for ix in (0..self.frames.len() as u32).map(FrameIx) {
             match self.retire_frame(ix, objects) {
-                Retired::Gone => {}
-                Retired::Now => self.free.lock().push(ix),
+                Retired::NotOne => {}
+                Retired::Freed => self.free.lock().push(ix),
                 Retired::Dirty(dba) => dirty.push(dba),
                 Retired::Busy => left += 1,
             }
@@ -44,23 +44,23 @@ impl Cache {
         };
         // What is latched exclusively just now is in use, and so belongs to nothing that was dropped, or is on its way to another instance.
         if frame.state.load(Acquire) < CLOSED || !frame.latch.try_lock_shared() {
-            return Retired::Gone;
+            return Retired::NotOne;
         }
         let found = is_one();
         // SAFETY: latched above.
         unsafe { frame.latch.unlock_shared() }
         if !found {
-            return Retired::Gone;
+            return Retired::NotOne;
         }
         if !frame.latch.try_lock_exclusive() {
             return Retired::Busy;
         }
         let result = if !is_one() {
-            Retired::Gone
+            Retired::NotOne
         } else if frame.is_dirty() {
             Retired::Dirty(frame.dba())
         } else if frame.pins.load(Acquire) == 0 && self.empty(ix) {
-            Retired::Now
+            Retired::Freed
         } else {
             Retired::Busy
         };
@@ -71,10 +71,10 @@ impl Cache {
 }
 
 enum Retired {
-    /// It has none of these blocks.
-    Gone,
-    /// It has let go of one, and is free.
-    Now,
+    /// It holds none of these blocks.
+    NotOne,
+    /// It has let go of one, and is the caller's.
+    Freed,
     /// To be written first.
     Dirty(Dba),
     /// Cannot be let go now.

@@ -123,7 +123,7 @@ impl Input {
         let room = &mut buffer[*end..];
         let began = Instant::now();
         let count = wait::during(Event::NetFromClient, [0, 0, 0], || {
-            if let Some(looked) = poll.look(stream, room) {
+            if let Some(looked) = poll.look(stream, room, began) {
                 return looked;
             }
             loop {

@@ -5,7 +5,7 @@
 //! between any two looks. Where others want the processor nobody sleeps shortly, and looking only takes time from them: a session that sees that stops looking for a while.
 //! What all this brings, and takes, is in this crate's README.
 //!
-//! **Invariants.** Half of the processors at most are used so, and none for a client that was slower the last time than is looked for.
+//! **Invariants.** Half of the processors at most, by each instance, are used so, and none for a client that was slower the last time than is looked for.
 
 use std::io;
 use std::net::TcpStream;
@@ -29,7 +29,7 @@ pub struct Places {
 }
 
 impl Places {
-    const fn new(most: usize) -> Places {
+    fn new(most: usize) -> Places {
         Places {
             taken: AtomicUsize::new(0),
             most,
@@ -83,13 +83,18 @@ impl Poll {
     }
 
     /// What arrives in time; `None` if the thread may as well sleep.
-    pub fn look(&mut self, stream: &TcpStream, room: &mut [u8]) -> Option<io::Result<usize>> {
+    /// `began`: the wait, a moment ago.
+    pub fn look(
+        &mut self,
+        stream: &TcpStream,
+        room: &mut [u8],
+        began: Instant,
+    ) -> Option<io::Result<usize>> {
         if self.pause > 0 || !self.quick {
             self.pause = self.pause.saturating_sub(1);
             return None;
         }
         let _place = self.places.take()?;
-        let began = Instant::now();
         let mut last = began;
         loop {
             match recv(stream, &mut *room, RecvFlags::DONTWAIT) {
@@ -156,25 +161,38 @@ mod tests {
         client.write_all(b"Q").unwrap();
         let mut room = [0; 8];
         let mut poll = poll(1, LONG);
-        assert!(poll.look(&server, &mut room).is_none());
+        assert!(poll.look(&server, &mut room, Instant::now()).is_none());
         poll.came_after(LONG);
-        assert!(poll.look(&server, &mut room).is_none(), "it was slow");
+        assert!(
+            poll.look(&server, &mut room, Instant::now()).is_none(),
+            "it was slow"
+        );
         poll.came_after(LONG / 2);
-        assert_eq!(poll.look(&server, &mut room).unwrap().unwrap(), 1);
+        assert_eq!(
+            poll.look(&server, &mut room, Instant::now())
+                .unwrap()
+                .unwrap(),
+            1
+        );
         assert_eq!(room[0], b'Q');
         // What comes while it looks, and the end of the connection.
         let late = std::thread::spawn(move || client.write_all(b"PQ"));
         let came = loop {
             // Others may want the processor meanwhile.
             poll.pause = 0;
-            if let Some(came) = poll.look(&server, &mut room) {
+            if let Some(came) = poll.look(&server, &mut room, Instant::now()) {
                 break came;
             }
         };
         assert_eq!(came.unwrap(), 2);
         late.join().unwrap().unwrap();
         poll.pause = 0;
-        assert_eq!(poll.look(&server, &mut room).unwrap().unwrap(), 0);
+        assert_eq!(
+            poll.look(&server, &mut room, Instant::now())
+                .unwrap()
+                .unwrap(),
+            0
+        );
     }
 
     #[test]
@@ -182,7 +200,7 @@ mod tests {
         let (_client, server) = pair();
         let mut poll = poll(1, Duration::from_millis(1));
         poll.came_after(Duration::ZERO);
-        assert!(poll.look(&server, &mut [0; 8]).is_none());
+        assert!(poll.look(&server, &mut [0; 8], Instant::now()).is_none());
         // Zero switches it off.
         let mut off = self::poll(1, Duration::ZERO);
         off.came_after(Duration::ZERO);
@@ -197,7 +215,7 @@ mod tests {
         let mut look_with_a_message_there = |poll: &mut Poll| {
             client.write_all(b"Q").unwrap();
             let mut passed = 0;
-            while poll.look(&server, &mut [0; 8]).is_none() {
+            while poll.look(&server, &mut [0; 8], Instant::now()).is_none() {
                 passed += 1;
             }
             passed
@@ -222,9 +240,14 @@ mod tests {
         let places = poll.places;
         let both = (places.take(), places.take());
         assert!(places.take().is_none());
-        assert!(poll.look(&server, &mut [0; 8]).is_none());
+        assert!(poll.look(&server, &mut [0; 8], Instant::now()).is_none());
         drop(both);
-        assert_eq!(poll.look(&server, &mut [0; 8]).unwrap().unwrap(), 1);
+        assert_eq!(
+            poll.look(&server, &mut [0; 8], Instant::now())
+                .unwrap()
+                .unwrap(),
+            1
+        );
         assert_eq!(places.taken.load(Ordering::Relaxed), 0);
     }
 }

@@ -3,7 +3,7 @@
 //! own half of one table.
 //!
 //! Who masters a block counts who asks for it: that is where every miss comes by, and no hit. Of a granule that nobody took each master sees the part that is its own by hash, a sample of everybody's requests; so
-//! whoever asks most finds that out by itself. Of one that was taken its master sees everything, and offers it to whoever asks most.
+//! whoever asks most finds that out by itself. Of one that was taken its master sees everything, and offers it to whoever asks most. What an instance adds to a segment it masters from the beginning.
 //!
 //! **Invariants.**
 //! - Nothing here is needed for correctness: who masters what, and moves it, is the lane's ([`fusion::gcs`]). What is counted is forgotten after each window.
@@ -197,15 +197,16 @@ impl Cache {
         let mut taken = false;
         self.each_lane(|s| {
             let granule = s.lane.granule_of(dba);
-            if s.number == 0 {
-                let mut policy = self.gcs.policy.lock();
-                let moves = policy.moves.entry(granule).or_default();
-                (moves.object, moves.reason) = (object, why);
-            }
             let mut takes = false;
             self.step(s, Cause::default(), |lane, out| {
                 takes = lane.take(granule, out);
             });
+            // Before it is served: that takes others' answers. Of what is not taken, as by an instance that is alone, nothing is remembered.
+            if takes && s.number == 0 {
+                let mut policy = self.gcs.policy.lock();
+                let moves = policy.moves.entry(granule).or_default();
+                (moves.object, moves.reason) = (object, why);
+            }
             taken |= takes;
         });
         if taken {

@@ -54,6 +54,11 @@ fn of_a_run_that_is_its_own_an_instance_asks_nobody() {
     fill(3 * granule..3 * granule + 1);
     assert_eq!(fill(2 * granule + 1..2 * granule + 40), 0);
     assert_eq!(fill(3 * granule + 1..3 * granule + 40), 0);
+    // What is the instance's already is not taken again, nor is what is known of it written over.
+    cluster.cache(1).master_run(KEPT, dba(2 * granule), granule);
+    let known = cluster.cache(1).granules_taken();
+    let objects: Vec<_> = known.iter().map(|g| g.object).collect();
+    assert_eq!(objects, [Some(OBJECT); 2]);
     // Less than half of one is not taken: about each second block is asked for.
     cluster
         .cache(1)

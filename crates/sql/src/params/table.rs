@@ -124,7 +124,7 @@ pub const PARAMS: &[Param] = &[
     start("preallocate_size", bytes(0, TERABYTE), "16777216", "Space kept ready ahead of need in the data file."),
     start("max_sessions", count(1, 10_000), "1100", "Client sessions at once."),
     start("startup_timeout", SECONDS, "10", "Time a client has to send its startup packet."),
-    start("client_poll", count(0, 10_000), "80", "How long a session looks for its client's next message before it sleeps, in microseconds, if the client was as quick the last time; half of the processors at most are used so. 0: not at all."),
+    start("client_poll", count(0, 10_000), "80", "How long a session looks for its client's next message before it sleeps, in microseconds, if the client was as quick the last time; an instance uses half of the processors at most so. 0: not at all."),
     start("timed_statistics", Kind::Bool, "on", "Whether waits are timed."),
     fact("instance_number", "1", "Number of this instance."),
     start("port", count(0, 65_535), "5501", "Port that the first instance listens on; each further one has the next."),
