@@ -41,6 +41,25 @@ impl Story {
         }
     }
 
+    /// The same, with these letters held back.
+    fn settle_holding(&mut self, held_back: impl Fn(&Letter) -> bool) {
+        loop {
+            let world = &self.0;
+            let held =
+                |a: &Action| matches!(*a, Action::Deliver(l) if held_back(&world.letters[l]));
+            let Some(action) = world.helpful_actions().into_iter().find(|a| !held(a)) else {
+                return;
+            };
+            self.0.apply(&action);
+        }
+    }
+
+    /// Delivers the first letter of this kind.
+    fn deliver(&mut self, wanted: impl Fn(&Letter) -> bool) {
+        let letter = self.0.letters.iter().position(wanted);
+        self.go(Action::Deliver(letter.expect("it is on its way")));
+    }
+
     fn settle(&mut self) {
         self.settle_without(|_| false);
         for n in 0..self.0.nodes.len() {
@@ -195,19 +214,8 @@ fn c20_only_the_granule_that_moves_is_frozen() {
     story.go(Action::Start(0, stays, Want::Exclusive));
     story.go(Action::Start(1, stays, Want::Exclusive));
     let asks = |l: &Letter| l.to == 1 && matches!(l.message, Message::DeclareWanted { .. });
-    let asked = story.0.letters.iter().position(asks);
-    story.go(Action::Deliver(asked.expect("everybody is asked")));
-    loop {
-        let declares = |a: &Action| match a {
-            Action::Deliver(l) => matches!(story.0.letters[*l].message, Message::Declare { .. }),
-            _ => false,
-        };
-        let mut actions = story.0.helpful_actions().into_iter();
-        let Some(action) = actions.find(|a| !declares(a)) else {
-            break;
-        };
-        story.0.apply(&action);
-    }
+    story.deliver(asks);
+    story.settle_holding(|l| matches!(l.message, Message::Declare { .. }));
     assert_eq!(
         story.0.finished(),
         2,
@@ -265,6 +273,48 @@ fn c20_a_granule_that_was_taken_and_deaths() {
     };
     assert!(run(None));
     assert!(!run(Some(Mutation::KeepEntriesOfTheGone)));
+}
+
+/// Node 2 takes a granule in the epoch in which its hash bucket comes to node 1, who is not told of it yet. Node 0 declares its copy to 2, lets go of it, which
+/// means nothing to a master that is still asked for declarations, and declares nothing to 1, who serves itself. Two exclusive copies are declared to 2: only the one of the later turn is there.
+#[test]
+fn c20_a_copy_that_was_let_go_after_it_was_declared() {
+    for released_is_lost in [false, true] {
+        let mut story = Story::of(3, 2, None);
+        (story.0.config.background, story.0.config.remasters) = (true, 1);
+        let block = story.block_of(0);
+        story.go(Action::Start(0, block, Want::Exclusive));
+        story.settle();
+        story.go(Action::Remaster(story.0.bucket(block), 1));
+        for n in 0..3 {
+            story.go(Action::Enter(n));
+        }
+        let asks = |from, to| {
+            move |l: &Letter| {
+                let asks = matches!(l.message, Message::DeclareWanted { .. });
+                asks && (l.from, l.to) == (from, to)
+            }
+        };
+        story.take(2, block);
+        story.deliver(asks(2, 0));
+        story.deliver(|l| matches!(l.message, Message::Declare { .. }) && (l.from, l.to) == (0, 2));
+        story.go(Action::Evict(0, block));
+        let lets_go = |l: &Letter| matches!(l.message, Message::Released { .. });
+        match released_is_lost {
+            true => story.0.letters.retain(|l| !lets_go(l)),
+            false => story.deliver(lets_go),
+        }
+        story.deliver(asks(1, 0));
+        story.0.config.background = false; // what node 1 changes is not written by itself
+        story.go(Action::Start(1, block, Want::Exclusive));
+        story.settle_holding(asks(2, 1));
+        assert_eq!(story.0.finished(), 2, "node 1 has not heard of the term");
+        for n in [2, 0, 1] {
+            story.go(Action::Start(n, block, Want::Exclusive));
+        }
+        story.settle();
+        assert_eq!(story.0.violation, None);
+    }
 }
 
 /// Who has just come masters a hash bucket with a block of a granule that was taken. It has asked everybody what they hold; then its master

@@ -12,7 +12,7 @@ mod recovery;
 mod requests;
 
 use super::masters::Masters;
-use super::message::{Declaration, Effect, Message, Mode, Source, Want};
+use super::message::{Declaration, DeclaredHold, Effect, Message, Mode, Source, Want};
 use crate::ids::{Bucket, Epoch, RequestId, Turn};
 use crate::planted::{Mutation, Planted};
 use block::ids::{Dba, InstanceId, Scn};

@@ -128,8 +128,9 @@ impl Master {
         entry.service = None;
         entry.holders.clear();
         entry.images.clear();
+        let is_there = those_that_are_there(declared);
         for (&from, declaration) in declared {
-            if let Some(held) = declaration.held {
+            if let Some(held) = declaration.held.filter(&is_there) {
                 let holding = Holding {
                     mode: held.mode,
                     turn: held.turn,
@@ -265,5 +266,21 @@ impl Master {
         if self.entries.get(&block) == Some(&Entry::default()) {
             self.entries.remove(&block);
         }
+    }
+}
+
+/// Which of the declared copies are still there. A notice that a copy was let go means nothing to who is asked for declarations still; and who takes a granule waits for members that have not
+/// heard of it, one of whom, as master of the hash bucket, may have served the block meanwhile. Turns tell: whoever holds under a turn was served when an exclusive copy of an earlier one, and whatever
+/// an exclusive one took back, was gone (R1).
+fn those_that_are_there(
+    declared: &BTreeMap<InstanceId, Declaration>,
+) -> impl Fn(&DeclaredHold) -> bool + use<> {
+    let held = || declared.values().filter_map(|d| d.held);
+    let exclusive = |h: &DeclaredHold| h.mode == Mode::Exclusive;
+    let latest = held().map(|h| h.turn).max();
+    let latest_exclusive = held().filter(exclusive).map(|h| h.turn).max();
+    move |h| {
+        let turn = Some(h.turn);
+        turn >= latest_exclusive && (!exclusive(h) || turn == latest)
     }
 }
