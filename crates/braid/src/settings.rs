@@ -229,6 +229,7 @@ pub fn engine_config(
         peers: peers(&params.text("interconnect_peers"))?,
         lms: params.int("gcs_server_processes") as u8,
         share_memory: params.is_on("interconnect_memory"),
+        gc_defer: Duration::from_micros(params.int("gc_defer_time") as u64),
         affinity: engine::Affinity {
             window: Duration::from_secs(params.int("gc_policy_time") as u64),
             minimum: params.int("gc_policy_minimum") as u32,

@@ -3,6 +3,7 @@
 use interconnect::PeerAddress;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 use wait::priority::Priority;
 
 #[derive(Clone, Debug)]
@@ -37,6 +38,8 @@ pub struct Config {
     pub share_memory: bool,
     /// When blocks that one instance uses mostly are mastered there.
     pub affinity: cache::Affinity,
+    /// For how long a block that several sessions waited for may stay here after it has come, before it is given away.
+    pub gc_defer: Duration,
     /// Of the threads that all sessions, here and elsewhere, wait for: the receiving ones and `lgwr`. As far as the system permits.
     pub priority: Priority,
     /// CPUs that the receiving threads are bound to; empty for any.
@@ -72,6 +75,7 @@ impl Config {
             lms: 1,
             share_memory: true,
             affinity: cache::Affinity::default(),
+            gc_defer: Duration::from_millis(2),
             priority: Priority::default(),
             lms_cpus: Vec::new(),
             lgwr_cpus: Vec::new(),

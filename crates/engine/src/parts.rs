@@ -196,6 +196,7 @@ impl Parts<'_> {
             redo.clone(),
         )?;
         cache.set_affinity(self.config.affinity);
+        cache.defer(self.config.gc_defer);
         assert!(
             events.cache.set(Arc::downgrade(&cache)).is_ok(),
             "invariant: the log learns of its cache once"

@@ -72,6 +72,7 @@ stats! {
     GcCrBlocksReceived, "gc cr blocks received";
     GcCrBlocksServed, "gc cr blocks served";
     GcBlockFlushes, "gc current block flushes";
+    GcBlocksDeferred, "gc current blocks deferred";
     CommitBroadcastMessages, "commit broadcasts by message";
     CommitBroadcastsInMemory, "commit broadcasts in memory";
     GcMessagesSent, "gc messages sent";

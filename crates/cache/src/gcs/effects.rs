@@ -76,6 +76,9 @@ impl Cache {
                     .block
                     .expect("invariant: what is installed came with the message");
                 stat::add(Stat::GcCurrentBlocksReceived, 1);
+                if mode == Mode::Exclusive {
+                    self.note_its_coming(s, block);
+                }
                 let arrived = Arrived {
                     block: Box::new(bytes.clone()),
                     state: state_of(mode),
@@ -315,6 +318,7 @@ impl Cache {
         out: &mut Vec<Effect>,
     ) {
         s.timing.closing(dba);
+        let came = s.wanted.goes(dba);
         if let Some(arrived) = s.arrived.get_mut(&dba) {
             arrived.state = keep.map_or(CLOSED, state_of);
             let found = Closed {
@@ -330,6 +334,9 @@ impl Cache {
         {
             let found = self.close_frame(ix, keep);
             s.lane.closed(dba, generation, found, out);
+            return;
+        }
+        if self.stays(s, came, (dba, keep, generation)) {
             return;
         }
         let ix = self

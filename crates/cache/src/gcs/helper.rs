@@ -1,5 +1,6 @@
-//! What receiving threads leave to others because it waits: `lmc0` for latches, `lmf0` for the log if nobody is writing it just now, `lmr0` and its like for the disk.
+//! What receiving threads leave to others because it waits: `lmc0` for latches and for blocks that stay a moment, `lmf0` for the log if nobody is writing it just now, `lmr0` and its like for the disk.
 
+use super::defer::Stay;
 use super::{Cause, State};
 use crate::frame::CLOSED;
 use crate::{Cache, Error, Result};
@@ -9,9 +10,10 @@ use fusion::ids::{Generation, RequestId};
 use redo::WantSink;
 use seam::thread::JoinHandle;
 use seam::{Condvar, Mutex};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 use wait::Event;
 
 pub(super) enum Job {
@@ -25,6 +27,8 @@ pub(super) enum Job {
         block: Dba,
         id: RequestId,
     },
+    /// The same, a moment later.
+    Stay(Stay),
     /// A copy of an undo block of ours.
     UndoCopy {
         to: InstanceId,
@@ -60,6 +64,9 @@ pub(super) struct Jobs {
 #[derive(Default)]
 struct Queues {
     latches: VecDeque<Job>,
+    /// By the time of the next look, and a number.
+    stays: BTreeMap<(Instant, u64), Stay>,
+    last_stay: u64,
     /// Wait for a write that is in flight.
     parked: Vec<Job>,
     /// Up to where the log is to be flushed.
@@ -123,6 +130,12 @@ impl Jobs {
                 queues.read.push_back(dba);
                 self.recovery.notify_one();
             }
+            Job::Stay(stay) => {
+                queues.last_stay += 1;
+                let at = (stay.next_look, queues.last_stay);
+                queues.stays.insert(at, stay);
+                self.latches.notify_one();
+            }
             job => {
                 queues.latches.push_back(job);
                 self.latches.notify_one();
@@ -165,11 +178,18 @@ impl Jobs {
             if queues.stop {
                 return None;
             }
+            let next_look = queues.stays.first_key_value().map(|((at, _), _)| *at);
+            if next_look.is_some_and(|at| at <= seam::now()) {
+                return queues.stays.pop_first().map(|(_, stay)| Job::Stay(stay));
+            }
             if let Some(job) = queues.latches.pop_front() {
                 return Some(job);
             }
-            wait::during(Event::RdbmsIpcMessage, [0; 3], || {
-                self.latches.wait(&mut queues);
+            wait::during(Event::RdbmsIpcMessage, [0; 3], || match next_look {
+                Some(at) => {
+                    self.latches.wait_until(&mut queues, at);
+                }
+                None => self.latches.wait(&mut queues),
             });
         }
     }
@@ -296,6 +316,7 @@ impl Cache {
                 keep,
                 generation,
             } => self.close_later(dba, keep, generation),
+            Job::Stay(stay) => self.look_at(stay),
             Job::Copy { to, block, id } => self.copy_later(to, block, id),
             Job::UndoCopy { to, block, id } => self.send_undo(to, block, id, true),
             Job::Write { dba, generation } => self.write_later(dba, generation),
@@ -330,7 +351,7 @@ impl Cache {
         }
     }
 
-    fn close_later(&self, dba: Dba, keep: Option<Mode>, generation: Generation) {
+    pub(super) fn close_later(&self, dba: Dba, keep: Option<Mode>, generation: Generation) {
         self.latched(dba, true, |s, ix| {
             // A change of epoch may have opened it again.
             if s.lane.mode(dba).map(|(_, now)| now) != Some(generation) {

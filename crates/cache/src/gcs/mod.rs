@@ -14,6 +14,7 @@
 //! - Undo blocks belong to their instance: they never go through the lane. Others get copies ([`Cache::read_undo`]).
 
 mod affinity;
+mod defer;
 mod effects;
 mod helper;
 pub(crate) mod kept;
@@ -78,6 +79,8 @@ pub(crate) struct Gcs {
     /// How often a member was gone: see [`Cache::copies_lost`].
     copies_lost: AtomicU64,
     policy: Mutex<affinity::Policy>,
+    /// See [`Cache::defer`].
+    defer_us: AtomicU64,
 }
 
 /// A lane. See the module.
@@ -95,6 +98,7 @@ struct State {
     /// Blocks granted from disk, or to be brought back, that are in no frame yet.
     to_read: HashMap<Dba, ToRead>,
     arrived: HashMap<Dba, Arrived>,
+    wanted: defer::Wanted,
     images: HashMap<Dba, Image>,
     /// Messages of an epoch that this instance has not entered.
     later: Vec<Later>,
@@ -172,6 +176,7 @@ impl State {
             last_waiter: 0,
             to_read: HashMap::default(),
             arrived: HashMap::default(),
+            wanted: defer::Wanted::default(),
             images: HashMap::default(),
             later: Vec::new(),
             evicting: None,

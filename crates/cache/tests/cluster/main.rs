@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod deaths;
+mod defer;
 mod room;
 mod stamped;
 
@@ -106,7 +107,8 @@ impl Cluster {
                 nodes[from].network.to.lock().unwrap().insert(id(to), out);
                 let cache = nodes[to].instance.cache.clone();
                 let rng = Rng(seed ^ (from * 17 + to) as u64);
-                std::thread::spawn(move || deliver(&cache, id(from), &queue, rng));
+                let deliver = move || deliver(&cache, id(from), &queue, rng);
+                wait::thread::spawn_named("deliver", deliver).unwrap();
             }
         }
         // One lane, two, three: by the seed.
