@@ -101,13 +101,13 @@ impl Cache {
     /// Closes what has stayed long enough.
     pub(super) fn look_at(&self, mut stay: Stay) {
         let now = seam::now();
-        let change = self.last_change(stay.dba);
-        if now < stay.until && change.is_some_and(|c| c != stay.seen) {
-            stay.seen = change.unwrap_or_default();
-            stay.next_look = stay.until.min(now + LOOK);
-            self.gcs.helper.push(Job::Stay(stay));
-        } else {
-            self.close_later(stay.dba, stay.keep, stay.generation);
+        match self.last_change(stay.dba) {
+            Some(change) if now < stay.until && change != stay.seen => {
+                stay.seen = change;
+                stay.next_look = stay.until.min(now + LOOK);
+                self.gcs.helper.push(Job::Stay(stay));
+            }
+            _ => self.close_later(stay.dba, stay.keep, stay.generation),
         }
     }
 
