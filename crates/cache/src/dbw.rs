@@ -431,10 +431,8 @@ impl Work {
             let home = &self.cache.files;
             Ok(self.double_write.write(home, &mut self.staging)?)
         });
-        if written.is_err() && self.stamped {
-            for copied in &self.batch {
-                self.cache.frame(copied.ix).stamped.store(true, Release);
-            }
+        if written.is_err() {
+            self.give_up_batch();
         }
         written?;
         for copied in &self.batch {
@@ -444,6 +442,18 @@ impl Work {
         self.cache.blocks_written(written);
         self.announce_batch();
         Ok(())
+    }
+
+    /// Nothing of it is being written any more, and all of it is as dirty as before: what waits for that may leave.
+    fn give_up_batch(&self) {
+        for copied in &self.batch {
+            let frame = self.cache.frame(copied.ix);
+            if self.stamped {
+                frame.stamped.store(true, Release);
+            }
+            frame.writing.store(false, SeqCst);
+        }
+        self.cache.no_write_in_flight();
     }
 
     /// Up to where the log must be durable for a batch to be so whose header was made after this call: it tells of all groups that the blocks just copied may show, its own and others'

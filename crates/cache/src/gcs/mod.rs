@@ -425,6 +425,11 @@ impl Cache {
                 });
             }
         });
+        self.no_write_in_flight();
+    }
+
+    /// Frames that are to be closed once no write of them is in flight are looked at again.
+    pub(crate) fn no_write_in_flight(&self) {
         self.gcs.helper.look_again();
     }
 
