@@ -8,7 +8,7 @@
 //! **Invariants**
 //! 1. What is deferred is the closing of a frame that the lane has asked for, and on which it does not count at any particular time: until then sessions latch the frame as before. It is asked for no more if the
 //!    block has another generation.
-//! 2. Each time a block comes it stays once, no longer than [`Cache::defer`] says from its coming on: so whoever waits for it waits so much longer at most, however busy it is here.
+//! 2. Each time a block comes it stays once, no longer than [`Cache::defer`] says from its coming on: so whoever waits for it waits so much longer at most, however busy it is here (and until `lmc0`, which closes it then, has the latches that it waits for before).
 //! 3. It does not stay for a single session, nor once it has not been changed between two looks.
 
 use super::State;

@@ -27,7 +27,7 @@ pub(super) enum Job {
         block: Dba,
         id: RequestId,
     },
-    /// The same, a moment later.
+    /// Close this one, but not yet.
     Stay(Stay),
     /// A copy of an undo block of ours.
     UndoCopy {
