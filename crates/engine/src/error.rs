@@ -105,6 +105,18 @@ impl Error {
             Error::Thread { .. } => "53000",
         }
     }
+
+    /// See [`storage::Error::Sync`].
+    pub(crate) fn is_sync_failure(&self) -> bool {
+        match self {
+            Error::Storage(e)
+            | Error::Cache(
+                cache::Error::Storage(e) | cache::Error::Redo(redo::Error::Storage(e)),
+            )
+            | Error::Redo(redo::Error::Storage(e)) => e.is_sync_failure(),
+            _ => false,
+        }
+    }
 }
 
 fn of_access(e: &access::Error) -> &'static str {

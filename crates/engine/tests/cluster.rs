@@ -480,3 +480,37 @@ fn of_two_that_are_cut_apart_one_goes() {
     assert!(one.book.book.lock().ended.is_empty());
     one.stop();
 }
+
+/// Who is to recover the dead for all others, and can make nothing durable, ends: it once tried for ever, and they waited.
+#[test]
+fn who_cannot_recover_the_dead_leaves_it_to_another() {
+    let (s, _) = create();
+    let [one, two, three] = [1, 2, 3].map(|k| start(&s, k, k.into(), "a").unwrap());
+    s.set_faults(Faults {
+        client: Some(1),
+        fail_from_sync: Some(s.syncs() + 1),
+        fail_syncs: u64::MAX,
+        syncs_can_be_repeated: true,
+        ..Faults::default()
+    });
+    let end = |node: &Node, client| {
+        s.kill_client(client);
+        node.engine
+            .cluster()
+            .unwrap()
+            .interconnect()
+            .unwrap()
+            .stop()
+    };
+    end(&three, 3);
+    one.book.until("it ends itself", |b| !b.ended.is_empty());
+    let why = one.book.book.lock().ended[0].clone();
+    assert!(why.starts_with("it cannot "), "{why}");
+    end(&one, 1);
+    two.book.until("both are recovered", |b| {
+        let last = b.members.last();
+        last.is_some_and(|m| m.is_alone() && m.dead.is_empty() && m.in_limbo.len() == 2)
+    });
+    assert!(two.book.book.lock().ended.is_empty());
+    two.stop();
+}

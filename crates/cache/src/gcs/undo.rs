@@ -53,20 +53,16 @@ impl Cache {
             return self.read(dba);
         }
         let owner = owner(dba);
-        let mut up = false;
-        let mut own = false;
-        self.with_state(dba, |s| {
-            own = s.me == owner;
-            up = s.members.contains(&owner) || s.dead.in_limbo(owner);
-        });
-        if own {
+        let mut me = None;
+        self.with_state(dba, |s| me = Some(s.me));
+        if me == Some(owner) {
             return self.read(dba);
         }
         assert_none_held("another instance's undo is read");
         let mut block = BlockBuf::zeroed();
         let mut tries = 0;
         loop {
-            if up && let Some(block) = self.ask_for_undo(dba, owner) {
+            if let Some(block) = self.ask_for_undo(dba, owner) {
                 return Ok(ReadGuard::of_copy(self, block));
             }
             match self.files.read_block(dba, &mut block) {
@@ -77,14 +73,20 @@ impl Cache {
         }
     }
 
-    /// None: the owner does not have it cached.
+    /// None: the owner does not have it cached, or has left.
     fn ask_for_undo(&self, dba: Dba, owner: InstanceId) -> Option<Arc<BlockBuf>> {
         let slot = Arc::new(Slot::default());
         let asked = Asked {
             of: owner,
             at_ns: wait::timestamp_ns(),
         };
+        let mut is_there = false;
+        // In one step with the look at the members: nobody answers a request that is noted after its owner's leaving has been heard of.
         self.with_state(dba, |s| {
+            is_there = s.members.contains(&owner) || s.dead.in_limbo(owner);
+            if !is_there {
+                return;
+            }
             s.undo.last += 1;
             let id = s.undo.last;
             slot.begin(id);
@@ -94,6 +96,9 @@ impl Cache {
                 want_undo(&mut s.outgoing, (owner, epoch), dba, id);
             }
         });
+        if !is_there {
+            return None;
+        }
         let p = [u64::from(dba.file().0), u64::from(dba.block()), 0];
         match slot.wait(Event::GcCrRequest, p, asked) {
             Told::Copy(block) => {

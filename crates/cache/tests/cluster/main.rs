@@ -7,6 +7,7 @@ mod deaths;
 mod defer;
 mod room;
 mod stamped;
+mod unwritten;
 
 use block::{BlockBuf, Dba, FileId, InstanceId, Op, Scn};
 use cache::{Cache, Change, Reconfiguration, RecordHeader};

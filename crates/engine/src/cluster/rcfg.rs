@@ -4,7 +4,7 @@ use super::{Cluster, Contact, EAGER_INTERVAL, EAGER_TIME, LOOK_INTERVAL, Members
 use crate::{Result, files};
 use interconnect::{Member, PeerAddress};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use storage::lease::{self, Attempt, MemberState, Proof, Takeover};
 use storage::{ReadOnly, Storage};
 use wait::Event;
@@ -13,20 +13,39 @@ use wait::Event;
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the connections of those who come are waited for before an epoch is entered without them: longer than any pause between two attempts.
 const MEETING_PATIENCE: Duration = Duration::from_secs(3);
+/// How long this instance tries again what others wait for and could do themselves: as long as they would wait for it if it were silent (`css_misscount`, unless that was changed).
+const TROUBLE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the control file's lock is waited for to try a peer's locks; it is tried again at the next look.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Cluster {
     pub(super) fn reconfigurations(self: &Arc<Self>) {
-        let mut trouble = String::new();
+        // What was said last, and since when there has been no look without an error.
+        let mut trouble: Option<(String, Instant)> = None;
         while self.wait_for_work() {
-            // What cannot be read now is looked at again; who cannot reach the storage at all is ended by its own writes.
-            let now = self.look().err().map(|e| e.to_string()).unwrap_or_default();
-            if now != trouble && !now.is_empty() {
+            let Err(e) = self.look() else {
+                trouble = None;
+                continue;
+            };
+            let (said, since) = trouble.take().unwrap_or((String::new(), seam::now()));
+            let now = e.to_string();
+            if now != said {
                 eprintln!("braid: rcfg: {now}");
             }
-            trouble = now;
+            self.end_if_hopeless("see to the members", &e, since);
+            trouble = Some((now, since));
         }
+    }
+
+    /// Ends this instance if what it cannot do for an error is better done by others: they wait for it. A failed sync is not tried again by whom it was told ([`storage::Error::Sync`]); anything else is, and for as long
+    /// as this instance is alone. True: it has ended.
+    pub(super) fn end_if_hopeless(&self, what: &str, e: &crate::Error, since: Instant) -> bool {
+        let lasts = !self.members().is_alone() && seam::elapsed(since) > TROUBLE_PATIENCE;
+        let ends = lasts || e.is_sync_failure();
+        if ends {
+            self.end(&format!("it cannot {what}: {e}"));
+        }
+        ends
     }
 
     /// False when it is time to end.

@@ -45,7 +45,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Everybody who needs a block of the dead waits for this: it is tried again until it succeeds or another epoch comes.
+    /// Everybody who needs a block of the dead waits for this: it is tried again until it succeeds, another epoch comes, or this instance ends so that others can do it.
     fn read_the_dead(&self, members: &Members) {
         let began = seam::now();
         let waiter = Waiter::new();
@@ -64,7 +64,12 @@ impl Cluster {
                         seam::elapsed(began).as_millis()
                     );
                 }
-                Err(e) => eprintln!("braid: the redo of the dead cannot be read: {e}"),
+                Err(e) => {
+                    eprintln!("braid: the redo of the dead cannot be read: {e}");
+                    if self.end_if_hopeless("read the redo of the dead", &e, began) {
+                        return;
+                    }
+                }
             }
             waiter.wait(Event::RdbmsIpcMessage, [0; 3], Some(seam::now() + RETRY));
         }
