@@ -32,6 +32,7 @@ mod upsert;
 mod verify;
 mod write;
 
+pub use access::heap::Sight;
 pub use bulk::Bulk;
 pub use cache::{Affinity, GranuleRow, PolicyEvent, PolicyRow};
 pub use config::Config;

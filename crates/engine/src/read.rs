@@ -2,14 +2,14 @@
 
 use crate::{Engine, Result, Session, TableDef};
 use access::btree::{BTree, Cursor};
-use access::heap::Heap;
+use access::heap::{Heap, Sight};
 use block::key::{after_prefix, push_column};
 use block::value::{ColType, Datum};
 use block::{Dba, RowId};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
-use txn::Snapshot;
+use txn::{Isolation, Snapshot};
 
 /// Blocks read ahead at a time.
 const READ_AHEAD: u32 = 64;
@@ -205,10 +205,9 @@ impl IndexScan {
             if self.steps.is_multiple_of(CANCEL_STEPS) {
                 wait::check_cancel().map_err(txn::Error::from)?;
             }
-            let copied = self.heap.fetch_with(snapshot, found.rid, |bytes| {
-                row.clear();
-                row.extend_from_slice(bytes);
-            })?;
+            let copied = self
+                .heap
+                .fetch_with(snapshot, found.rid, |bytes| copy(bytes, row))?;
             if copied.is_some() && index.matches(&self.table, row, found.key, &mut self.scratch)? {
                 return Ok(Some(found.rid));
             }
@@ -282,16 +281,50 @@ impl Session {
         self.engine.index_range(table, index, low, high, backward)
     }
 
-    /// The row that a whole key of a unique index leads to. `to_change`: the caller is about to change it, if it finds it as it wants it.
+    /// The row that a whole key of a unique index leads to.
     pub fn get_unique(
         &mut self,
         table: &TableDef,
         index: usize,
         key: &[Datum],
         snapshot: &Snapshot,
-        to_change: bool,
         row: &mut Vec<u8>,
     ) -> Result<Option<RowId>> {
+        let found = self.look_up(table, index, key, row, |heap, rid, row| {
+            let found = heap.fetch_with(snapshot, rid, |bytes| copy(bytes, row))?;
+            Ok(found.map_or(Sight::Nothing, Sight::Row))
+        })?;
+        Ok(match found {
+            Sight::Row(rid) => Some(rid),
+            Sight::Nothing | Sight::Newer => None,
+        })
+    }
+
+    /// The same for who is about to change the row, if it is as it is wanted. [`Sight::Newer`] only if `may_renew`: the statement has read nothing else yet, and would begin again with a snapshot of now.
+    pub fn get_unique_to_change(
+        &mut self,
+        table: &TableDef,
+        index: usize,
+        key: &[Datum],
+        snapshot: &Snapshot,
+        may_renew: bool,
+        row: &mut Vec<u8>,
+    ) -> Result<Sight<RowId>> {
+        // The snapshot of a transaction stays.
+        let may_renew = may_renew && self.txn.isolation() == Isolation::ReadCommitted;
+        self.look_up(table, index, key, row, |heap, rid, row| {
+            Ok(heap.fetch_to_change(snapshot, rid, may_renew, |bytes| copy(bytes, row))?)
+        })
+    }
+
+    fn look_up(
+        &mut self,
+        table: &TableDef,
+        index: usize,
+        key: &[Datum],
+        row: &mut Vec<u8>,
+        fetch: impl Fn(&Heap, RowId, &mut Vec<u8>) -> Result<Sight<()>>,
+    ) -> Result<Sight<RowId>> {
         let def = &table.indexes[index];
         let key = prefix(&table.columns, def, key);
         let tree = self.engine.tree(def.object, def.header);
@@ -306,20 +339,21 @@ impl Session {
             |n| *n,
         )?;
         for (rid, _) in entries {
-            let copy = |bytes: &[u8]| {
-                row.clear();
-                row.extend_from_slice(bytes);
-            };
-            let copied = match to_change {
-                true => heap.fetch_to_change(snapshot, rid, copy)?,
-                false => heap.fetch_with(snapshot, rid, copy)?,
-            };
-            if copied.is_some() && def.matches(table, row, &key, &mut self.scratch)? {
-                return Ok(Some(rid));
+            match fetch(&heap, rid, row)? {
+                Sight::Row(()) if def.matches(table, row, &key, &mut self.scratch)? => {
+                    return Ok(Sight::Row(rid));
+                }
+                Sight::Row(()) | Sight::Nothing => {}
+                Sight::Newer => return Ok(Sight::Newer),
             }
         }
-        Ok(None)
+        Ok(Sight::Nothing)
     }
+}
+
+fn copy(bytes: &[u8], row: &mut Vec<u8>) {
+    row.clear();
+    row.extend_from_slice(bytes);
 }
 
 fn prefix(columns: &[ColType], index: &crate::IndexDef, values: &[Datum]) -> Vec<u8> {

@@ -7,7 +7,7 @@ use crate::session::LockWait;
 use crate::table::{RowKey, decode};
 use crate::{Error, IndexDef, Result, Session, TableDef};
 use access::btree::{Conflicts, IndexOutcome};
-use access::heap::{self, Heap, Newest};
+use access::heap::{self, Heap, Newest, Sight};
 use block::value::DatumRef;
 use block::{RowId, TxnId, ids::StampKind};
 use std::sync::Arc;
@@ -193,7 +193,13 @@ impl Session {
         snapshot: Option<&Snapshot>,
     ) -> Result<Option<Vec<u8>>> {
         match snapshot {
-            Some(snapshot) => Ok(heap.fetch_to_change(snapshot, rid, <[u8]>::to_vec)?),
+            Some(snapshot) => {
+                let found = heap.fetch_to_change(snapshot, rid, false, <[u8]>::to_vec)?;
+                Ok(match found {
+                    Sight::Row(row) => Some(row),
+                    Sight::Nothing | Sight::Newer => None,
+                })
+            }
             None => {
                 let mut row = Vec::new();
                 Ok(heap.fetch_current(rid, &mut row)?.then_some(row))

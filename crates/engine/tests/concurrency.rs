@@ -1,6 +1,7 @@
 //! Several sessions at once: snapshots are consistent, and conflicts are settled.
 
 mod common;
+use block::value::Datum;
 use common::*;
 use engine::*;
 use std::sync::Arc;
@@ -154,5 +155,54 @@ fn what_another_instance_may_have_created_is_no_orphan() {
         assert_eq!(gone, if others_were_up { 0 } else { 3 });
         assert_eq!(engine.segment_blocks(t.object).unwrap() > 0, others_were_up);
         engine.stop(&Quiet).unwrap();
+    }
+}
+
+/// Who is about to change a row that has been changed since the snapshot would rather have a newer snapshot than the version before, unless the snapshot is the transaction's. A change that is not committed is no reason: it may be
+/// rolled back.
+#[test]
+fn a_row_to_be_changed_is_newer_than_the_snapshot() {
+    let (s, table) = create();
+    let engine = open(&s).unwrap();
+    let mut writer = engine.session().unwrap();
+    writer.begin(Isolation::ReadCommitted).unwrap();
+    let rid = writer.insert(&table, &row(1, 10, "a")).unwrap();
+    writer.commit().unwrap();
+
+    let mut sessions = [Isolation::ReadCommitted, Isolation::RepeatableRead].map(|isolation| {
+        let mut session = engine.session().unwrap();
+        session.begin(isolation).unwrap();
+        let snapshot = session.snapshot().unwrap();
+        (session, snapshot)
+    });
+    let mut look = |which: usize, may_renew| {
+        let (session, snapshot) = &mut sessions[which];
+        let mut body = Vec::new();
+        let key = [Datum::Int8(1)];
+        let sight = session.get_unique_to_change(&table, 0, &key, snapshot, may_renew, &mut body);
+        match sight.unwrap() {
+            Sight::Row(found) => {
+                assert_eq!(found, rid);
+                Some(decode(&table, &body).1)
+            }
+            Sight::Nothing => panic!("the row is there for every snapshot"),
+            Sight::Newer => None,
+        }
+    };
+    writer.begin(Isolation::ReadCommitted).unwrap();
+    writer.update(&table, rid, &row(1, 11, "a"), None).unwrap();
+    assert_eq!([look(0, true), look(1, true)], [Some(10), Some(10)]);
+    writer.commit().unwrap();
+    assert_eq!([look(0, true), look(1, true)], [None, Some(10)]);
+    assert_eq!(look(0, false), Some(10));
+
+    let (session, snapshot) = &mut sessions[0];
+    *snapshot = session.snapshot().unwrap();
+    let (mut body, key) = (Vec::new(), [Datum::Int8(1)]);
+    let sight = session.get_unique_to_change(&table, 0, &key, snapshot, true, &mut body);
+    assert!(matches!(sight, Ok(Sight::Row(found)) if found == rid));
+    assert_eq!(decode(&table, &body).1, 11);
+    for (session, _) in &mut sessions {
+        session.rollback().unwrap();
     }
 }

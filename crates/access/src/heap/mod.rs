@@ -17,7 +17,7 @@ mod undo;
 mod verify;
 mod write;
 
-pub use read::Newest;
+pub use read::{Newest, Sight};
 pub use undo::{is_heap_undo, undo_block};
 pub use verify::HeapReport;
 pub use write::WriteOutcome;

@@ -22,6 +22,16 @@ pub enum Newest {
     Row { head: RowHead, body: Vec<u8> },
 }
 
+/// What who is about to change a row finds.
+pub enum Sight<R> {
+    /// The version that the snapshot sees.
+    Row(R),
+    /// It sees none.
+    Nothing,
+    /// The newest version is committed, after the snapshot: a snapshot of now sees it, without undo.
+    Newer,
+}
+
 /// What an undo record says of the version before.
 enum Before {
     /// There was none: the record is the row's insertion.
@@ -39,23 +49,25 @@ impl Heap {
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         stat::add(Stat::TableFetchByRowid, 1);
-        self.fetch_from(
-            snap,
-            rid,
-            || self.cache().read_as_of(rid.dba(), snap.scn),
-            f,
-        )
+        let read = || self.cache().read_as_of(rid.dba(), snap.scn);
+        Ok(match self.fetch_from(snap, rid, read, false, f)? {
+            Sight::Row(r) => Some(r),
+            Sight::Nothing | Sight::Newer => None,
+        })
     }
 
-    /// The same for who is about to change the row: the block is asked for once, to be changed, and not for reading first.
+    /// The same for who is about to change the row: the block is asked for once, to be changed, and not for reading first. `may_renew`: the caller would rather take a new snapshot than have the version before made from undo, which
+    /// may be another instance's; otherwise this is never [`Sight::Newer`].
     pub fn fetch_to_change<R>(
         &self,
         snap: &Snapshot,
         rid: RowId,
+        may_renew: bool,
         f: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>> {
+    ) -> Result<Sight<R>> {
         stat::add(Stat::TableFetchByRowid, 1);
-        self.fetch_from(snap, rid, || self.cache().read_to_change(rid.dba()), f)
+        let read = || self.cache().read_to_change(rid.dba());
+        self.fetch_from(snap, rid, read, may_renew, f)
     }
 
     #[inline]
@@ -64,21 +76,22 @@ impl Heap {
         snap: &Snapshot,
         rid: RowId,
         read: impl Fn() -> cache::Result<ReadGuard<'a>>,
+        may_renew: bool,
         f: impl FnOnce(&[u8]) -> R,
-    ) -> Result<Option<R>> {
+    ) -> Result<Sight<R>> {
         let (version, seen) = loop {
             // What is read may be another instance's copy, and tell of undo that dies with it.
             let lost = self.cache().copies_lost();
             let mut version = {
                 let block = read()?;
                 if block.object() != self.object() {
-                    return Ok(None);
+                    return Ok(Sight::Nothing);
                 }
                 let Some(row) = heap::row(&block, rid.slot())? else {
-                    return Ok(None);
+                    return Ok(Sight::Nothing);
                 };
                 if row.head.is_piece() {
-                    return Ok(None);
+                    return Ok(Sight::Nothing);
                 }
                 if !row.head.is_chained()
                     && matches!(self.txns.verdict(row.head.stamp, snap), Verdict::Visible)
@@ -86,19 +99,29 @@ impl Heap {
                     if block.is_copy() && self.cache().copies_lost() != lost {
                         continue;
                     }
-                    return Ok((!row.head.is_deleted()).then(|| f(row.body)));
+                    return Ok(match row.head.is_deleted() {
+                        true => Sight::Nothing,
+                        false => Sight::Row(f(row.body)),
+                    });
                 }
                 Version {
                     head: row.head,
                     body: row.body.to_vec(),
                 }
             };
+            let committed = self.txns.committed_at(version.head.stamp);
+            if may_renew && committed.is_some_and(|scn| scn > snap.scn) {
+                return Ok(Sight::Newer);
+            }
             let seen = self.resolve(snap, rid, &mut version);
             if self.cache().copies_lost() == lost {
                 break (version, seen?);
             }
         };
-        Ok(seen.then(|| f(&version.body)))
+        Ok(match seen {
+            true => Sight::Row(f(&version.body)),
+            false => Sight::Nothing,
+        })
     }
 
     /// The newest version of a row that the calling transaction has locked, and mostly is about to change; false if it is deleted.

@@ -216,13 +216,14 @@ pub fn update(
     plan: &UpdatePlan,
     core: &mut Core,
     params: &[Datum],
-    snapshot: Snapshot,
+    mut snapshot: Snapshot,
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
     let def = plan.access.table.engine();
     let columns = &def.columns;
     let mut cursor = TableCursor::to_change(core.take_row_buffer());
-    cursor.open(&plan.access, core, &snapshot, &Env { row: &[], params })?;
+    let env = Env { row: &[], params };
+    cursor.open_to_change(&plan.access, core, &mut snapshot, &env)?;
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
     let mut count = 0;
@@ -317,14 +318,15 @@ pub fn delete(
     plan: &DeletePlan,
     core: &mut Core,
     params: &[Datum],
-    snapshot: Snapshot,
+    mut snapshot: Snapshot,
     sink: &mut dyn RowSink,
 ) -> Result<u64> {
     let table = &plan.access.table;
     let def = table.engine();
     let columns = &def.columns;
     let mut cursor = TableCursor::to_change(core.take_row_buffer());
-    cursor.open(&plan.access, core, &snapshot, &Env { row: &[], params })?;
+    let env = Env { row: &[], params };
+    cursor.open_to_change(&plan.access, core, &mut snapshot, &env)?;
     let mut spare = core.take_spare();
     let mut newest = Vec::new();
     let mut count = 0;

@@ -6,7 +6,7 @@ use std::ops::Bound;
 
 use block::RowId;
 use block::value::{Datum, DatumRef};
-use engine::{HeapScan, IndexScan, Snapshot};
+use engine::{HeapScan, IndexScan, Sight, Snapshot};
 
 use super::profile::StepKey;
 use crate::dict::Table;
@@ -16,12 +16,17 @@ use crate::plan::{KeyBound, Path, TableAccess};
 use crate::session::Core;
 use crate::types::SqlType;
 
+/// Newer snapshots that a statement takes for one row before it has the version before made from undo instead.
+const MOST_RENEWALS: u32 = 3;
+
 /// Where a cursor stands. `row` is the current row as stored.
 pub struct TableCursor {
     state: State,
     row: Vec<u8>,
     /// The rows are about to be changed.
     to_change: bool,
+    /// Of those: nothing has been read yet, and the cursor can be placed again with a newer snapshot.
+    may_renew: bool,
     /// Keys of an IN list still to be entered, last first.
     keys: Vec<Vec<Datum>>,
 }
@@ -36,6 +41,8 @@ enum State {
     Index(IndexScan),
     /// A unique key: its row is fetched already, if there is one.
     One(Option<RowId>),
+    /// A unique key whose row has been changed since the snapshot.
+    Newer,
     Done,
 }
 
@@ -55,6 +62,7 @@ impl TableCursor {
             state: State::Done,
             row,
             to_change: false,
+            may_renew: false,
             keys: Vec::new(),
         }
     }
@@ -65,6 +73,28 @@ impl TableCursor {
             to_change: true,
             ..TableCursor::with_buffer(row)
         }
+    }
+
+    /// Places a cursor of rows to be changed, with a snapshot just taken. If a whole unique key leads to a row that has been changed since, which is likely when its block has been waited for, another snapshot is taken: nothing has been
+    /// read by the former. It saves the version before, whose undo may be another instance's, and that the row is looked at again once it is locked.
+    pub fn open_to_change(
+        &mut self,
+        access: &TableAccess,
+        core: &mut Core,
+        snapshot: &mut Snapshot,
+        env: &Env<'_>,
+    ) -> Result<()> {
+        for renewals in 0..=MOST_RENEWALS {
+            self.may_renew = renewals < MOST_RENEWALS;
+            self.open(access, core, snapshot, env)?;
+            if !matches!(self.state, State::Newer) {
+                break;
+            }
+            wait::stat::add(wait::Stat::StatementRestarts, 1);
+            *snapshot = core.engine.snapshot()?;
+        }
+        self.may_renew = false;
+        Ok(())
     }
 
     pub fn into_buffer(self) -> Vec<u8> {
@@ -155,6 +185,7 @@ impl TableCursor {
     ) -> Result<()> {
         let Path::Index {
             index,
+            any_of,
             backward,
             unique,
             ..
@@ -162,22 +193,22 @@ impl TableCursor {
         else {
             return Ok(());
         };
+        let may_renew = self.may_renew && any_of.is_empty();
         let table = access.table.engine();
-        self.state = if *unique {
-            State::One(core.engine.get_unique(
-                table,
-                *index,
-                &key,
-                snapshot,
-                self.to_change,
-                &mut self.row,
-            )?)
-        } else {
+        let row = &mut self.row;
+        self.state = if !*unique {
             let end = Bound::Included(key.as_slice());
-            State::Index(
-                core.engine
-                    .index_range(table, *index, end, end, *backward)?,
-            )
+            let engine = &mut core.engine;
+            State::Index(engine.index_range(table, *index, end, end, *backward)?)
+        } else if self.to_change {
+            let engine = &mut core.engine;
+            match engine.get_unique_to_change(table, *index, &key, snapshot, may_renew, row)? {
+                Sight::Row(rid) => State::One(Some(rid)),
+                Sight::Nothing => State::Done,
+                Sight::Newer => State::Newer,
+            }
+        } else {
+            State::One(core.engine.get_unique(table, *index, &key, snapshot, row)?)
         };
         Ok(())
     }
@@ -238,7 +269,7 @@ impl TableCursor {
 
     fn step(&mut self, core: &mut Core, snapshot: &Snapshot) -> Result<Option<RowId>> {
         match &mut self.state {
-            State::Done => Ok(None),
+            State::Done | State::Newer => Ok(None),
             State::One(found) => {
                 let found = found.take();
                 self.state = State::Done;
