@@ -1,4 +1,6 @@
 //! What receiving threads leave to others because it waits: `lmc0` for latches and for blocks that stay a moment, `lmf0` for the log if nobody is writing it just now, `lmr0` and its like for the disk.
+//!
+//! One thread is enough for all latches, and two instances' never wait for each other: whoever holds a frame's latch waits for no other instance, and says so wherever it might (R7, `guard::assert_none_held`).
 
 use super::defer::Stay;
 use super::{Cause, State};

@@ -31,15 +31,28 @@ pub(crate) fn schedules(quick: u64) -> u64 {
     }
 }
 
-/// The seeds to run: `BRAID_FUSION_SEED` alone if it is set (to replay a failure), otherwise the first `n`.
-pub(crate) fn seeds(n: u64) -> std::ops::Range<u64> {
-    match std::env::var("BRAID_FUSION_SEED") {
-        Ok(seed) => {
-            let seed: u64 = seed.parse().expect("BRAID_FUSION_SEED must be a seed");
-            seed..seed + 1
+/// The seeds to run: `BRAID_FUSION_SEED` alone if it is set (to replay a failure), otherwise `n` from `BRAID_FUSION_FROM` or 0 on. Of many it says now and then how far it has come.
+pub(crate) fn seeds(n: u64) -> impl Iterator<Item = u64> {
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        Some(
+            text.parse::<u64>()
+                .unwrap_or_else(|_| panic!("{name} must be a seed")),
+        )
+    };
+    let range = match number("BRAID_FUSION_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => {
+            let from = number("BRAID_FUSION_FROM").unwrap_or(0);
+            from..from + n
         }
-        Err(_) => 0..n,
-    }
+    };
+    let from = range.start;
+    range.inspect(move |seed| {
+        if *seed > from && (seed - from).is_multiple_of(50_000) {
+            println!("{} schedules", seed - from);
+        }
+    })
 }
 
 /// Whether the larger models are to be checked (`BRAID_FUSION_LARGE_MODELS`).
