@@ -293,6 +293,20 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     signal("-CONT", before[0]);
     let mut two = running.join().expect("no panic");
     assert_eq!(count(&mut one), 1);
+    // Nobody has to wait for it.
+    signal("-STOP", before[0]);
+    two.batch_execute("set statement_timeout = 200")
+        .expect("nobody is asked");
+    for sql in ["update t set v = v + 1 where id = 1", "select v from t"] {
+        let refused = two.execute(sql, &[]).expect_err("it has no time");
+        let code = refused.code().map(|c| c.code().to_string());
+        assert_eq!(code.as_deref(), Some("57014"), "{refused}");
+    }
+    two.batch_execute("set statement_timeout = 0")
+        .expect("nobody is asked");
+    signal("-CONT", before[0]);
+    assert_eq!(count(&mut two), 1);
+    assert_eq!(count(&mut one), 1);
     assert_eq!(pids(&scratch.status()), before);
     // For good.
     signal("-STOP", before[0]);
@@ -305,7 +319,7 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     let log = scratch.log();
     assert!(log.contains("has ordered the end of instance 1"), "{log}");
     let row = connect(port).query_one("select v from t", &[]).expect("v");
-    assert_eq!(row.get::<_, i32>(0), 4);
+    assert_eq!(row.get::<_, i32>(0), 6);
 }
 
 /// What is defined, locked or named on one instance holds on the other, and a deadlock over both is found.

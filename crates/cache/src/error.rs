@@ -21,6 +21,8 @@ pub enum Error {
     Checkpoint { what: String, full: bool },
     #[error("the instance is stopping")]
     Stopping,
+    #[error(transparent)]
+    Cancelled(#[from] wait::Cancelled),
     #[error("instance {} sent a message of kind {kind} that is none", .from.0)]
     BadMessage { from: block::InstanceId, kind: u16 },
     #[error("a message about blocks came to an instance that is in no cluster")]

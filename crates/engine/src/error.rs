@@ -151,6 +151,7 @@ fn of_txn(e: &txn::Error) -> &'static str {
 fn of_cache(e: &cache::Error) -> &'static str {
     match e {
         e if e.is_full() => "53100",
+        cache::Error::Cancelled(_) => "57014",
         cache::Error::Storage(e) => of_storage(e),
         _ => "58030",
     }
@@ -166,6 +167,7 @@ fn of_redo(e: &redo::Error) -> &'static str {
 fn of_storage(e: &storage::Error) -> &'static str {
     match e {
         e if e.is_full() => "53100",
+        storage::Error::Cancelled(_) => "57014",
         storage::Error::InUse { .. } => "55006",
         storage::Error::Block { .. } => "XX001",
         _ => "58030",

@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 use txn::{Isolation, Snapshot};
+use wait::session::cancellable;
 
 /// Blocks read ahead at a time.
 const READ_AHEAD: u32 = 64;
@@ -55,7 +56,7 @@ impl HeapScan {
         let Some(dba) = self.advance()? else {
             return Ok(false);
         };
-        self.heap.scan_block(snapshot, dba, f)?;
+        cancellable(|| self.heap.scan_block(snapshot, dba, f))?;
         Ok(true)
     }
 
@@ -68,14 +69,14 @@ impl HeapScan {
         let Some(dba) = self.advance()? else {
             return Ok(false);
         };
-        self.heap.scan_block_rows(snapshot, dba, f)?;
+        cancellable(|| self.heap.scan_block_rows(snapshot, dba, f))?;
         Ok(true)
     }
 
     /// The block to read next; those after it are on their way by then.
     fn advance(&mut self) -> Result<Option<Dba>> {
         if self.runs.is_none() {
-            self.runs = Some(self.heap.block_runs()?);
+            self.runs = Some(cancellable(|| self.heap.block_runs())?);
         }
         let runs = self.runs.as_deref().unwrap_or_default();
         let Some(&(first, n)) = runs.get(self.run) else {
@@ -95,12 +96,15 @@ impl HeapScan {
 
     /// Blocks to be read in all.
     pub fn blocks(&self) -> Result<u64> {
-        Ok(self.heap.block_runs()?.iter().map(|r| u64::from(r.1)).sum())
+        Ok(cancellable(|| self.heap.block_runs())?
+            .iter()
+            .map(|r| u64::from(r.1))
+            .sum())
     }
 
     /// Divides the scan, which has not begun, into at most `parts` of about the same number of blocks.
     pub fn split(&self, parts: usize) -> Result<Vec<HeapScan>> {
-        let runs = self.heap.block_runs()?;
+        let runs = cancellable(|| self.heap.block_runs())?;
         let total: u64 = runs.iter().map(|r| u64::from(r.1)).sum();
         let share = total.div_ceil(parts as u64).max(1);
         let mut scans: Vec<HeapScan> = Vec::new();
@@ -180,7 +184,7 @@ impl IndexScan {
         snapshot: &Snapshot,
         row: &mut Vec<u8>,
     ) -> Result<Option<RowId>> {
-        self.walk(session.index_times.as_mut(), snapshot, row)
+        cancellable(|| self.walk(session.index_times.as_mut(), snapshot, row))
     }
 
     /// The same for a worker without a session, whose snapshot is held for it.
@@ -333,13 +337,13 @@ impl Session {
         timed(
             self.index_times.as_mut(),
             || {
-                tree.lookup(&key, &mut entries)?;
+                cancellable(|| tree.lookup(&key, &mut entries))?;
                 Ok(entries.len() as u64)
             },
             |n| *n,
         )?;
         for (rid, _) in entries {
-            match fetch(&heap, rid, row)? {
+            match cancellable(|| fetch(&heap, rid, row))? {
                 Sight::Row(()) if def.matches(table, row, &key, &mut self.scratch)? => {
                     return Ok(Sight::Row(rid));
                 }

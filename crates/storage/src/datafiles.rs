@@ -146,10 +146,7 @@ impl DataFiles {
                 Ok(None) => {
                     let until = Some(seam::now() + LOCK_PAUSE);
                     if waiter.wait(Event::EnqHw, p, until) == WaitResult::Cancelled {
-                        return Err(Error::Membership(format!(
-                            "waiting for another instance to make {} longer was cancelled",
-                            file.path()
-                        )));
+                        return Err(wait::Cancelled.into());
                     }
                 }
             }

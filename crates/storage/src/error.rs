@@ -54,6 +54,8 @@ pub enum Error {
     Membership(String),
     #[error("fence command {command} failed: {why}")]
     Fence { command: String, why: String },
+    #[error(transparent)]
+    Cancelled(#[from] wait::Cancelled),
     /// The simulated machine has lost its power.
     #[error("simulated crash")]
     Crashed,

@@ -4,7 +4,7 @@
 
 use crate::priority::Got;
 use crate::remote::{self, RemoteWait, Served};
-use crate::{Event, Stat, Waiter};
+use crate::{Event, Stat};
 use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -147,7 +147,14 @@ pub struct Session {
     /// What its thread runs with, if it asked for something.
     priority: OnceLock<Got>,
     cancel: AtomicU8,
-    waiter: Mutex<Option<Arc<Waiter>>>,
+    waiter: Mutex<Option<Arc<dyn Interrupt>>>,
+    /// See [`cancellable`]. Written by the session's own thread.
+    cancellable: AtomicBool,
+}
+
+/// Something on which a session waits, and which can have it look around.
+pub trait Interrupt: Send + Sync {
+    fn interrupt(&self);
 }
 
 const CANCEL_NONE: u8 = 0;
@@ -226,8 +233,15 @@ impl Session {
     pub fn priority(&self) -> Option<&Got> {
         self.priority.get()
     }
-    pub(crate) fn set_waiter(&self, waiter: Option<Arc<Waiter>>) {
+    pub(crate) fn set_waiter(&self, waiter: Option<Arc<dyn Interrupt>>) {
         *self.waiter.lock() = waiter;
+    }
+    /// Runs a wait that ends when it is cancelled: `at` is told when to look at [`Session::cancel_asked`].
+    pub fn interruptible<R>(&self, at: Arc<dyn Interrupt>, f: impl FnOnce() -> R) -> R {
+        self.set_waiter(Some(at));
+        let result = f();
+        self.set_waiter(None);
+        result
     }
     /// Whether its statement has been asked to end; for threads that work for it.
     pub fn cancel_asked(&self) -> bool {
@@ -320,6 +334,7 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
         remote: Mutex::new(None),
         priority: OnceLock::new(),
         cancel: AtomicU8::new(CANCEL_NONE),
+        cancellable: AtomicBool::new(false),
         waiter: Mutex::new(None),
     }
 }
@@ -429,6 +444,23 @@ pub fn cancel(sid: u32) -> bool {
         w.interrupt();
     }
     true
+}
+
+/// Runs what has no effect but its result. Within it also waits for blocks of other instances end when the statement is cancelled; elsewhere they might leave half of a change behind.
+pub fn cancellable<R>(f: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            with(|s| s.cancellable.store(self.0, Relaxed));
+        }
+    }
+    let _before = with(|s| Before(s.cancellable.swap(true, Relaxed)));
+    f()
+}
+
+/// The session of this thread, if it is within [`cancellable`].
+pub fn current_cancellable() -> Option<Arc<Session>> {
+    current().filter(|s| s.cancellable.load(Relaxed))
 }
 
 /// Forgets a cancellation: at the start of a statement.

@@ -1,6 +1,7 @@
 //! Parking a thread until another wakes it, with a deadline and cancellation: the primitive under enqueues and queues.
 
 use crate::remote::Served;
+use crate::session::Interrupt;
 use crate::{Event, session};
 use seam::{Condvar, Mutex};
 use std::sync::Arc;
@@ -26,6 +27,14 @@ struct State {
     interrupted: bool,
 }
 
+impl Interrupt for Waiter {
+    /// Makes a cancellable wait look at its session's cancel flag.
+    fn interrupt(&self) {
+        self.state.lock().interrupted = true;
+        self.changed.notify_one();
+    }
+}
+
 impl Waiter {
     pub fn new() -> Arc<Waiter> {
         Arc::new(Waiter::default())
@@ -34,12 +43,6 @@ impl Waiter {
     /// Wakes the thread that waits, or the next one that will.
     pub fn wake(&self) {
         self.state.lock().signalled = true;
-        self.changed.notify_one();
-    }
-
-    /// Makes a cancellable wait look at its session's cancel flag.
-    pub(crate) fn interrupt(&self) {
-        self.state.lock().interrupted = true;
         self.changed.notify_one();
     }
 
@@ -56,6 +59,11 @@ impl Waiter {
         deadline: Option<Instant>,
     ) -> WaitResult {
         self.wait_as(event, p, deadline, || event)
+    }
+
+    /// The same, whatever becomes of the session's statement: for what many wait for a moment, and none can do without. False: the deadline has passed.
+    pub fn wait_through(&self, event: Event, p: [u64; 3], deadline: Option<Instant>) -> bool {
+        crate::during(event, p, || self.park(deadline, None)) == WaitResult::Signalled
     }
 
     /// The same for waits whose name is known only once they are over, as that of a request to another instance: `event` is what is shown meanwhile, and

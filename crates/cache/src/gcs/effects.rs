@@ -61,7 +61,7 @@ impl Cache {
                 let to_read = ToRead {
                     mode,
                     generation,
-                    claimed: false,
+                    claimed: None,
                     recovery: false,
                     failures: 0,
                     owed: false,

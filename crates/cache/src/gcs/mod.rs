@@ -119,14 +119,22 @@ type Later = ((InstanceId, u64, Term), Message, Option<Box<BlockBuf>>);
 struct ToRead {
     mode: Mode,
     generation: Generation,
-    /// A session reads it, or it is in the hands of those who bring blocks back.
-    claimed: bool,
+    /// Who reads it, if anybody does yet.
+    claimed: Option<Reader>,
     /// It is to be brought back.
     recovery: bool,
     /// How often background threads could not read it: no session gets these errors, so they are said.
     failures: u32,
     /// Its owner has died meanwhile: it is dirty from the moment on at which it is here (17b).
     owed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// The session that waits under this number.
+    Waiter(u64),
+    /// Those who bring blocks back, or read them for others.
+    Background,
 }
 
 /// A block that was received.

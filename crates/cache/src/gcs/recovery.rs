@@ -13,7 +13,7 @@
 use super::helper::Job;
 use super::outgoing::Latched;
 use super::session::Fill;
-use super::{BUCKETS, Cause, ClusterMember, State, ToRead, is_private, master_of};
+use super::{BUCKETS, Cause, ClusterMember, Reader, State, ToRead, is_private, master_of};
 use crate::{Cache, Result};
 use block::{BLOCK_SIZE, BlockBuf, Dba, InstanceId};
 use fusion::gcs::{Message, Mode, Plan};
@@ -181,7 +181,7 @@ impl Cache {
         let to_read = ToRead {
             mode: Mode::Exclusive,
             generation,
-            claimed: false,
+            claimed: None,
             recovery: true,
             failures: 0,
             owed: false,
@@ -197,7 +197,7 @@ impl Cache {
         if !s.dead.is_known() {
             return;
         }
-        let idle = |r: &ToRead| r.recovery && !r.claimed;
+        let idle = |r: &ToRead| r.recovery && r.claimed.is_none();
         let idle = s.to_read.iter().filter(|(_, r)| idle(r));
         for dba in idle.map(|(&dba, _)| dba).collect::<Vec<_>>() {
             self.start_recovery(s, dba);
@@ -206,7 +206,7 @@ impl Cache {
 
     fn start_recovery(&self, s: &mut State, dba: Dba) {
         if let Some(to_read) = s.to_read.get_mut(&dba) {
-            to_read.claimed = true;
+            to_read.claimed = Some(Reader::Background);
             s.outgoing.job(Job::Recover(dba));
         }
     }
@@ -257,7 +257,7 @@ impl Cache {
             // Somebody else has died meanwhile: it is begun when all redo is here.
             false => {
                 if let Some(to_read) = s.to_read.get_mut(&dba) {
-                    to_read.claimed = false;
+                    to_read.claimed = None;
                 }
             }
         });

@@ -3,7 +3,7 @@
 use super::effects::how_it_came;
 use super::helper::Job;
 use super::timing::Spent;
-use super::{Arrived, Cause, DeadThreads, Gcs, State, ToRead, kept, state_of};
+use super::{Arrived, Cause, DeadThreads, Gcs, Reader, State, ToRead, kept, state_of};
 use crate::frame::{CLOSED, FrameIx};
 use crate::guard::assert_none_held;
 use crate::load::Claim;
@@ -15,6 +15,7 @@ use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use wait::remote::{Served, Transfer};
+use wait::session::{Interrupt, Session};
 use wait::{Event, Stat, stat};
 
 /// What a waiting session is told.
@@ -25,6 +26,8 @@ pub(super) enum Told {
     Read,
     /// A copy made by another instance.
     Copy(Arc<BlockBuf>),
+    /// By its own statement, which is cancelled. Whoever asked may be told otherwise all the same, until it has withdrawn.
+    GiveUp,
 }
 
 /// What a wait turned out to be.
@@ -123,8 +126,15 @@ impl Slot {
         self.changed.notify_one();
     }
 
-    /// Waits, shown under `event`; charged to what it turned out to be, with its parts. A request to other instances is not given up: somebody else may be served by it.
-    pub(super) fn wait(&self, event: Event, p: [u64; 3], asked: Asked) -> Told {
+    /// Waits, shown under `event`; charged to what it turned out to be, with its parts. `cancellable`: the session whose statement may be cancelled meanwhile. A request to other instances is not taken back then: somebody else may be
+    /// served by it.
+    pub(super) fn wait(
+        self: &Arc<Self>,
+        event: Event,
+        p: [u64; 3],
+        asked: Asked,
+        cancellable: Option<&Session>,
+    ) -> Told {
         let mut place = self.place.lock();
         let at_once = place.told.take_if(|(_, how)| how.served.is_none());
         drop(place);
@@ -132,20 +142,39 @@ impl Slot {
             return told; // nobody else was asked
         }
         wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
-            let mut place = self.place.lock();
-            let (told, how) = loop {
-                match place.told.take() {
-                    Some(told) => break told,
-                    None => self.changed.wait(&mut place),
+            let (told, how) = match cancellable {
+                Some(s) => {
+                    s.interruptible(self.clone(), || self.until_told(event, || s.cancel_asked()))
                 }
+                None => self.until_told(event, || false),
             };
-            drop(place);
             let served = how.served.map(|(mut served, received_ns)| {
                 served.wake_ns = interconnect::now_ns().saturating_sub(received_ns);
                 served
             });
             (told, how.event, served)
         })
+    }
+
+    fn until_told(&self, shown: Event, is_cancelled: impl Fn() -> bool) -> (Told, How) {
+        let mut place = self.place.lock();
+        loop {
+            if let Some(told) = place.told.take() {
+                return told;
+            }
+            if is_cancelled() {
+                return (Told::GiveUp, How::local(shown));
+            }
+            self.changed.wait(&mut place);
+        }
+    }
+}
+
+impl Interrupt for Slot {
+    fn interrupt(&self) {
+        // Whoever waits has looked before this, or looks after it.
+        drop(self.place.lock());
+        self.changed.notify_one();
     }
 }
 
@@ -237,8 +266,15 @@ impl Cache {
             Want::Shared | Want::Exclusive => Event::GcCurrentRequest,
         };
         let p = [u64::from(dba.file().0), u64::from(dba.block()), 0];
+        let mut cancellable = wait::session::current_cancellable();
         loop {
-            match slot.wait(event, p, asked) {
+            match slot.wait(event, p, asked, cancellable.as_deref()) {
+                Told::GiveUp if self.withdraw(dba, waiter) => {
+                    std::mem::forget(admission);
+                    return Err(wait::Cancelled.into());
+                }
+                // It is about to be told.
+                Told::GiveUp => cancellable = None,
                 Told::Copy(block) => {
                     // The lane has forgotten this waiter: there is nothing to give back.
                     std::mem::forget(admission);
@@ -296,16 +332,30 @@ impl Cache {
         let Some(to_read) = s.to_read.get_mut(&dba) else {
             return;
         };
-        if to_read.claimed || to_read.recovery {
+        if to_read.claimed.is_some() || to_read.recovery {
             return;
         }
         let of_block = s.waiting.iter().filter(|(_, w)| w.dba == dba);
         // Who has waited longest is the one who asked.
         if let Some((&waiter, w)) = of_block.min_by_key(|(_, w)| w.asked_ns) {
-            to_read.claimed = true;
+            to_read.claimed = Some(Reader::Waiter(waiter));
             let (slot, how) = (w.slot.clone(), how_it_came(w, cause));
             s.outgoing.tell(slot, waiter, Told::Read, how);
         }
+    }
+
+    /// Waits no more. False: it has been served.
+    fn withdraw(&self, dba: Dba, waiter: u64) -> bool {
+        let mut withdrawn = false;
+        self.with_state(dba, |s| {
+            withdrawn = s.waiting.remove(&waiter).is_some();
+            // Perhaps it has not even been told that it is to read.
+            let reads = |r: &ToRead| r.claimed == Some(Reader::Waiter(waiter));
+            if withdrawn && s.to_read.get(&dba).is_some_and(reads) {
+                self.let_somebody_read(s, dba);
+            }
+        });
+        withdrawn
     }
 
     /// The read failed: another session may try.
@@ -321,10 +371,10 @@ impl Cache {
         let Some(to_read) = s.to_read.get_mut(&dba) else {
             return;
         };
-        to_read.claimed = false;
+        to_read.claimed = None;
         let (recovery, generation) = (to_read.recovery, to_read.generation);
         self.find_reader(s, dba, &Cause::default());
-        if !recovery && s.to_read.get(&dba).is_some_and(|r| !r.claimed) {
+        if !recovery && s.to_read.get(&dba).is_some_and(|r| r.claimed.is_none()) {
             self.step(s, Cause::default(), |lane, out| {
                 lane.unreadable(dba, generation, out);
             });
@@ -333,12 +383,12 @@ impl Cache {
 
     /// Blocks whose last reader got an error when nobody else waited here, and that could not be let go.
     pub(super) fn read_unattended(&self, s: &mut State) {
-        let idle = |r: &ToRead| !r.recovery && !r.claimed;
+        let idle = |r: &ToRead| !r.recovery && r.claimed.is_none();
         let idle = s.to_read.iter().filter(|(_, r)| idle(r));
         for dba in idle.map(|(&dba, _)| dba).collect::<Vec<_>>() {
             self.find_reader(s, dba, &Cause::default());
-            if let Some(to_read) = s.to_read.get_mut(&dba).filter(|r| !r.claimed) {
-                to_read.claimed = true;
+            if let Some(to_read) = s.to_read.get_mut(&dba).filter(|r| r.claimed.is_none()) {
+                to_read.claimed = Some(Reader::Background);
                 s.outgoing.job(Job::Read(dba));
             }
         }

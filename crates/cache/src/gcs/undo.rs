@@ -62,7 +62,7 @@ impl Cache {
         let mut block = BlockBuf::zeroed();
         let mut tries = 0;
         loop {
-            if let Some(block) = self.ask_for_undo(dba, owner) {
+            if let Some(block) = self.ask_for_undo(dba, owner)? {
                 return Ok(ReadGuard::of_copy(self, block));
             }
             match self.files.read_block(dba, &mut block) {
@@ -74,21 +74,21 @@ impl Cache {
     }
 
     /// None: the owner does not have it cached, or has left.
-    fn ask_for_undo(&self, dba: Dba, owner: InstanceId) -> Option<Arc<BlockBuf>> {
+    fn ask_for_undo(&self, dba: Dba, owner: InstanceId) -> Result<Option<Arc<BlockBuf>>> {
         let slot = Arc::new(Slot::default());
         let asked = Asked {
             of: owner,
             at_ns: wait::timestamp_ns(),
         };
-        let mut is_there = false;
+        let mut number = None;
         // In one step with the look at the members: nobody answers a request that is noted after its owner's leaving has been heard of.
         self.with_state(dba, |s| {
-            is_there = s.members.contains(&owner) || s.dead.in_limbo(owner);
-            if !is_there {
+            if !s.members.contains(&owner) && !s.dead.in_limbo(owner) {
                 return;
             }
             s.undo.last += 1;
             let id = s.undo.last;
+            number = Some(id);
             slot.begin(id);
             s.undo.waiting.insert(id, (dba, slot.clone()));
             if !s.dead.in_limbo(owner) {
@@ -96,16 +96,28 @@ impl Cache {
                 want_undo(&mut s.outgoing, (owner, epoch), dba, id);
             }
         });
-        if !is_there {
-            return None;
-        }
+        let Some(id) = number else {
+            return Ok(None);
+        };
         let p = [u64::from(dba.file().0), u64::from(dba.block()), 0];
-        match slot.wait(Event::GcCrRequest, p, asked) {
-            Told::Copy(block) => {
-                stat::add(Stat::GcCrBlocksReceived, 1);
-                Some(block)
+        let mut cancellable = wait::session::current_cancellable();
+        loop {
+            match slot.wait(Event::GcCrRequest, p, asked, cancellable.as_deref()) {
+                Told::Copy(block) => {
+                    stat::add(Stat::GcCrBlocksReceived, 1);
+                    return Ok(Some(block));
+                }
+                Told::Read | Told::Run => return Ok(None),
+                Told::GiveUp => {
+                    let mut withdrawn = false;
+                    self.with_state(dba, |s| withdrawn = s.undo.waiting.remove(&id).is_some());
+                    if withdrawn {
+                        return Err(wait::Cancelled.into());
+                    }
+                    // It is about to be told.
+                    cancellable = None;
+                }
             }
-            Told::Read | Told::Run => None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Several caches over one data file, each with a log of its own, speaking through a network in memory that delays: increments of all are all counted, readers
 //! never see less than was there when they asked, and disk with everybody's redo gives the same.
 
+mod cancelled;
 #[path = "../common/mod.rs"]
 mod common;
 mod deaths;

@@ -65,6 +65,8 @@ pub struct Mix {
     pub think_us: u64,
     /// A client takes a granule over in one of so many transactions.
     pub remaster: u64,
+    /// A client has the statement of one of its instance cancelled before one in so many transactions.
+    pub cancel: u64,
     /// Blocks in an instance's cache.
     pub frames: u64,
     /// How long who does not answer is waited for, if instances are guarded.
@@ -77,6 +79,7 @@ impl Mix {
         let clients = of(&[1, 2, 2, 3]);
         let think_us = of(&[200, 2_000, 2_000, 10_000]);
         let remaster = of(&[4, 15, 60]);
+        let cancel = of(&[4, 30, 1_000]);
         let frames = of(&[96, 128, 128, 512]);
         let misscount = of(&[0, 0, 300, 1_500]);
         Mix {
@@ -85,6 +88,7 @@ impl Mix {
             clients,
             think_us,
             remaster,
+            cancel,
             frames,
             misscount: (misscount > 0).then(|| Duration::from_millis(misscount)),
         }

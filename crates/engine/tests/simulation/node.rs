@@ -118,10 +118,12 @@ fn serve(s: &Start, engine: &Arc<Engine>, rng: &mut Rng) {
     if s.is_again {
         s.shared.met("opened again after a death");
     }
+    let peers: Arc<work::Peers> = Arc::default();
     let clients: Vec<_> = (0..s.mix.clients)
         .map(|_| {
             let (engine, s, seed) = (engine.clone(), s.clone(), rng.next());
-            seam::thread::spawn(move || work::client(&engine, &s, seed))
+            let peers = peers.clone();
+            seam::thread::spawn(move || work::client(&engine, &s, &peers, seed))
         })
         .collect();
     for client in clients {

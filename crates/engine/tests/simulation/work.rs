@@ -58,10 +58,36 @@ fn load(engine: &Arc<Engine>, t: &TableDef) -> Result<()> {
     s.commit()
 }
 
+/// The sessions of an instance's clients.
+#[derive(Default)]
+pub struct Peers(std::sync::Mutex<Vec<u32>>);
+
+impl Peers {
+    fn list(&self) -> std::sync::MutexGuard<'_, Vec<u32>> {
+        self.0.lock().expect("no client panics here")
+    }
+
+    /// Whatever it is at.
+    fn cancel_one(&self, rng: &mut Rng) {
+        let chosen = {
+            let list = self.list();
+            list[rng.below(list.len() as u64) as usize]
+        };
+        wait::session::cancel(chosen);
+    }
+}
+
 /// Works until the instance is told to stop.
-pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
+pub fn client(engine: &Arc<Engine>, start: &Start, peers: &Peers, seed: u64) {
     let mut rng = Rng(seed);
-    let _counted = wait::session::register(wait::session::Kind::User, "client");
+    let counted = wait::session::register(wait::session::Kind::User, "client");
+    let sid = counted.session().sid;
+    peers.list().push(sid);
+    work(engine, start, peers, &mut rng);
+    peers.list().retain(|s| *s != sid);
+}
+
+fn work(engine: &Arc<Engine>, start: &Start, peers: &Peers, rng: &mut Rng) {
     let mut session = match engine.session() {
         Ok(session) => session,
         Err(e) => return start.shared.fail(format!("no session: {e}")),
@@ -71,7 +97,7 @@ pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
             s: &mut session,
             t: &start.schema.main,
             shared: &start.shared,
-            rng: &mut rng,
+            rng: &mut *rng,
             drawn: Vec::new(),
             counted: Vec::new(),
             changes: Vec::new(),
@@ -86,6 +112,9 @@ pub fn client(engine: &Arc<Engine>, start: &Start, seed: u64) {
             if taken {
                 start.shared.met("granules taken");
             }
+        }
+        if c.rng.one_in(start.mix.cancel) {
+            peers.cancel_one(c.rng);
         }
         if let Err(e) = c.transaction(engine, start) {
             let process = start.process;
@@ -104,6 +133,8 @@ pub fn tokens(text: &str) -> Vec<Token> {
     let parse = |t: &str| t.parse().expect("a token is a number");
     text.split_terminator(',').map(parse).collect()
 }
+
+const CANCELLED: &str = "57014";
 
 /// How things stood before a transaction took its first snapshot.
 struct Began {
@@ -156,20 +187,29 @@ impl Client<'_> {
         };
         match done {
             Ok(()) if self.rng.one_in(10) => self.roll_back(txn),
-            Ok(()) => {
-                self.s.commit()?;
-                self.shared.met(&format!("committed: {work:?}"));
-                self.committed(txn);
-                Ok(())
-            }
-            Err(e) => match self.may_fail(&e, &began) {
-                Some(why) => {
-                    self.shared.met(why);
-                    self.roll_back(txn)
+            Ok(()) => match self.s.commit() {
+                Ok(()) => {
+                    self.shared.met(&format!("committed: {work:?}"));
+                    self.committed(txn);
+                    Ok(())
                 }
-                None => Err(e),
+                Err(e) if e.sqlstate() == CANCELLED => self.refused(e, txn, &began),
+                Err(e) => Err(e),
             },
+            Err(e) => self.refused(e, txn, &began),
         }
+    }
+
+    fn refused(&mut self, e: engine::Error, txn: usize, began: &Began) -> Result<()> {
+        let Some(why) = self.may_fail(&e, began) else {
+            return Err(e);
+        };
+        self.shared.met(why);
+        if e.sqlstate() == CANCELLED {
+            // It has had its effect.
+            wait::session::clear_cancel();
+        }
+        self.roll_back(txn)
     }
 
     fn committed(&mut self, txn: usize) {
@@ -184,10 +224,11 @@ impl Client<'_> {
         book.keys.committed(&self.changes);
     }
 
-    /// What a statement may be refused for: a deadlock, a row changed since its snapshot, a full disk, a device that fails; and undo that was taken away since its snapshot, by whichever instance, because its file could not
+    /// What a statement may be refused for: that it was cancelled, a deadlock, a row changed since its snapshot, a full disk, a device that fails; and undo that was taken away since its snapshot, by whichever instance, because its file could not
     /// grow for one of these two.
     fn may_fail(&self, e: &Error, began: &Began) -> Option<&'static str> {
         match e.sqlstate() {
+            CANCELLED => Some("cancelled"),
             "40P01" => Some("deadlocks"),
             "40001" => Some("refused for a change since the snapshot"),
             "53100" if self.shared.was_full(began.us) => Some("refused for a full disk"),

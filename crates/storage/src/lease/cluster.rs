@@ -22,7 +22,7 @@ use block::{FileId, InstanceId, Scn};
 use seam::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wait::{Event, WaitResult, Waiter};
+use wait::{Event, Waiter};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDCM1");
 const VERSION: u32 = 2;
@@ -389,11 +389,7 @@ fn try_until(
             return Ok(false);
         }
         let until = deadline.map_or(now + pause, |d| d.min(now + pause));
-        if waiter.wait(event, [0; 3], Some(until)) == WaitResult::Cancelled {
-            return Err(Error::Membership(
-                "waiting for the control file was cancelled".into(),
-            ));
-        }
+        waiter.wait_through(event, [0; 3], Some(until));
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
     Ok(true)
