@@ -106,6 +106,23 @@ fn signal(which: &str, pid: u64) {
     assert!(sent.expect("kill").success());
 }
 
+/// Returns once none of its threads runs any more: one of them is told, and tells the others when it comes to it.
+fn freeze(pid: u64) {
+    signal("-STOP", pid);
+    let is_stopped = |thread: std::io::Result<std::fs::DirEntry>| {
+        let stat = thread.and_then(|t| std::fs::read_to_string(t.path().join("stat")));
+        let stat = stat.expect("nobody ends it");
+        let state = stat.rsplit_once(") ").map(|(_, state)| state);
+        state.is_some_and(|state| state.starts_with('T'))
+    };
+    let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).expect("it is there");
+    let deadline = Instant::now() + PATIENCE;
+    while !threads().all(is_stopped) {
+        assert!(Instant::now() < deadline, "it does not stop");
+        std::thread::yield_now();
+    }
+}
+
 fn pids(all: &[serde_json::Value]) -> Vec<u64> {
     all.iter()
         .map(|s| s["pid"].as_u64().expect("a pid"))
@@ -252,7 +269,7 @@ fn a_start_that_fails_is_tried_again() {
     let guard = std::fs::read_to_string(scratch.0.join("data/guard.json")).expect("guard.json");
     let guard: serde_json::Value = serde_json::from_str(&guard).expect("JSON");
     let guard = number(&guard, "pid");
-    signal("-STOP", guard);
+    freeze(guard);
     kill(pids(&scratch.status())[1]);
     scratch.until("the second is dead", |s| s[1]["state"] == "crashed");
     let taken = std::net::TcpListener::bind(("127.0.0.1", port + 1)).expect("its port is free");
@@ -283,7 +300,7 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
             .expect("update")
     };
     // Shorter than anybody is suspicious for.
-    signal("-STOP", before[0]);
+    freeze(before[0]);
     let running = std::thread::spawn(move || {
         count(&mut two);
         two
@@ -294,7 +311,7 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     let mut two = running.join().expect("no panic");
     assert_eq!(count(&mut one), 1);
     // Nobody has to wait for it.
-    signal("-STOP", before[0]);
+    freeze(before[0]);
     two.batch_execute("set statement_timeout = 200")
         .expect("nobody is asked");
     for sql in ["update t set v = v + 1 where id = 1", "select v from t"] {
@@ -309,7 +326,7 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     assert_eq!(count(&mut one), 1);
     assert_eq!(pids(&scratch.status()), before);
     // For good.
-    signal("-STOP", before[0]);
+    freeze(before[0]);
     count(&mut two);
     assert_eq!(count(&mut two), 1);
     let all = scratch.until("it is started again", |s| {

@@ -454,7 +454,11 @@ pub fn cancellable<R>(f: impl FnOnce() -> R) -> R {
             with(|s| s.cancellable.store(self.0, Relaxed));
         }
     }
-    let _before = with(|s| Before(s.cancellable.swap(true, Relaxed)));
+    let _before = with(|s| {
+        let before = Before(s.cancellable.load(Relaxed));
+        s.cancellable.store(true, Relaxed);
+        before
+    });
     f()
 }
 
