@@ -262,6 +262,10 @@ impl<'r> Session<'r> {
     fn ready(&mut self, output: &mut Output) -> Handled {
         let status = match self.sql.sync() {
             Ok(status) => status,
+            // A commit may have been cancelled for that.
+            Err(_) if self.registry.is_stopping() => {
+                return Err(Fault::End(self.stopped(output)));
+            }
             Err(error) => {
                 self.drain_messages(output);
                 backend::error_response(&mut output.buffer, Severity::Error, &error);
