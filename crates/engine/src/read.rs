@@ -298,10 +298,7 @@ impl Session {
             let found = heap.fetch_with(snapshot, rid, |bytes| copy(bytes, row))?;
             Ok(found.map_or(Sight::Nothing, Sight::Row))
         })?;
-        Ok(match found {
-            Sight::Row(rid) => Some(rid),
-            Sight::Nothing | Sight::Newer => None,
-        })
+        Ok(found.settled())
     }
 
     /// The same for who is about to change the row, if it is as it is wanted. [`Sight::Newer`] only if `may_renew`: the statement has read nothing else yet, and would begin again with a snapshot of now.

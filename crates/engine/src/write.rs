@@ -7,7 +7,7 @@ use crate::session::LockWait;
 use crate::table::{RowKey, decode};
 use crate::{Error, IndexDef, Result, Session, TableDef};
 use access::btree::{Conflicts, IndexOutcome};
-use access::heap::{self, Heap, Newest, Sight};
+use access::heap::{self, Heap, Newest};
 use block::value::DatumRef;
 use block::{RowId, TxnId, ids::StampKind};
 use std::sync::Arc;
@@ -195,10 +195,7 @@ impl Session {
         match snapshot {
             Some(snapshot) => {
                 let found = heap.fetch_to_change(snapshot, rid, false, <[u8]>::to_vec)?;
-                Ok(match found {
-                    Sight::Row(row) => Some(row),
-                    Sight::Nothing | Sight::Newer => None,
-                })
+                Ok(found.settled())
             }
             None => {
                 let mut row = Vec::new();

@@ -116,6 +116,11 @@ impl Node {
     fn stop(&self) {
         self.engine.stop(&Quiet).unwrap();
     }
+    /// It says nothing any more.
+    fn silence(&self) {
+        let cluster = self.engine.cluster().unwrap();
+        cluster.interconnect().unwrap().stop();
+    }
 }
 
 fn start(s: &SimStorage, k: u16, client: u32, secret_text: &str) -> Result<Node> {
@@ -344,7 +349,7 @@ fn silence_is_no_death_and_free_locks_are() {
     }
     // Its process is killed: the locks go, and nobody answers.
     s.kill_client(2);
-    two.engine.cluster().unwrap().interconnect().unwrap().stop();
+    two.silence();
     one.book.until("instance 2 is dead and recovered", |b| {
         let lonely = |m: &Members| m.is_alone() && m.in_limbo == [InstanceId(2)];
         b.members.iter().any(|m| lonely(m) && m.dead.len() == 1)
@@ -376,7 +381,7 @@ fn a_start_declares_the_dead_and_waits_for_their_recovery() {
         [InstanceId(2)]
     );
     assert!(three.engine.recovery().is_none(), "its own thread is new");
-    two.engine.cluster().unwrap().interconnect().unwrap().stop();
+    two.silence();
     let again = start(&s, 2, 22, "a").unwrap();
     assert!(again.engine.recovery().is_some_and(|r| r.threads == 1));
     for node in [&one, &three, &again] {
@@ -392,21 +397,13 @@ fn who_waits_to_be_let_in_keeps_nobody_else_out() {
     let (s, _) = create();
     let [one, two, three] = [1, 2, 3].map(|k| start(&s, k, k.into(), "a").unwrap());
     s.kill_client(3);
-    let silence = |node: &Node| {
-        node.engine
-            .cluster()
-            .unwrap()
-            .interconnect()
-            .unwrap()
-            .stop()
-    };
-    silence(&three);
+    three.silence();
     one.book.until("3 is recovered", |b| {
         let last = b.members.last();
         last.is_some_and(|m| m.dead.is_empty() && m.in_limbo == [InstanceId(3)])
     });
     // It has its locks, and says nothing: nobody is let in.
-    silence(&two);
+    two.silence();
     let state = |k| {
         let records = one.engine.cluster().unwrap().records().unwrap();
         records.member(InstanceId(k)).map(|m| m.state)
@@ -472,7 +469,7 @@ fn of_two_that_are_cut_apart_one_goes() {
     });
     assert_eq!(orders.read(InstanceId(1)).unwrap(), None);
     s.kill_client(2);
-    two.engine.cluster().unwrap().interconnect().unwrap().stop();
+    two.silence();
     one.book.until("2 is recovered", |b| {
         let last = b.members.last();
         last.is_some_and(|m| m.is_alone() && m.dead.is_empty() && !m.in_limbo.is_empty())
@@ -495,12 +492,7 @@ fn who_cannot_recover_the_dead_leaves_it_to_another() {
     });
     let end = |node: &Node, client| {
         s.kill_client(client);
-        node.engine
-            .cluster()
-            .unwrap()
-            .interconnect()
-            .unwrap()
-            .stop()
+        node.silence();
     };
     end(&three, 3);
     one.book.until("it ends itself", |b| !b.ended.is_empty());

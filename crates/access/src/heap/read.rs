@@ -32,6 +32,17 @@ pub enum Sight<R> {
     Newer,
 }
 
+impl<R> Sight<R> {
+    /// Of a look that could not be [`Sight::Newer`].
+    pub fn settled(self) -> Option<R> {
+        match self {
+            Sight::Row(row) => Some(row),
+            Sight::Nothing => None,
+            Sight::Newer => panic!("invariant: who cannot take a newer snapshot gets a version"),
+        }
+    }
+}
+
 /// What an undo record says of the version before.
 enum Before {
     /// There was none: the record is the row's insertion.
@@ -50,10 +61,7 @@ impl Heap {
     ) -> Result<Option<R>> {
         stat::add(Stat::TableFetchByRowid, 1);
         let read = || self.cache().read_as_of(rid.dba(), snap.scn);
-        Ok(match self.fetch_from(snap, rid, read, false, f)? {
-            Sight::Row(r) => Some(r),
-            Sight::Nothing | Sight::Newer => None,
-        })
+        Ok(self.fetch_from(snap, rid, read, false, f)?.settled())
     }
 
     /// The same for who is about to change the row: the block is asked for once, to be changed, and not for reading first. `may_renew`: the caller would rather take a new snapshot than have the version before made from undo, which
