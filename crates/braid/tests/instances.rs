@@ -1,8 +1,11 @@
 //! Several instances of one database as processes: started, guarded, taken out and brought back.
 
 mod processes;
+#[path = "wire/client.rs"]
+#[allow(dead_code, reason = "each test program uses its part")]
+mod wire;
 
-use processes::{braid, free_ports};
+use processes::{braid, free_ports, program};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -120,6 +123,22 @@ fn freeze(pid: u64) {
     while !threads().all(is_stopped) {
         assert!(Instant::now() < deadline, "it does not stop");
         std::thread::yield_now();
+    }
+}
+
+/// Frozen until this is dropped: a test that fails can end its instances.
+struct Frozen(u64);
+
+impl Frozen {
+    fn new(pid: u64) -> Frozen {
+        freeze(pid);
+        Frozen(pid)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        signal("-CONT", self.0);
     }
 }
 
@@ -337,6 +356,72 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     assert!(log.contains("has ordered the end of instance 1"), "{log}");
     let row = connect(port).query_one("select v from t", &[]).expect("v");
     assert_eq!(row.get::<_, i32>(0), 6);
+}
+
+/// A commit that waits for another instance's log ends when its own instance stops: its client is told that, not that somebody cancelled it.
+#[test]
+fn a_commit_that_waits_is_told_that_its_instance_stops() {
+    let scratch = Scratch::new("stops");
+    let (data, port) = (scratch.data(), free_ports(2));
+    let output = up(&data, port, &["--set", "css_misscount=60"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let (mut one, mut look) = (connect(port), connect(port));
+    one.batch_execute("create table t (id bigint, v text)")
+        .expect("create");
+    let asked =
+        "select value from v$sysstat where name = 'sequence values asked of other instances'";
+    let mut asked = || -> i64 { look.query_one(asked, &[]).expect("asked").get(0) };
+    let mut is_drawn_elsewhere = |name: &String| {
+        let before = asked();
+        one.batch_execute(&format!(
+            "create sequence {name} nocache order; select nextval('{name}')"
+        ))
+        .expect("drawn");
+        asked() > before
+    };
+    let sequence = (0..64)
+        .map(|n| format!("s{n}"))
+        .find(&mut is_drawn_elsewhere)
+        .expect("every other one has its home on the other instance");
+    let event = "select count(*) from v$session where sid = $1 and event = $2";
+    let mut waits_for = |sid: i32, event_name: &str| {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let row = look.query_one(event, &[&sid, &event_name]).expect("event");
+            if row.get::<_, i64>(0) == 1 {
+                return;
+            }
+            assert!(Instant::now() < deadline, "it never waits for {event_name}");
+        }
+    };
+    let sql = format!(
+        "insert into t values (nextval('{sequence}'), case when pg_sleep(2) is null then '' end)"
+    );
+    let home = pids(&scratch.status())[1];
+    // Byte by byte: other clients may tell that the connection was closed, and not what came before.
+    let mut client = wire::Client::connect(port);
+    client.column("insert into t values (0, '')"); // the block it will use is here
+    let sid = client.column("select pg_backend_pid()")[0]
+        .parse()
+        .expect("sid");
+    client.send(&[
+        wire::parse("", &sql, &[]),
+        wire::bind("", "", &[], &[], &[]),
+        wire::execute("", 0),
+        wire::Message(b'S', Vec::new()),
+    ]);
+    waits_for(sid, "PL/SQL lock timer");
+    let frozen = Frozen::new(home);
+    waits_for(sid, "enq: SV - contention");
+    let stop = Command::new(program())
+        .args(["stop", "1", "--data", &data])
+        .spawn();
+    let refused = client.until(b'E');
+    drop(frozen);
+    assert_eq!(refused[refused.len() - 1].sqlstate(), "57P01");
+    assert_eq!(client.receive(), None, "nothing follows");
+    let stopped = stop.expect("braid runs").wait().expect("it ends");
+    assert!(stopped.success());
 }
 
 /// What is defined, locked or named on one instance holds on the other, and a deadlock over both is found.
