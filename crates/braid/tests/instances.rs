@@ -288,11 +288,11 @@ fn a_start_that_fails_is_tried_again() {
     let guard = std::fs::read_to_string(scratch.0.join("data/guard.json")).expect("guard.json");
     let guard: serde_json::Value = serde_json::from_str(&guard).expect("JSON");
     let guard = number(&guard, "pid");
-    freeze(guard);
+    let frozen = Frozen::new(guard);
     kill(pids(&scratch.status())[1]);
     scratch.until("the second is dead", |s| s[1]["state"] == "crashed");
     let taken = std::net::TcpListener::bind(("127.0.0.1", port + 1)).expect("its port is free");
-    signal("-CONT", guard);
+    drop(frozen);
     let failed = "instance 2 did not start";
     scratch.until("two starts have failed", |_| {
         scratch.log().matches(failed).count() > 1
@@ -319,18 +319,18 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
             .expect("update")
     };
     // Shorter than anybody is suspicious for.
-    freeze(before[0]);
+    let frozen = Frozen::new(before[0]);
     let running = std::thread::spawn(move || {
         count(&mut two);
         two
     });
     std::thread::park_timeout(Duration::from_secs(1));
     assert!(!running.is_finished(), "the row is on the other one");
-    signal("-CONT", before[0]);
+    drop(frozen);
     let mut two = running.join().expect("no panic");
     assert_eq!(count(&mut one), 1);
     // Nobody has to wait for it.
-    freeze(before[0]);
+    let frozen = Frozen::new(before[0]);
     two.batch_execute("set statement_timeout = 200")
         .expect("nobody is asked");
     for sql in ["update t set v = v + 1 where id = 1", "select v from t"] {
@@ -340,7 +340,7 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     }
     two.batch_execute("set statement_timeout = 0")
         .expect("nobody is asked");
-    signal("-CONT", before[0]);
+    drop(frozen);
     assert_eq!(count(&mut two), 1);
     assert_eq!(count(&mut one), 1);
     assert_eq!(pids(&scratch.status()), before);
@@ -384,35 +384,31 @@ fn a_commit_that_waits_is_told_that_its_instance_stops() {
         .find(&mut is_drawn_elsewhere)
         .expect("every other one has its home on the other instance");
     let event = "select count(*) from v$session where sid = $1 and event = $2";
-    let mut waits_for = |sid: i32, event_name: &str| {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let row = look.query_one(event, &[&sid, &event_name]).expect("event");
-            if row.get::<_, i64>(0) == 1 {
-                return;
-            }
-            assert!(Instant::now() < deadline, "it never waits for {event_name}");
-        }
-    };
-    let sql = format!(
-        "insert into t values (nextval('{sequence}'), case when pg_sleep(2) is null then '' end)"
-    );
     let home = pids(&scratch.status())[1];
     // Byte by byte: other clients may tell that the connection was closed, and not what came before.
     let mut client = wire::Client::connect(port);
     client.column("insert into t values (0, '')"); // the block it will use is here
-    let sid = client.column("select pg_backend_pid()")[0]
+    let sid: i32 = client.column("select pg_backend_pid()")[0]
         .parse()
         .expect("sid");
+    let sql = format!("insert into t values (nextval('{sequence}'), '')");
     client.send(&[
         wire::parse("", &sql, &[]),
         wire::bind("", "", &[], &[], &[]),
         wire::execute("", 0),
-        wire::Message(b'S', Vec::new()),
+        wire::Message(b'H', Vec::new()),
     ]);
-    waits_for(sid, "PL/SQL lock timer");
+    client.until(b'C');
     let frozen = Frozen::new(home);
-    waits_for(sid, "enq: SV - contention");
+    client.send(&[wire::Message(b'S', Vec::new())]);
+    let deadline = Instant::now() + PATIENCE;
+    let mut waits = || {
+        let row = look.query_one(event, &[&sid, &"enq: SV - contention"]);
+        row.expect("event").get::<_, i64>(0) == 1
+    };
+    while !waits() {
+        assert!(Instant::now() < deadline, "the commit does not wait");
+    }
     let stop = Command::new(program())
         .args(["stop", "1", "--data", &data])
         .spawn();
