@@ -8,6 +8,7 @@
 //! What recovery replays is therefore the very code that ran the first time.
 
 pub mod format;
+pub mod groups;
 pub mod heap;
 pub mod ids;
 pub mod index;
@@ -26,6 +27,7 @@ mod error;
 pub use apply::{Op, apply};
 pub use error::{BlockError, Result};
 pub use format::{BLOCK_SIZE, BlockBuf, BlockType, HEADER_SIZE};
+pub use groups::{LAST_GROUPS, LastGroups};
 pub use ids::{
     Dba, FileId, InstanceId, LogPos, ObjectId, RowId, Scn, Stamp, ThreadId, TxnId, UndoPtr,
 };
