@@ -10,7 +10,7 @@ use access::space::{Space, UNDO_SEGMENT_CREATE};
 use block::index::push_row_id;
 use block::sequence::SequenceParams;
 use block::space::SegmentKind;
-use block::{Dba, FileId, InstanceId, LogPos, ObjectId, RowId, Scn, ThreadId, UndoPtr};
+use block::{Dba, FileId, InstanceId, LastGroups, LogPos, ObjectId, RowId, Scn, ThreadId, UndoPtr};
 use cache::{Cache, Writer, WriterConfig};
 use redo::{
     Clock, Geometry, LogEvents, LogFiles, Redo, RedoConfig, RedoReader, RestartPoint,
@@ -108,7 +108,16 @@ impl Instance {
             max_appenders: 16,
             ..RedoConfig::default()
         };
-        let redo = Redo::open(log, config, clock, Arc::new(Events), &end, Scn(1), 1).unwrap();
+        let redo = Redo::open(
+            log,
+            config,
+            clock,
+            Arc::new(Events),
+            &end,
+            LastGroups::default(),
+            1,
+        )
+        .unwrap();
         let cache = Cache::new(cache_bytes, files, redo.clone()).unwrap();
         let config = TxnConfig {
             instance: INSTANCE,
@@ -118,7 +127,8 @@ impl Instance {
         let status = DoubleWrite::create(&storage, "status.dw").unwrap();
         let txns = TxnManager::open(config, cache.clone(), control.clone(), status).unwrap();
         redo.set_group_sink(txns.group_sink());
-        txns.recover(txn::TxnRecovery::default(), Scn(1)).unwrap();
+        txns.recover(txn::TxnRecovery::default(), LastGroups::default())
+            .unwrap();
         let config = WriterConfig {
             thread: THREAD,
             recovery_target_bytes: 16 << 20,

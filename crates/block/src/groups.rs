@@ -19,9 +19,8 @@ pub struct LastGroups {
 }
 
 impl LastGroups {
-    /// Group `batch` took effect at `scn`. Forgets the oldest if there are too many.
+    /// Group `batch` took effect at `scn`. Forgets the oldest if there are too many. Batches are numbered from 1: of batch 0, which bytes from elsewhere may name, nothing is noted.
     pub fn note(&mut self, batch: u64, scn: Scn) {
-        assert!(batch > 0, "invariant: batches are numbered from 1");
         let at = self.groups.partition_point(|g| g.0 > batch);
         if at < LAST_GROUPS && self.groups[at].0 != batch {
             self.groups[at..].rotate_right(1);

@@ -28,7 +28,7 @@ use crate::parts::{Core, Parts};
 use crate::recovery::{Apply, Recovery};
 use crate::sequences::Sequences;
 use crate::{Config, Engine, Error, Progress, Result};
-use block::{InstanceId, ThreadId};
+use block::{InstanceId, LastGroups, ThreadId};
 use interconnect::certs::TlsFiles;
 use interconnect::{Bound, Member, Secret};
 use std::sync::{Arc, OnceLock};
@@ -492,7 +492,10 @@ impl Opening<'_> {
             ThreadState::New | ThreadState::Closed => Apply::Nothing,
         };
         Ok(Parts {
-            heard: found.members.member(instance).and_then(|m| m.last_group),
+            decided: found
+                .members
+                .member(instance)
+                .map_or(LastGroups::default(), |m| m.last_groups),
             apply,
             config: &self.config,
             instance,

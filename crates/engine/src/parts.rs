@@ -15,7 +15,7 @@ use crate::recovery::{Apply, OwnThread, Recovery, roll_forward};
 use crate::temp::TempSpace;
 use crate::{Config, Engine, Progress, Result, bootstrap};
 use access::space::Space;
-use block::{FileId, InstanceId, LogPos, Op, Scn, ThreadId};
+use block::{FileId, InstanceId, LastGroups, LogPos, Op, Scn, ThreadId};
 use cache::{Cache, CheckpointClient, RecordHeader, Writer, WriterConfig};
 use redo::{
     BatchNo, Clock, LogEvents, LogFiles, LogWriter, Redo, RedoConfig, RedoReader, RestartPoint,
@@ -41,8 +41,8 @@ pub(crate) struct Parts<'a> {
     pub control: Arc<ControlFile>,
     pub data_files: Arc<DataFiles>,
     pub apply: Apply,
-    /// The newest group of the thread that survivors of its last life have heard of, and when it took effect.
-    pub heard: Option<(u64, Scn)>,
+    /// When the last groups of the thread's last life took effect, if survivors have decided that.
+    pub decided: LastGroups,
 }
 
 /// An instance rolled forward, not yet open: log, cache and transactions.
@@ -56,8 +56,8 @@ pub(crate) struct Core {
     pub writer: Writer,
     pub recovery: Recovery,
     gate: Arc<Gate>,
-    /// What redo says of transactions, and when the last group committed, until [`Core::know_transactions`].
-    unfinished: Option<(TxnRecovery, Scn)>,
+    /// What redo says of transactions, and when the last groups took effect, until [`Core::know_transactions`].
+    unfinished: Option<(TxnRecovery, LastGroups)>,
 }
 
 /// What the log tells the instance.
@@ -167,10 +167,7 @@ impl Parts<'_> {
             }
         })?;
         let clock = Arc::new(Clock::new(floor, ceiling));
-        let last_group = match self.heard {
-            Some((batch, scn)) if batch + 1 == end.next.batch.0 => scn,
-            _ => clock.tick(),
-        };
+        let last_groups = end.last_groups(self.decided, clock.tick());
         let events = Arc::new(Events {
             fatal: self.fatal.clone(),
             cache: OnceLock::new(),
@@ -187,7 +184,7 @@ impl Parts<'_> {
             clock,
             events.clone(),
             &end,
-            last_group,
+            last_groups,
             incarnation,
         )?;
         let cache = Cache::new(
@@ -264,7 +261,7 @@ impl Parts<'_> {
             writer,
             recovery,
             gate,
-            unfinished: Some((found, last_group)),
+            unfinished: Some((found, last_groups)),
         })
     }
 }
@@ -285,8 +282,8 @@ fn write_all(cache: &Arc<Cache>, progress: &dyn Progress) -> Result<()> {
 impl Core {
     /// Takes over how the transactions of this instance's former life ended: before anybody can ask.
     pub fn know_transactions(&mut self) -> Result<()> {
-        if let Some((found, last_group)) = self.unfinished.take() {
-            self.recovery.transactions = self.txns.recover(found, last_group)? as u64;
+        if let Some((found, last_groups)) = self.unfinished.take() {
+            self.recovery.transactions = self.txns.recover(found, last_groups)? as u64;
         }
         Ok(())
     }

@@ -20,6 +20,10 @@ pub(crate) enum Mutation {
     SurvivorEvidence,
     /// Recovery of a last group ignores the evidence in the batch headers of the other dead threads.
     HeaderEvidence,
+    /// The header of a batch has the newest unstable group of each other thread only.
+    OneGroupInEvidence,
+    /// Of each thread only the newest group is remembered for recovery and for joiners.
+    OneGroupRemembered,
     /// Who is asked for a transaction's status does not lift its clock to the asker's snapshot.
     Lift,
     /// The SCN of a group is drawn without marking the group pending first.

@@ -3,7 +3,7 @@
 //! `cargo run --release -p redo --example commit_rate [directory]` (default: `redo-bench` in the present one; left empty behind).
 
 use block::record::RecordWriter;
-use block::{Dba, FileId, ObjectId, Op, Scn, ThreadId, TxnId, UndoPtr};
+use block::{Dba, FileId, LastGroups, ObjectId, Op, Scn, ThreadId, TxnId, UndoPtr};
 use redo::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +58,7 @@ fn open(path: &std::path::Path) -> Result<Arc<Redo>> {
         clock,
         Arc::new(Stop),
         &end,
-        Scn(1),
+        LastGroups::default(),
         1,
     )
 }

@@ -9,7 +9,7 @@
 //! - It names its own position: a batch of an earlier round of the ring, or one written to the wrong place, is not taken for one that
 //!   belongs there.
 
-use block::{LogPos, Scn, ThreadId};
+use block::{LAST_GROUPS, LogPos, Scn, ThreadId};
 
 /// The unit of log I/O; every batch starts on such a boundary.
 pub const LOG_BLOCK: usize = 4096;
@@ -19,11 +19,11 @@ pub const BATCH_HEADER: usize = 96;
 /// may stand behind a bulk load's write (about a millisecond).
 pub const MAX_BATCH: usize = 1 << 20;
 /// Version of the batch format.
-pub const FORMAT_VERSION: u16 = 3;
+pub const FORMAT_VERSION: u16 = 4;
 /// Bytes of one piece of evidence: thread, batch, SCN.
 const EVIDENCE: usize = 18;
-/// Evidence in one batch: of each other thread the newest group.
-pub const MAX_EVIDENCE: usize = block::FileId::MAX_INSTANCES as usize;
+/// Evidence in one batch: of each other thread the newest groups.
+pub const MAX_EVIDENCE: usize = block::FileId::MAX_INSTANCES as usize * LAST_GROUPS;
 pub(crate) const MAX_EVIDENCE_BYTES: usize = MAX_EVIDENCE * EVIDENCE;
 /// Header and records of a batch at most.
 pub(crate) const MAX_BATCH_RECORDS: usize = MAX_BATCH - MAX_EVIDENCE_BYTES;
@@ -31,6 +31,8 @@ pub(crate) const MAX_BATCH_RECORDS: usize = MAX_BATCH - MAX_EVIDENCE_BYTES;
 const MAGIC: u32 = u32::from_le_bytes(*b"BRDB");
 const CRC_AT: usize = 80;
 const LENGTH_AT: usize = 20;
+/// Of e(n-1), e(n-2).
+const PREVIOUS_AT: [usize; LAST_GROUPS] = [48, 72];
 
 const _: () = assert!(CRC_AT + 4 <= BATCH_HEADER && MAX_BATCH.is_multiple_of(LOG_BLOCK));
 const _: () = assert!(block::record::MAX_RECORD + BATCH_HEADER <= MAX_BATCH_RECORDS);
@@ -97,8 +99,8 @@ pub struct BatchHeader {
     pub pos: LogPos,
     /// Everything below was durable when this batch was issued.
     pub durable: LogPos,
-    /// e(n-1): the SCN at which the commits of the previous batch took effect.
-    pub previous_group: Scn,
+    /// e(n-1), e(n-2) and so on: the SCNs at which the commits of the batches before this one took effect. Zero if that was not known when this one was issued, which can be so of all but the last.
+    pub previous: [Scn; LAST_GROUPS],
     /// When the batch was issued, in microseconds since 1970 (UTC). For people and for point-in-time recovery; nothing is decided by it.
     pub wall_clock_us: u64,
 }
@@ -107,6 +109,14 @@ impl BatchHeader {
     /// Where the records end and the evidence begins.
     pub fn records_end(&self) -> usize {
         self.length as usize - usize::from(self.evidence) * EVIDENCE
+    }
+
+    /// The groups before this batch of which it says when they took effect, newest first.
+    pub fn groups(&self) -> impl Iterator<Item = (u64, Scn)> {
+        let batch = self.batch.0;
+        let back = self.previous.into_iter().zip(1..);
+        let known = back.filter(move |&(scn, back)| scn != Scn::ZERO && back < batch);
+        known.map(move |(scn, back)| (batch - back, scn))
     }
 
     /// Position after the padding: where the next batch starts.
@@ -127,10 +137,12 @@ impl BatchHeader {
         h[24..32].copy_from_slice(&self.batch.0.to_le_bytes());
         h[32..40].copy_from_slice(&self.pos.0.to_le_bytes());
         h[40..48].copy_from_slice(&self.durable.0.to_le_bytes());
-        h[48..56].copy_from_slice(&self.previous_group.0.to_le_bytes());
         h[56..64].copy_from_slice(&self.wall_clock_us.to_le_bytes());
         h[64..68].copy_from_slice(&self.incarnation.to_le_bytes());
         h[68..70].copy_from_slice(&self.evidence.to_le_bytes());
+        for (at, scn) in PREVIOUS_AT.into_iter().zip(self.previous) {
+            h[at..at + 8].copy_from_slice(&scn.0.to_le_bytes());
+        }
     }
 
     /// Reads a header; says why there is none. The checksum is not looked at: that takes the whole batch.
@@ -159,7 +171,7 @@ impl BatchHeader {
             batch: BatchNo(u64_at(24)),
             pos: LogPos(u64_at(32)),
             durable: LogPos(u64_at(40)),
-            previous_group: Scn(u64_at(48)),
+            previous: PREVIOUS_AT.map(|at| Scn(u64_at(at))),
             wall_clock_us: u64_at(56),
         };
         if !(BATCH_HEADER..=MAX_BATCH).contains(&(header.length as usize)) {
@@ -171,7 +183,7 @@ impl BatchHeader {
         // An overflow further on is thereby impossible, whatever the bytes say.
         if header.pos.0 > u64::MAX / 2
             || header.batch.0 > u64::MAX / 2
-            || header.previous_group > Scn::MAX
+            || header.previous.iter().any(|scn| *scn > Scn::MAX)
         {
             return Err("position, number or SCN is out of range");
         }
@@ -230,7 +242,7 @@ mod tests {
             batch: BatchNo(6),
             pos: LogPos(7 * 4096),
             durable: LogPos(6 * 4096),
-            previous_group: Scn(8),
+            previous: [Scn(8), Scn(10)],
             wall_clock_us: 9,
         }
     }
@@ -243,7 +255,7 @@ mod tests {
         let mut want = [0u8; BATCH_HEADER];
         want[..4].copy_from_slice(b"BRDB");
         for (at, byte) in [
-            (4, 3),
+            (4, 4),
             (6, 4),
             (8, 0x22),
             (9, 0x11),
@@ -260,6 +272,7 @@ mod tests {
             (56, 9),
             (64, 5),
             (68, 2),
+            (72, 10),
             (80, 0xd4),
             (81, 0xc3),
             (82, 0xb2),

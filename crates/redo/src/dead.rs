@@ -10,9 +10,9 @@
 //! Memory: each thread from its checkpoint to its end, and 56 bytes for each vector. A vector's header in the log has 24, so this is less than four times what is
 //! read, and what is read is at most the size of the dead's log files; mostly little more than their recovery target.
 
-use crate::{BatchNo, Error, Merge, Merged, RedoReader, Result, ThreadEnd, apply_vector};
+use crate::{Error, Merge, Merged, RedoReader, Result, ThreadEnd, apply_vector};
 use block::record::Vector;
-use block::{BlockBuf, Dba, LogPos, ObjectId, Op, Scn, ThreadId};
+use block::{BlockBuf, Dba, LastGroups, LogPos, ObjectId, Op, Scn, ThreadId};
 use std::collections::BTreeMap;
 
 /// A vector, with its payload in [`DeadRedo::payloads`].
@@ -37,7 +37,7 @@ pub struct DeadRedo {
     /// By block, then by SCN.
     vectors: Vec<Logged>,
     payloads: Vec<u8>,
-    evidence: BTreeMap<ThreadId, (BatchNo, Scn)>,
+    evidence: BTreeMap<ThreadId, LastGroups>,
 }
 
 impl DeadRedo {
@@ -55,9 +55,8 @@ impl DeadRedo {
         // Stable: what came in the order of SCNs stays so within a block.
         dead.vectors.sort_by_key(|v| v.dba);
         let ends = merge.finish()?;
-        for (&thread, &group) in ends.iter().flat_map(|(_, end)| &end.evidence) {
-            let newest = dead.evidence.entry(thread).or_default();
-            *newest = group.max(*newest);
+        for (&thread, &groups) in ends.iter().flat_map(|(_, end)| &end.evidence) {
+            dead.evidence.entry(thread).or_default().merge(groups);
         }
         Ok((dead, ends))
     }
@@ -87,10 +86,10 @@ impl DeadRedo {
             .map(|of_block| of_block[0].dba)
     }
 
-    /// The newest group of a thread that the dead knew of, and when it took effect. If it is that thread's last durable one and no survivor knows of it, what is left of the dead still rests on it: it took effect
+    /// The newest groups of a thread that the dead knew of, and when they took effect. If they are that thread's last durable ones and no survivor knows of them, what is left of the dead still rests on them: they took effect
     /// then and at no other time (`fusion::visibility`, V6).
-    pub fn newest_group_of(&self, thread: ThreadId) -> Option<(BatchNo, Scn)> {
-        self.evidence.get(&thread).copied()
+    pub fn groups_of(&self, thread: ThreadId) -> LastGroups {
+        self.evidence.get(&thread).copied().unwrap_or_default()
     }
 
     /// Vectors read.

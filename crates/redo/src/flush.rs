@@ -1,10 +1,12 @@
 //! Who writes and who waits: the queue of group commit.
 //!
-//! One thread at a time *leads*: it writes batches. Whoever comes meanwhile queues with the position it wants durable. A leader that is done
-//! wakes the first thread whose wish is still open as the next leader, *then* those that were served: the disk is not idle while
+//! At most [`LAST_GROUPS`] threads *lead*: each writes a batch. Whoever comes and finds his records in no batch that is being written leads, if one more may; a leader that is about to take its batch takes the records of all who
+//! come meanwhile along. Others queue with the position they want durable. A leader that is done wakes the first thread whose wish is in no batch yet as the next leader, *then* those that were served: the disk is not idle while
 //! they wake up. A thread that finds nobody leading leads at once, without touching another thread.
 //!
-//! A thread that must not wait leaves what it wants with whoever leads, who tells of it when it is done; so a block that another instance wants leaves without waking a thread that
+//! A leader whose batch is on disk before an older one is queues like all others; its place as a leader it keeps until its batch counts, because until then no more may be written.
+//!
+//! A thread that must not wait leaves what it wants with whoever writes it, who tells of it when it is done; so a block that another instance wants leaves without waking a thread that
 //! only waits for the log.
 //!
 //! A thread that waits for more than the flush of its commit, namely that others know of it, is not woken in between: it is passed on to [`GroupSink::wake_when_known`].
@@ -12,6 +14,7 @@
 #[cfg(doc)]
 use crate::GroupSink;
 use crate::{BatchNo, Error, Result};
+use block::LAST_GROUPS;
 use seam::Mutex;
 use seam::thread::Thread;
 use std::sync::Arc;
@@ -91,7 +94,7 @@ thread_local! {
 pub(crate) struct Told {
     /// Whether one of them is durable now.
     pub reached: bool,
-    /// Up to here they are not, and nobody leads any more.
+    /// Up to here they are not, and nobody is about to write them.
     pub left: Option<u64>,
 }
 
@@ -117,14 +120,64 @@ impl Wants {
     }
 }
 
+/// The log, as the queue sees it.
+pub(crate) trait Writes {
+    /// Up to here everything is durable.
+    fn durable(&self) -> u64;
+    /// Up to here everything is durable or being written.
+    fn issued(&self) -> u64;
+    /// Writes one more batch, if `pos` is in none yet, and calls [`FlushQueue::issued`] before it does; says how many batches became durable, its own or not.
+    fn write(&self, pos: u64) -> Result<Option<usize>>;
+    /// These threads' commits are in a durable group; they wait for more.
+    fn pass_on(&self, batch: BatchNo, waiters: Vec<CommitWaiter>);
+    /// What has become of [wants](FlushQueue::want).
+    fn tell(&self, told: Told);
+}
+
 #[derive(Default)]
 struct Queue {
-    /// Whether a thread leads, or has been told to.
-    led: bool,
+    /// Batches that are being written, and those that their leaders have not taken yet.
+    leaders: usize,
+    /// One of the leaders has not taken its batch yet: what is in the log now comes into it, or stands in full batches before it.
+    about: bool,
     waiting: Vec<Waiting>,
-    /// Only while somebody leads.
+    /// Only while it is being written, or no more leaders may be.
     wanted: Option<Wants>,
     failure: Option<String>,
+}
+
+impl Queue {
+    /// Whether somebody has to lead so that what is beyond the batches `issued` gets written, and may.
+    fn lacks_leader(&self) -> bool {
+        !self.about && self.leaders < LAST_GROUPS
+    }
+
+    fn lead(&mut self) {
+        self.leaders += 1;
+        self.about = true;
+    }
+
+    /// Makes the first one a leader whose wish is in no batch yet, if one is lacking.
+    fn appoint(&mut self, issued: u64) -> Option<Waiting> {
+        if !self.lacks_leader() {
+            return None;
+        }
+        let first = self.waiting.iter().position(|w| w.pos > issued)?;
+        self.lead();
+        Some(self.waiting.remove(first))
+    }
+
+    /// What has become of what was wanted.
+    fn look_at_wants(&mut self, durable: u64, issued: u64) -> Told {
+        let wanted = self.wanted.take();
+        let above = wanted.and_then(|w| w.above(durable));
+        let left = above.filter(|w| w.highest > issued && self.lacks_leader());
+        self.wanted = above.filter(|_| left.is_none());
+        Told {
+            reached: wanted.is_some_and(|w| w.lowest <= durable),
+            left: left.map(|w| w.highest),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -133,47 +186,43 @@ pub(crate) struct FlushQueue {
 }
 
 impl FlushQueue {
-    /// Returns once `durable()` has reached the wish's position; leads if nobody does. `write` makes one more batch durable. Followers wait under the wish's event. `pass_on` takes
-    /// those of a durable group that wait for more, `tell` is told what has become of [wants](FlushQueue::want). True if that was waited for as well.
-    pub fn flush(
-        &self,
-        wish: &Wish,
-        durable: impl Fn() -> u64,
-        mut write: impl FnMut() -> Result<()>,
-        pass_on: impl Fn(BatchNo, Vec<CommitWaiter>),
-        tell: impl Fn(Told),
-    ) -> Result<bool> {
+    /// Returns once the log is durable up to the wish's position; leads if that is lacking. Followers wait under the wish's event. True if it was also waited for that others know
+    /// of the wish's group.
+    pub fn flush(&self, wish: &Wish, log: &impl Writes) -> Result<bool> {
         loop {
-            if durable() >= wish.pos {
+            if log.durable() >= wish.pos {
                 return Ok(false);
             }
-            match self.lead_or_wait(wish, &durable)? {
+            match self.lead_or_wait(wish, log)? {
                 LEAD => {}
                 KNOWN => return Ok(true),
                 _ => continue,
             }
-            let mut result = Ok(());
-            while durable() < wish.pos && result.is_ok() {
-                result = write();
+            match log.write(wish.pos)? {
+                // It is on disk before an older one, whose leader finishes it too.
+                Some(0) => {}
+                Some(durable) => self.hand_over(durable, log),
+                None => {
+                    self.issued(log);
+                    self.hand_over(1, log);
+                }
             }
-            self.hand_over(durable(), &result, &pass_on, &tell);
-            result?;
         }
     }
 
     /// What the caller has been told: [`LEAD`], [`KNOWN`], or to look again.
-    fn lead_or_wait(&self, wish: &Wish, durable: &impl Fn() -> u64) -> Result<u8> {
+    fn lead_or_wait(&self, wish: &Wish, log: &impl Writes) -> Result<u8> {
         let mut queue = self.queue.lock();
         if let Some(failure) = &queue.failure {
             return Err(Error::WriteFailed(failure.clone()));
         }
-        if !queue.led {
-            queue.led = true;
-            return Ok(LEAD);
-        }
-        // The leader publishes before it locks the queue to serve: looking under the lock, we cannot miss both.
-        if durable() >= wish.pos {
+        // Leaders publish before they lock the queue: looking under the lock, we cannot miss both.
+        if log.durable() >= wish.pos {
             return Ok(SERVED);
+        }
+        if queue.lacks_leader() && log.issued() < wish.pos {
+            queue.lead();
+            return Ok(LEAD);
         }
         let seat = SEAT.with(Arc::clone);
         seat.told.store(WAITING, Ordering::Relaxed);
@@ -198,62 +247,46 @@ impl FlushQueue {
         ))
     }
 
-    /// Leaves a want with whoever leads. False if nobody does, or it is durable.
-    pub fn want(&self, pos: u64, durable: impl Fn() -> u64) -> bool {
+    /// Leaves a want with whoever writes it, or will. False if nobody does, or it is durable.
+    pub fn want(&self, pos: u64, log: &impl Writes) -> bool {
         let mut queue = self.queue.lock();
-        // As for those who wait: the leader publishes before it locks the queue.
-        let noted = queue.led && durable() < pos;
+        // As for those who wait: leaders publish before they lock the queue.
+        let will_be = !queue.lacks_leader() || pos <= log.issued();
+        let noted = will_be && log.durable() < pos;
         if noted {
             queue.wanted = Some(Wants::add(queue.wanted, pos));
         }
         noted
     }
 
-    /// The leader is done: wakes the next one, tells of what was wanted, then wakes those that have been served, all of them after a failure.
-    fn hand_over(
-        &self,
-        durable: u64,
-        result: &Result<()>,
-        pass_on: &impl Fn(BatchNo, Vec<CommitWaiter>),
-        tell: &impl Fn(Told),
-    ) {
-        let mut served = Vec::new();
-        let mut next = None;
-        let told;
-        {
+    /// A leader has taken its batch, or found that there is none left: who came too late for it may lead.
+    pub fn issued(&self, log: &impl Writes) {
+        let (next, told) = {
             let mut queue = self.queue.lock();
-            if let Err(e) = result {
-                queue.failure = Some(match e {
-                    Error::WriteFailed(why) => why.clone(),
-                    other => other.to_string(),
-                });
-                served.append(&mut queue.waiting);
-                queue.wanted = None; // the instance ends
-            } else {
-                served.extend(queue.waiting.extract_if(.., |w| w.pos <= durable));
-                next = (!queue.waiting.is_empty()).then(|| queue.waiting.remove(0));
-            }
-            queue.led = next.is_some();
-            let wanted = queue.wanted.take();
-            let above = wanted.and_then(|w| w.above(durable));
-            queue.wanted = above.filter(|_| queue.led);
-            told = Told {
-                reached: wanted.is_some_and(|w| w.lowest <= durable),
-                left: above.filter(|_| !queue.led).map(|w| w.highest),
-            };
-        }
-        if let Some(next) = next {
-            next.seat.tell(LEAD);
-        }
-        if told.reached || told.left.is_some() {
-            tell(told);
-        }
+            queue.about = false;
+            let next = queue.appoint(log.issued());
+            (next, queue.look_at_wants(log.durable(), log.issued()))
+        };
+        go_on(next, told, log);
+    }
+
+    /// So many batches have become durable: wakes the next leader, tells of what was wanted, then wakes those that have been served.
+    fn hand_over(&self, batches: usize, log: &impl Writes) {
+        let (served, next, told) = {
+            let mut queue = self.queue.lock();
+            queue.leaders -= batches;
+            let (durable, issued) = (log.durable(), log.issued());
+            let served: Vec<Waiting> = queue.waiting.extract_if(.., |w| w.pos <= durable).collect();
+            let next = queue.appoint(issued);
+            (served, next, queue.look_at_wants(durable, issued))
+        };
+        go_on(next, told, log);
         let mut group: Option<(BatchNo, Vec<CommitWaiter>)> = None;
         for Waiting {
             group: of, seat, ..
         } in served
         {
-            let Some(of) = of.filter(|_| result.is_ok()) else {
+            let Some(of) = of else {
                 seat.tell(SERVED);
                 continue;
             };
@@ -265,13 +298,13 @@ impl FlushQueue {
                     let before = group.replace((of, vec![CommitWaiter(seat)]));
                     before
                         .into_iter()
-                        .for_each(|(of, waiters)| pass_on(of, waiters));
+                        .for_each(|(of, waiters)| log.pass_on(of, waiters));
                 }
             }
         }
         group
             .into_iter()
-            .for_each(|(of, waiters)| pass_on(of, waiters));
+            .for_each(|(of, waiters)| log.pass_on(of, waiters));
     }
 
     /// Why nothing can be written any more, if so.
@@ -281,11 +314,21 @@ impl FlushQueue {
 
     /// Lets nobody write any more and wakes all.
     pub fn fail(&self, why: String) {
-        self.hand_over(
-            0,
-            &Err(Error::WriteFailed(why)),
-            &|_, _| unreachable!("after a failure nobody is passed on"),
-            &|_| unreachable!("after a failure nothing is wanted"),
-        );
+        let waiting = {
+            let mut queue = self.queue.lock();
+            queue.failure.get_or_insert(why);
+            queue.wanted = None; // the instance ends
+            std::mem::take(&mut queue.waiting)
+        };
+        waiting.iter().for_each(|w| w.seat.tell(SERVED));
+    }
+}
+
+fn go_on(next: Option<Waiting>, told: Told, log: &impl Writes) {
+    if let Some(next) = next {
+        next.seat.tell(LEAD);
+    }
+    if told.reached || told.left.is_some() {
+        log.tell(told);
     }
 }

@@ -36,7 +36,7 @@ pub trait GroupSink: Send + Sync {
     /// wait for anything, and must not append redo.
     fn group_durable(&self, batch: BatchNo, committed: &[TxnId]) -> Scn;
 
-    /// A batch is closed, under the log latch: adds of each other thread the newest group that its records may rest on and that not all instances are known to have heard of. Must not wait. An instance that is
+    /// A batch is closed, under the log latch: adds of each other thread the newest groups that its records may rest on and that not all instances are known to have heard of, [`block::LAST_GROUPS`] at most. Must not wait. An instance that is
     /// alone has nothing to add.
     fn evidence(&self, _out: &mut Vec<GroupEvidence>) {}
 

@@ -3,7 +3,8 @@
 //!
 //! **Invariants**
 //! - SCNs are drawn under the log latch: within a thread they rise with the position.
-//! - A batch is issued only when the one before it is durable, so at most one batch can be torn by a crash.
+//! - A batch is issued only when the one [`block::LAST_GROUPS`] before it is durable, so at most so many batches can be torn by a crash.
+//! - Batches become durable in order, and so do their groups take effect.
 //! - [`GroupSink::group_durable`] is called exactly once per batch, in order, after the batch is durable and before anybody who
 //!   waits for it goes on.
 
@@ -25,6 +26,7 @@ mod merge;
 mod reader;
 mod space;
 mod tail;
+mod write;
 
 pub use apply::apply_vector;
 pub use batch::{

@@ -1,70 +1,50 @@
-//! The log buffer: appending records, closing batches, writing them, and the room left.
+//! The log buffer: appending records, closing batches, and the room left. Batches are written by [`crate::write`].
 //!
 //! Invariants:
 //! - Under the log latch: SCN, position and the group a commit record is in are settled together.
-//! - Batches are written one at a time, in order. A batch is issued when the one before it is durable and its group has been announced,
-//!   because its header carries that group's SCN.
 //! - `checkpoint <= durable <= end`; `end - durable <= buffer size`; `end - checkpoint <= capacity of the log files`.
 //! - Nobody waits under the log latch.
 
 use crate::batch::{
-    BATCH_HEADER, BatchHeader, LOG_BLOCK, MAX_BATCH, MAX_BATCH_RECORDS, MAX_EVIDENCE,
-    MAX_EVIDENCE_BYTES, block_up, checksum, store_checksum,
+    BATCH_HEADER, LOG_BLOCK, MAX_BATCH, MAX_BATCH_RECORDS, MAX_EVIDENCE, MAX_EVIDENCE_BYTES,
+    block_up,
 };
 use crate::buffer::Buffer;
 use crate::files::LogFiles;
-use crate::flush::{FlushQueue, Told, Wish};
+use crate::flush::{FlushQueue, Wish};
 use crate::gather::Gathering;
 use crate::interface::{
     Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint, WantSink,
 };
 use crate::space::Space;
-use crate::{BatchNo, Clock, CommitWaiter, Error, GroupEvidence, Result, ThreadEnd};
+use crate::write::{Closed, Writer};
+use crate::{BatchNo, Clock, Error, GroupEvidence, Result, ThreadEnd};
 use block::record::{MAX_RECORD, set_scn};
-use block::{LogPos, Scn};
+use block::{LastGroups, LogPos};
 use seam::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::UNIX_EPOCH;
 use wait::{Event, Latch, LatchClass, Stat};
 
-/// A closed batch that waits for its write.
-struct Closed {
-    batch: BatchNo,
-    start: u64,
-    /// After the last record; evidence and padding follow.
-    end: u64,
-    group: GroupList,
-    /// As it will stand in the batch.
-    evidence: Vec<u8>,
-}
-
-impl Closed {
-    /// Where the next batch starts.
-    fn padded(&self) -> u64 {
-        block_up(self.end + self.evidence.len() as u64)
-    }
-}
-
 /// What the log latch guards.
-struct Open {
-    batch: BatchNo,
-    start: u64,
+pub(crate) struct Open {
+    pub batch: BatchNo,
+    pub start: u64,
     /// Where the next record goes; equal to `start` while the batch is empty (its header comes with the first record).
-    end: u64,
+    pub end: u64,
     group: GroupList,
     /// Full batches not issued yet, oldest first.
-    closed: VecDeque<Closed>,
+    pub closed: VecDeque<Closed>,
     /// Emptied lists to use again.
-    spare: Vec<GroupList>,
+    pub spare: Vec<GroupList>,
 }
 
 impl Open {
-    fn close(&mut self, evidence: &[GroupEvidence]) -> Closed {
+    pub fn close(&mut self, evidence: &[GroupEvidence]) -> Closed {
         assert!(
             evidence.len() <= MAX_EVIDENCE,
-            "invariant: of each other thread one group is evidence"
+            "invariant: of each other thread the last groups are evidence"
         );
         let mut bytes = Vec::new();
         evidence.iter().for_each(|e| e.put(&mut bytes));
@@ -83,18 +63,6 @@ impl Open {
     }
 }
 
-/// What the leader of the flush alone uses.
-struct Writer {
-    /// The last durable batch, and its e(n).
-    last_batch: BatchNo,
-    last_group: Scn,
-    /// Batch boundaries, thinned out: the first is the checkpoint, the last the newest durable one.
-    starts: VecDeque<RestartPoint>,
-    gathering: Gathering,
-}
-
-/// Of the batch boundaries older than the newest, one per so many bytes is remembered as a place to restart.
-const START_SPACING: u64 = 256 << 10;
 /// `lgwr` is woken when so much waits in the buffer (or a quarter of the buffer, if that is less).
 const WAKE_LGWR_BYTES: usize = 1 << 20;
 
@@ -106,28 +74,32 @@ static REDO_ALLOCATION: LatchClass = LatchClass {
 /// A redo thread open for appending.
 pub struct Redo {
     pub(crate) clock: Arc<Clock>,
-    files: LogFiles,
+    pub(crate) files: LogFiles,
     config: RedoConfig,
-    incarnation: u32,
-    buffer: Buffer,
-    open: Latch<Open>,
+    pub(crate) incarnation: u32,
+    pub(crate) buffer: Buffer,
+    pub(crate) open: Latch<Open>,
     /// Copy of `Open::end`, stored under the log latch.
-    end: AtomicU64,
+    pub(crate) end: AtomicU64,
     /// Everything below is on disk and announced.
-    durable: AtomicU64,
-    queue: FlushQueue,
-    writer: Mutex<Writer>,
+    pub(crate) durable: AtomicU64,
+    /// Everything below is durable or being written.
+    pub(crate) issued: AtomicU64,
+    pub(crate) queue: FlushQueue,
+    pub(crate) writer: Mutex<Writer>,
+    /// Locked by a leader that has not issued its batch yet, of whom there is one at most.
+    pub(crate) gathering: Mutex<Gathering>,
     pub(crate) space: Space,
-    sink: OnceLock<Arc<dyn GroupSink>>,
-    wants: OnceLock<Arc<dyn WantSink>>,
-    events: Arc<dyn LogEvents>,
+    pub(crate) sink: OnceLock<Arc<dyn GroupSink>>,
+    pub(crate) wants: OnceLock<Arc<dyn WantSink>>,
+    pub(crate) events: Arc<dyn LogEvents>,
     failed: AtomicBool,
     pub(crate) lgwr: crate::lgwr::Bell,
 }
 
 impl Redo {
-    /// Opens the thread for appending where `end` says that it ends, after invalidating what a crash left there. `last_group` is the SCN at which the
-    /// commits of the last durable batch take effect; it and the new incarnation are durable when this returns, so that another
+    /// Opens the thread for appending where `end` says that it ends, after invalidating what a crash left there. `last_groups` are the SCNs at which the
+    /// commits of the last durable batches take effect ([`ThreadEnd::last_groups`]); they and the new incarnation are durable when this returns, so that another
     /// recovery cannot decide otherwise.
     pub fn open(
         files: LogFiles,
@@ -135,7 +107,7 @@ impl Redo {
         clock: Arc<Clock>,
         events: Arc<dyn LogEvents>,
         end: &ThreadEnd,
-        last_group: Scn,
+        last_groups: LastGroups,
         incarnation: u32,
     ) -> Result<Arc<Redo>> {
         assert!(
@@ -186,17 +158,10 @@ impl Redo {
             ),
             end: AtomicU64::new(pos),
             durable: AtomicU64::new(pos),
+            issued: AtomicU64::new(pos),
             queue: FlushQueue::default(),
-            writer: Mutex::new(Writer {
-                last_batch: BatchNo(end.next.batch.0 - 1),
-                last_group,
-                starts: if end.start == end.next {
-                    [end.next].into()
-                } else {
-                    [end.start, end.next].into()
-                },
-                gathering: Gathering::default(),
-            }),
+            writer: Mutex::new(Writer::new(end, last_groups)),
+            gathering: Mutex::default(),
             space: Space::new(end.start.pos.0, capacity, reserve),
             sink: OnceLock::new(),
             wants: OnceLock::new(),
@@ -209,7 +174,7 @@ impl Redo {
         Ok(Arc::new(redo))
     }
 
-    /// A batch without records: its header makes the last group's SCN and the incarnation durable.
+    /// A batch without records: its header makes the last groups' SCNs and the incarnation durable.
     fn write_opening_batch(&self) -> Result<()> {
         let mut open = self.open.lock();
         let (batch, start, end) = (open.batch, open.start, open.start + BATCH_HEADER as u64);
@@ -225,17 +190,15 @@ impl Redo {
         open.batch = batch.next();
         self.end.store(open.end, Ordering::Release);
         drop(open);
-        let mut writer = self.writer.lock();
-        self.write_batch(
-            &Closed {
-                batch,
-                start,
-                end,
-                group: GroupList::default(),
-                evidence: Vec::new(),
-            },
-            &mut writer,
-        )
+        let opening = Closed {
+            batch,
+            start,
+            end,
+            group: GroupList::default(),
+            evidence: Vec::new(),
+        };
+        let issued = self.issue(opening, &mut self.writer.lock());
+        self.write_issued(issued).map(|_| ())
     }
 
     pub fn clock(&self) -> &Arc<Clock> {
@@ -270,7 +233,7 @@ impl Redo {
     /// `under_latch` before the latch is let go.
     ///
     /// [`Redo::wait_for_space`] must have been called before, once per record. Then this does not wait for I/O, but for the rare case that very many
-    /// appenders filled the buffer at once: it then waits for (or does) the write in progress, which needs no latch that a caller may hold.
+    /// appenders filled the buffer at once: it then waits for (or does) a write, which needs no latch that a caller may hold.
     ///
     /// After a failed write records go nowhere: nothing can become durable any more, and the instance is about to stop.
     pub fn append(
@@ -416,21 +379,7 @@ impl Redo {
     /// Wants everything below `pos` durable, for a caller that must not wait and that [`Redo::set_want_sink`] has named. False if nobody is writing just now, or it is durable already: then
     /// nothing is noted, and a thread of the caller's has to call [`Redo::flush_to`].
     pub fn want(&self, pos: LogPos) -> bool {
-        self.wants.get().is_some()
-            && self
-                .queue
-                .want(pos.0, || self.durable.load(Ordering::Acquire))
-    }
-
-    fn tell_of_wants(&self, told: &Told) {
-        let sink = self.wants.get();
-        let sink = sink.expect("invariant: nothing is wanted without a sink");
-        if told.reached {
-            sink.durable();
-        }
-        if let Some(pos) = told.left {
-            sink.writer_wanted(LogPos(pos));
-        }
+        self.wants.get().is_some() && self.queue.want(pos.0, self)
     }
 
     fn flush_under(&self, pos: u64, event: Event) -> Result<()> {
@@ -452,77 +401,11 @@ impl Redo {
             "nothing beyond the end of the log can be flushed"
         );
         wait::stat::add(Stat::RedoSyncs, 1);
-        self.queue.flush(
-            wish,
-            || self.durable.load(Ordering::Acquire),
-            || self.write_next(),
-            |batch, waiters| match self.sink.get() {
-                Some(sink) => sink.wake_when_known(batch, waiters),
-                None => waiters.into_iter().for_each(CommitWaiter::wake),
-            },
-            |told| self.tell_of_wants(&told),
-        )
-    }
-
-    /// Makes one more batch durable; the caller leads. Others may bring their commits first.
-    fn write_next(&self) -> Result<()> {
-        let mut writer = self.writer.lock();
-        writer.gathering.gather();
-        let mut next = {
-            let mut open = self.open.lock();
-            match open.closed.pop_front() {
-                Some(closed) => closed,
-                None if open.end == open.start => return Ok(()),
-                None => {
-                    let closed = open.close(&self.evidence());
-                    self.end.store(open.end, Ordering::Release);
-                    closed
-                }
-            }
-        };
-        self.write_batch(&next, &mut writer)?;
-        next.group.0.clear();
-        self.open.lock().spare.push(next.group);
-        Ok(())
-    }
-
-    /// Seals, writes, announces, publishes.
-    fn write_batch(&self, closed: &Closed, writer: &mut Writer) -> Result<()> {
-        let healthy = self.files.healthy_members();
-        let padded = closed.padded();
-        // SAFETY: the batch is closed and not yet durable: its bytes are the leader's, and the writer's mutex is held.
-        let [first, rest] = unsafe { self.buffer.pieces(closed.start, padded) };
-        self.seal(closed, writer.last_group, first, rest);
-        let p = [self.files.members() as u64, padded - closed.start, 0];
-        let written = wait::during(Event::LogFileParallelWrite, p, || {
-            self.files.write(closed.start, &[first, rest])
-        });
-        if let Err(e) = written {
-            return Err(self.fail(e));
-        }
-        if self.files.healthy_members() < healthy {
-            self.events.member_lost(self.files.healthy_members());
-        }
-        wait::stat::add(Stat::RedoWrites, 1);
-        wait::stat::add(Stat::RedoBytesWritten, padded - closed.start);
-        writer.last_group = match self.sink.get() {
-            Some(sink) => sink.group_durable(closed.batch, &closed.group.0),
-            None => self.clock.tick(),
-        };
-        writer.last_batch = closed.batch;
-        remember(
-            &mut writer.starts,
-            RestartPoint {
-                pos: LogPos(padded),
-                batch: closed.batch.next(),
-            },
-        );
-        self.durable.store(padded, Ordering::Release);
-        Ok(())
+        self.queue.flush(wish, self)
     }
 
     /// What the records that are in the log now may rest on.
-    fn evidence(&self) -> Vec<GroupEvidence> {
+    pub(crate) fn evidence(&self) -> Vec<GroupEvidence> {
         let mut evidence = Vec::new();
         if let Some(sink) = self.sink.get() {
             sink.evidence(&mut evidence);
@@ -536,56 +419,18 @@ impl Redo {
         (open.end > open.start).then_some(LogPos(open.end))
     }
 
-    fn seal(&self, closed: &Closed, previous_group: Scn, first: &mut [u8], rest: &mut [u8]) {
-        let records = (closed.end - closed.start) as usize;
-        let length = records + closed.evidence.len();
-        let header = BatchHeader {
-            identity: self.files.identity(),
-            incarnation: self.incarnation,
-            length: length as u32,
-            evidence: GroupEvidence::all(&closed.evidence).count() as u16,
-            batch: closed.batch,
-            pos: LogPos(closed.start),
-            durable: self.durable(),
-            previous_group,
-            wall_clock_us: seam::wall_clock()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |d| d.as_micros() as u64),
-        };
-        assert!(
-            header.durable == header.pos,
-            "invariant: a batch is issued when the one before it is durable"
-        );
-        header.encode(first);
-        let split = first.len();
-        for (i, byte) in closed.evidence.iter().enumerate() {
-            match (records + i).checked_sub(split) {
-                None => first[records + i] = *byte,
-                Some(at) => rest[at] = *byte,
-            }
-        }
-        // The padding: what the previous round left in memory must not be written as if it were of this batch.
-        first[length.min(split)..].fill(0);
-        rest[length.saturating_sub(split)..].fill(0);
-        let crc = checksum([
-            &first[..length.min(split)],
-            &rest[..length.saturating_sub(split)],
-        ]);
-        store_checksum(first, crc);
-    }
-
     /// The newest batch boundary at or below `pos` at which a reader can start, or the checkpoint if `pos` is below it: what the control
-    /// file must hold before [`Redo::set_checkpoint`]. May wait for the write in progress.
+    /// file must hold before [`Redo::set_checkpoint`].
     pub fn restart_point(&self, pos: LogPos) -> RestartPoint {
         let writer = self.writer.lock();
         let after = writer.starts.partition_point(|s| s.pos <= pos);
         writer.starts[after.saturating_sub(1)]
     }
 
-    /// The newest durable batch, whose group has been announced, and when that took effect: of all older ones it stands in the log. May wait for the write in progress.
-    pub fn newest_group(&self) -> (BatchNo, Scn) {
-        let writer = self.writer.lock();
-        (writer.last_batch, writer.last_group)
+    /// The newest durable batches, whose groups have been announced, and when those took effect: of all older ones it stands in the log. Of a group that is being announced just
+    /// now this waits for the end of that.
+    pub fn last_groups(&self) -> LastGroups {
+        self.writer.lock().last
     }
 
     /// Frees the log below `point`, which came from [`Redo::restart_point`] and is durable in the control file. A point below the present
@@ -618,7 +463,7 @@ impl Redo {
     }
 
     /// Nothing will become durable any more: tells the instance, once, and wakes all who wait.
-    fn fail(&self, why: Error) -> Error {
+    pub(crate) fn fail(&self, why: Error) -> Error {
         let why = match why {
             Error::WriteFailed(_) => why,
             other => Error::WriteFailed(other.to_string()),
@@ -631,15 +476,5 @@ impl Redo {
         }
         self.space.wake_all();
         why
-    }
-}
-
-/// Adds the newest boundary; thins out those before it.
-fn remember(starts: &mut VecDeque<RestartPoint>, point: RestartPoint) {
-    let n = starts.len();
-    if n >= 2 && starts[n - 1].pos.0 - starts[n - 2].pos.0 < START_SPACING {
-        starts[n - 1] = point;
-    } else {
-        starts.push_back(point);
     }
 }

@@ -13,7 +13,7 @@ use block::{Scn, ThreadId};
 pub struct Merged<'m> {
     pub thread: ThreadId,
     pub batch: BatchNo,
-    /// e(n) of the record's batch: when a commit in it took effect; `None` in the thread's last batch.
+    /// e(n) of the record's batch: when a commit in it took effect; `None` if no header of the thread says.
     pub group: Option<Scn>,
     pub record: Record<'m>,
 }

@@ -10,17 +10,17 @@
 //! - What has been read once is read again up to the end that was found then ([`RedoReader::again`]), whatever stands behind it by now.
 //! - A read error is an error, never the end, unless the other member has the batch.
 //!
-//! The SCN at which the commits of batch n took effect, e(n), stands in the header of batch n+1: the reader looks one batch ahead. That of
-//! the last batch is left to the caller to decide.
+//! The SCN at which the commits of batch n took effect, e(n), stands in the header of one of the next [`LAST_GROUPS`] batches: the reader looks so many ahead. Those of
+//! the thread's last groups that stand nowhere are left to the caller to decide.
 
 use crate::batch::{
     BATCH_HEADER, BatchHeader, GroupEvidence, LOG_BLOCK, MAX_BATCH, block_up, checksum,
     stored_checksum,
 };
-use crate::{BatchNo, Error, LogFiles, RestartPoint, Result};
+use crate::{Error, LogFiles, RestartPoint, Result};
 use block::record::Record;
-use block::{LogPos, Scn, ThreadId};
-use std::collections::BTreeMap;
+use block::{LAST_GROUPS, LastGroups, LogPos, Scn, ThreadId};
+use std::collections::{BTreeMap, VecDeque};
 use storage::AlignedBuf;
 
 /// How far behind the end a batch is looked for that proves damage.
@@ -45,7 +45,7 @@ impl Batch {
             .expect("invariant: a batch handed out has been loaded")
     }
 
-    /// e(n), the SCN at which the commits in this batch took effect; `None` in the thread's last batch.
+    /// e(n), the SCN at which the commits in this batch took effect; `None` if no header says, as in the thread's last batch.
     pub fn group(&self) -> Option<Scn> {
         self.group
     }
@@ -101,14 +101,28 @@ pub struct ThreadEnd {
     pub incarnation: u32,
     /// Highest SCN met, in records and headers.
     pub max_scn: Scn,
-    /// Of each other thread that there was evidence of, the newest group and when it took effect.
-    pub evidence: BTreeMap<ThreadId, (BatchNo, Scn)>,
+    /// What the thread's headers say of its own last groups.
+    pub groups: LastGroups,
+    /// Of each other thread that there was evidence of, the newest groups and when they took effect.
+    pub evidence: BTreeMap<ThreadId, LastGroups>,
     /// When the last batch was issued, microseconds since 1970; zero if there was none.
     pub wall_clock_us: u64,
     /// Why nothing more could be read: for the notice that a start prints.
     pub reason: String,
     /// Ranges that one of two members does not hold whole; mended from the other when the thread is opened for appending.
     pub repairs: Vec<Repair>,
+}
+
+impl ThreadEnd {
+    /// When each of the thread's last groups took effect: as its headers say, otherwise as is known `elsewhere`, otherwise at `decided`, which is above all that anybody may have seen.
+    pub fn last_groups(&self, elsewhere: LastGroups, decided: Scn) -> LastGroups {
+        let newest = self.next.batch.0 - 1;
+        let oldest = self.next.batch.0.saturating_sub(LAST_GROUPS as u64).max(1);
+        let scn = |batch| self.groups.scn_of(batch).or(elsewhere.scn_of(batch));
+        (oldest..=newest)
+            .map(|batch| (batch, scn(batch).unwrap_or(decided)))
+            .collect()
+    }
 }
 
 /// A range of log blocks that `member` lacks.
@@ -156,8 +170,10 @@ pub struct RedoReader<'a> {
     until: Until,
     windows: Vec<Window>,
     current: Batch,
-    ahead: Option<Batch>,
+    /// The next ones, at most [`LAST_GROUPS`], unless the thread ends before.
+    ahead: VecDeque<Batch>,
     started: bool,
+    ended: bool,
     /// `next` is where the batch after `ahead` is expected.
     end: ThreadEnd,
 }
@@ -191,13 +207,15 @@ impl<'a> RedoReader<'a> {
             until,
             windows: (0..files.members()).map(window).collect(),
             current: Batch::default(),
-            ahead: None,
+            ahead: VecDeque::new(),
             started: false,
+            ended: false,
             end: ThreadEnd {
                 start,
                 next: start,
                 incarnation: 0,
                 max_scn: Scn::ZERO,
+                groups: LastGroups::default(),
                 evidence: BTreeMap::new(),
                 wall_clock_us: 0,
                 reason: String::new(),
@@ -210,15 +228,30 @@ impl<'a> RedoReader<'a> {
     pub fn next_batch(&mut self) -> Result<Option<&Batch>> {
         if !self.started {
             self.started = true;
-            self.ahead = self.load(Batch::default())?;
+            for _ in 0..LAST_GROUPS {
+                self.look_ahead(Batch::default())?;
+            }
         }
-        let Some(next) = self.ahead.take() else {
+        let Some(next) = self.ahead.pop_front() else {
             return Ok(None);
         };
         let spare = std::mem::replace(&mut self.current, next);
-        self.ahead = self.load(spare)?;
-        self.current.group = self.ahead.as_ref().map(|b| b.header().previous_group);
+        self.look_ahead(spare)?;
+        let said = |(back, ahead): (usize, &Batch)| ahead.header().previous[back];
+        let group = self.ahead.iter().enumerate().map(said);
+        self.current.group = group.into_iter().find(|scn| *scn != Scn::ZERO);
         Ok(Some(&self.current))
+    }
+
+    /// Loads one more batch, unless the end has been met.
+    fn look_ahead(&mut self, spare: Batch) -> Result<()> {
+        if !self.ended {
+            match self.load(spare)? {
+                Some(batch) => self.ahead.push_back(batch),
+                None => self.ended = true,
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn current(&self) -> &Batch {
@@ -283,11 +316,14 @@ impl<'a> RedoReader<'a> {
         };
         self.end.incarnation = header.incarnation;
         self.end.wall_clock_us = header.wall_clock_us;
-        self.end.max_scn = self.end.max_scn.max(header.previous_group);
+        for (batch, scn) in header.groups() {
+            self.end.max_scn = self.end.max_scn.max(scn);
+            self.end.groups.note(batch, scn);
+        }
         for e in &spare.evidence {
             self.end.max_scn = self.end.max_scn.max(e.scn);
             let newest = self.end.evidence.entry(e.thread).or_default();
-            *newest = (e.batch, e.scn).max(*newest);
+            newest.note(e.batch.0, e.scn);
         }
         if let Some(last) = spare.records().last() {
             self.end.max_scn = self.end.max_scn.max(last?.scn);

@@ -1,11 +1,12 @@
 //! What is done to the log files before a thread that was recovered is appended to.
 //!
-//! The end of the thread has been decided: what a crash left behind it must never be taken for log again, whatever a later crash leaves there. At most one batch was being
-//! written, so zeros over the length of the longest batch do it. Ranges that only one of two members has are copied to the other, so that a batch once
+//! The end of the thread has been decided: what a crash left behind it must never be taken for log again, whatever a later crash leaves there. At most [`LAST_GROUPS`] batches were being
+//! written, one of which may be whole behind a torn one, so zeros over the length of so many of the longest do it. Ranges that only one of two members has are copied to the other, so that a batch once
 //! found whole stays so when that member is lost.
 
 use crate::batch::{LOG_BLOCK, MAX_BATCH};
 use crate::{LogFiles, Result, ThreadEnd};
+use block::LAST_GROUPS;
 use storage::AlignedBuf;
 
 const COPY_BYTES: u64 = MAX_BATCH as u64;
@@ -27,8 +28,8 @@ pub(crate) fn invalidate(files: &LogFiles, end: &ThreadEnd) -> Result<()> {
     }
     let from = end.next.pos.0;
     let limit = end.start.pos.0 + files.geometry().capacity();
-    let zeros =
-        AlignedBuf::zeroed(limit.min(from + MAX_BATCH as u64).saturating_sub(from) as usize);
+    let in_flight = (LAST_GROUPS * MAX_BATCH) as u64;
+    let zeros = AlignedBuf::zeroed(limit.min(from + in_flight).saturating_sub(from) as usize);
     debug_assert!(zeros.len().is_multiple_of(LOG_BLOCK));
     (0..files.members()).try_for_each(|member| files.repair(member, from, &zeros))
 }

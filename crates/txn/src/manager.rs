@@ -16,7 +16,7 @@ use crate::visibility::Visibility;
 use crate::{Error, Result, Snapshot, Transaction, TxnState, UndoHandler, Verdict};
 use block::ids::StampKind;
 use block::undo::{Found, UndoView};
-use block::{InstanceId, LogPos, ObjectId, Op, Scn, Stamp, ThreadId, TxnId, UndoPtr};
+use block::{InstanceId, LastGroups, LogPos, ObjectId, Op, Scn, Stamp, ThreadId, TxnId, UndoPtr};
 use cache::{Cache, RecordHeader};
 use redo::{Clock, GroupSink};
 use seam::Mutex;
@@ -164,8 +164,8 @@ impl TxnManager {
 
     /// Takes over what redo says. `last`: when those committed whose commit SCN was lost; above everything drawn before. Returns the number of
     /// transactions that [`TxnManager::rollback_dead`] will roll back; until then their rows stay locked, and all else goes on.
-    pub fn recover(&self, recovery: TxnRecovery, last: Scn) -> Result<usize> {
-        let outcome = recovery.finish(last);
+    pub fn recover(&self, recovery: TxnRecovery, last: LastGroups) -> Result<usize> {
+        let outcome = recovery.finish(last)?;
         let words = &self.visibility.words;
         let (low, end) = (words.low_chunk(), self.numbers.next() / CHUNK);
         // There already, but for the first life's first chunk, in which no number is ever drawn: it ends below like all that are not dead.

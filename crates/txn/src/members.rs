@@ -5,7 +5,7 @@ use crate::ges::GlobalEnqueues;
 use crate::manager::TxnManager;
 use crate::status::{CHUNK, StatusArray};
 use crate::{Error, Result, TxnState, status_file};
-use block::{BlockBuf, FileId, InstanceId, ObjectId, Scn, ThreadId, TxnId};
+use block::{BlockBuf, FileId, InstanceId, LastGroups, ObjectId, Scn, ThreadId, TxnId};
 use interconnect::Post;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -46,8 +46,8 @@ impl TxnManager {
     /// Enters an epoch with these members. Whoever is gone and not named as departed left cleanly, after [`TxnManager::leave`].
     ///
     /// Before a joiner takes its first snapshot or changes anything, all others must have made this call, and the joiner must have heard a header that each of them sent
-    /// after it, and their [`TxnManager::newest_group_of`] themselves: its clock is then above every commit that was not announced to it and every horizon computed without it, and should a member die, the joiner knows
-    /// when its last group took effect (`fusion::visibility`, V9). The joiner makes this call before
+    /// after it, and their [`TxnManager::last_groups_of`] themselves: its clock is then above every commit that was not announced to it and every horizon computed without it, and should a member die, the joiner knows
+    /// when its last groups took effect (`fusion::visibility`, V9). The joiner makes this call before
     /// [`TxnManager::recover`] and everything that follows, lest it compute a horizon of its snapshots alone; and after it has put its clock's ceiling into the control file, from which all take
     /// over the highest: a joiner starts beyond the ceilings that the others know.
     pub fn members_changed(
@@ -60,9 +60,8 @@ impl TxnManager {
             .raise_ceiling(Scn(self.control.refresh()?.scn_ceiling));
         self.cluster
             .members_changed(epoch, members, departed.in_limbo);
-        // Also a group that no other was told of, because there was none: once the log has said this no such group is on its way.
-        let (batch, scn) = self.cache.redo().newest_group();
-        self.cluster.own_group(batch, scn);
+        // Also groups that no other was told of, because there was none: once the log has said this no such group is on its way.
+        self.cluster.own_groups(self.cache.redo().last_groups());
         self.drive_waits(|_| true);
         if let Some(ges) = self.ges.get() {
             let me = self.config.instance;
@@ -83,9 +82,9 @@ impl TxnManager {
         }
     }
 
-    /// The newest group of an instance's thread that this one has heard of, and when it took effect. Its own newest is known from the beginning of the epoch on.
-    pub fn newest_group_of(&self, instance: InstanceId) -> Option<(redo::BatchNo, Scn)> {
-        self.cluster.newest_group_of(instance)
+    /// The newest groups of an instance's thread that this one has heard of, and when they took effect. Its own are known from the beginning of the epoch on.
+    pub fn last_groups_of(&self, instance: InstanceId) -> LastGroups {
+        self.cluster.last_groups_of(instance)
     }
 
     /// Returns once this instance knows which locks the others have taken away from everybody; before its first session. False: not until then.

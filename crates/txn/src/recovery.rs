@@ -7,9 +7,9 @@
 //! taken at the first of the checkpoint's markers, and its parts were logged later. So a list counts only for transactions of
 //! which nothing has been seen. The checkpoint position is at or below that first marker, hence nothing is missed.
 
-use crate::{Result, active};
+use crate::{Error, Result, active};
 use block::record::Record;
-use block::{Op, Scn, TxnId, UndoPtr};
+use block::{LastGroups, Op, Scn, TxnId, UndoPtr};
 use redo::BatchNo;
 use seam::HashMap;
 use std::collections::BTreeMap;
@@ -67,19 +67,23 @@ impl TxnRecovery {
         self.committed.extend(txns.into_iter().map(|txn| (txn, e)));
     }
 
-    /// `last`: when the groups committed whose e was lost with the instance. Above everything that was drawn before.
-    pub(crate) fn finish(mut self, last: Scn) -> Outcome {
+    /// `last`: when the thread's last groups took effect, of which its redo does not say so. An error: it does not say so of an earlier one either.
+    pub(crate) fn finish(mut self, last: LastGroups) -> Result<Outcome> {
         for batch in self.groups.keys().copied().collect::<Vec<_>>() {
-            self.group(batch, last);
+            let e = last.scn_of(batch.0).ok_or_else(|| {
+                let what = format!("redo does not say when batch {} took effect", batch.0);
+                Error::Corrupt(what)
+            })?;
+            self.group(batch, e);
         }
         let losers = self.seen.into_iter().filter_map(|(txn, seen)| match seen {
             Seen::Active(head) => Some((txn, head)),
             Seen::Ended => None,
         });
-        Outcome {
+        Ok(Outcome {
             committed: self.committed,
             losers: losers.collect(),
-        }
+        })
     }
 }
 
@@ -125,7 +129,8 @@ mod tests {
         feed(&mut r, 3, t(5), 50, Some((Op::Commit, vec![])));
         r.group(BatchNo(1), Scn(100));
         r.group(BatchNo(2), Scn(101));
-        let mut o = r.finish(Scn(500));
+        let last = [(3, Scn(500))].into_iter().collect();
+        let mut o = r.finish(last).unwrap();
         o.losers.sort_by_key(|(txn, _)| txn.0);
         assert_eq!(o.committed, [(t(1), Scn(100)), (t(5), Scn(500))]);
         assert_eq!(o.losers, [(t(2), UndoPtr(20)), (t(3), UndoPtr(30))]);

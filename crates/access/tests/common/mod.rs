@@ -4,7 +4,8 @@ use access::heap::{Heap, is_heap_undo};
 use access::space::{Space, UNDO_SEGMENT_CREATE};
 use block::space::SegmentKind;
 use block::{
-    BlockBuf, Dba, FileId, InstanceId, LogPos, ObjectId, Op, Scn, ThreadId, UndoPtr, apply,
+    BlockBuf, Dba, FileId, InstanceId, LastGroups, LogPos, ObjectId, Op, Scn, ThreadId, UndoPtr,
+    apply,
 };
 use cache::Cache;
 use redo::{
@@ -98,7 +99,16 @@ impl Instance {
             max_appenders: 16,
             ..RedoConfig::default()
         };
-        let redo = Redo::open(log, config, clock, Arc::new(Events), &end, Scn(1), 1).unwrap();
+        let redo = Redo::open(
+            log,
+            config,
+            clock,
+            Arc::new(Events),
+            &end,
+            LastGroups::default(),
+            1,
+        )
+        .unwrap();
         let cache = Cache::new(256 << 20, files, redo.clone()).unwrap();
         let config = TxnConfig {
             instance: INSTANCE,
@@ -108,7 +118,8 @@ impl Instance {
         let double_write = DoubleWrite::create(&storage, "status.dw").unwrap();
         let txns = TxnManager::open(config, cache.clone(), control, double_write).unwrap();
         redo.set_group_sink(txns.group_sink());
-        txns.recover(txn::TxnRecovery::default(), Scn(1)).unwrap();
+        txns.recover(txn::TxnRecovery::default(), LastGroups::default())
+            .unwrap();
         let space = Arc::new(Space::open(cache.clone(), FileId::DATA, INSTANCE).unwrap());
         let mut txn = Transaction::new(&txns).unwrap();
         let header = space

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use block::{
-    BLOCK_SIZE, BlockBuf, Dba, FileId, LogPos, ObjectId, Op, Scn, Stamp, ThreadId, UndoPtr, apply,
-    heap,
+    BLOCK_SIZE, BlockBuf, Dba, FileId, LastGroups, LogPos, ObjectId, Op, Scn, Stamp, ThreadId,
+    UndoPtr, apply, heap,
 };
 use cache::{Cache, CheckpointClient, MIN_FRAMES, RecordHeader, Writer, WriterConfig};
 use redo::{
@@ -190,7 +190,7 @@ impl Instance {
         let start = restart_point(s)?;
         let to_read = open_log(s)?;
         let end = RedoReader::new(&to_read, start).finish()?;
-        let last_group = clock.tick();
+        let last_groups = end.last_groups(LastGroups::default(), clock.tick());
         let config = RedoConfig {
             buffer_bytes: 4 << 20,
             max_appenders: 4,
@@ -203,7 +203,7 @@ impl Instance {
             clock,
             events.clone(),
             &end,
-            last_group,
+            last_groups,
             end.incarnation + 1,
         )?;
         let cache = Cache::new((frames * BLOCK_SIZE) as u64, files, redo.clone())?;

@@ -4,7 +4,7 @@ use super::{Evidence, Kinds, Layer, Members};
 use crate::inquiry::{INQUIRY_KINDS, Inquiries};
 use crate::sequences::{SEQUENCE_KINDS, Sequences};
 use crate::{Progress, Result};
-use block::{BlockBuf, InstanceId, Scn};
+use block::{BlockBuf, InstanceId, LastGroups};
 use cache::{Cache, Reconfiguration};
 use interconnect::{Member, Post, kinds};
 use std::sync::Arc;
@@ -91,9 +91,8 @@ impl Evidence for Commits {
             .header_arrived(from, bytes)
             .map_err(|e| e.to_string())
     }
-    fn newest_group_of(&self, instance: InstanceId) -> Option<(u64, Scn)> {
-        let (batch, scn) = self.0.newest_group_of(instance)?;
-        Some((batch.0, scn))
+    fn last_groups_of(&self, instance: InstanceId) -> LastGroups {
+        self.0.last_groups_of(instance)
     }
 }
 

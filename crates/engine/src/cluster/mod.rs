@@ -40,13 +40,13 @@ use crate::inquiry::Inquiries;
 use crate::sequences::Sequences;
 use crate::{Config, Error, Progress, Result};
 use access::space::Space;
-use block::{InstanceId, Scn};
+use block::{InstanceId, LastGroups, Scn};
 use cache::Cache;
 use interconnect::certs::TlsFiles;
 use interconnect::memory::SharedMemory;
 use interconnect::{Interconnect, Member, Post};
 use members::Layers;
-use redo::Clock;
+use redo::{Clock, ThreadEnd};
 use seam::thread::JoinHandle;
 use seam::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -75,7 +75,7 @@ const JOIN_MISSCOUNTS: u32 = 3;
 const LEAVE_PATIENCE: Duration = Duration::from_secs(20);
 const GOODBYE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The message that says which epoch its sender is in, all its layers with it; and which is the newest group of its thread, and what it has heard of the last groups of that epoch's dead. Sent to everybody on entering one, and again while somebody has not said the same.
+/// The message that says which epoch its sender is in, all its layers with it; and which are the newest groups of its thread, and what it has heard of the last groups of that epoch's dead. Sent to everybody on entering one, and again while somebody has not said the same.
 pub(crate) const EPOCH: u16 = *interconnect::kinds::ENGINE.start();
 
 /// What a cluster is made of.
@@ -162,10 +162,10 @@ struct State {
     told: BTreeMap<u16, Instant>,
     /// The newest epoch in which the blocks of the dead were recovered.
     recovered: u64,
-    /// The newest group of each instance's thread that others have heard of: batch and SCN.
-    heard: BTreeMap<u16, (u64, Scn)>,
-    /// Of each dead instance's thread the last batch, and the highest SCN.
-    ends: BTreeMap<u16, (u64, Scn)>,
+    /// The newest groups of each instance's thread that others have heard of.
+    heard: BTreeMap<u16, LastGroups>,
+    /// How each dead instance's thread ended.
+    ends: BTreeMap<u16, ThreadEnd>,
     /// The end of this instance has been asked for.
     ended: bool,
 }
@@ -262,7 +262,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Waits until every member is in this instance's epoch, or a later one, and whoever died meanwhile is recovered: it may not have said which was its newest group, of which everybody else knew.
+    /// Waits until every member is in this instance's epoch, or a later one, and whoever died meanwhile is recovered: it may not have said which were its newest groups, of which everybody else knew.
     pub(crate) fn wait_settled(&self, epoch: u64, progress: &dyn Progress) -> Result<()> {
         let mut lost = None;
         let mut state = self.state.lock();
@@ -540,7 +540,7 @@ impl Cluster {
                 route: interconnect::Route::Control,
                 kind: EPOCH,
                 epoch,
-                body: &self.newest_groups(&members),
+                body: &self.heard_groups(&members),
                 block: None,
             },
         );

@@ -157,7 +157,7 @@ impl Cluster {
         self.state.lock().leavers.extend(&left);
         self.take_ceiling()?;
         // Whoever enters an epoch in which the dead are recovered sees what they had committed.
-        for (_, scn) in found.members.iter().filter_map(|m| m.last_group) {
+        for (_, scn) in found.members.iter().flat_map(|m| m.last_groups.iter()) {
             self.clock.lift(scn)?;
         }
         self.open_new_files()?;

@@ -5,13 +5,13 @@
 //!
 //! **Invariants.**
 //! - Nothing of this decides who is dead or when an epoch changes; a thread that reads for an epoch that is over reads in vain, and is not waited for.
-//! - An instance is marked as recovered in the epoch in which its blocks were, after every member has said what it has heard of the dead one's last group: afterwards nobody hears of it any more. If nobody has heard of
+//! - An instance is marked as recovered in the epoch in which its blocks were, after every member has said what it has heard of the dead one's last groups: afterwards nobody hears of it any more. If nobody has heard of
 //!   it, it takes effect when the instance is marked: above all that survivors have been told, and below what a joiner sees first, which waits for the mark.
 
 use super::{Cluster, Members};
 use crate::Result;
 use crate::files::{self, double_write, status_double_write};
-use block::{InstanceId, Scn, ThreadId};
+use block::{InstanceId, LastGroups, Scn, ThreadId};
 use cache::DeadThreads;
 use interconnect::Member;
 use redo::{BatchNo, DeadRedo, LogFiles, RedoReader, RestartPoint, ThreadEnd};
@@ -155,35 +155,36 @@ impl Cluster {
     /// When the last groups of the dead took effect. Everybody has said what was heard of them, and thereby lifted this clock above what the dead told anybody; so those that nobody has heard of take effect now, all at once.
     fn last_groups(&self, members: &Members) -> Result<Vec<RecoveredLife>> {
         let ends = self.state.lock().ends.clone();
-        for (_, highest) in ends.values() {
-            self.lift(*highest).map_err(crate::Error::Cluster)?;
+        for end in ends.values() {
+            self.lift(end.max_scn).map_err(crate::Error::Cluster)?;
         }
         let now = self.clock.tick();
         let life = |m: &Member| {
-            let undecided = ends.get(&m.instance.0).map(|&(batch, _)| (batch, now));
-            let heard = self.heard_group_of(m.instance);
-            let is_last = |h: &(u64, Scn)| undecided.is_none_or(|(batch, _)| h.0 >= batch);
+            let heard = self.heard_groups_of(m.instance);
+            let end = ends.get(&m.instance.0);
             RecoveredLife {
                 instance: m.instance,
                 incarnation: m.incarnation,
-                last_group: heard.filter(is_last).or(undecided),
+                last_groups: end.map_or(heard, |end| end.last_groups(heard, now)),
             }
         };
         Ok(members.dead.iter().map(life).collect())
     }
 
-    /// The newest group of an instance's thread that any member has heard of.
-    fn heard_group_of(&self, instance: InstanceId) -> Option<(u64, Scn)> {
-        let own = self.evidence.newest_group_of(instance);
-        let heard = self.state.lock().heard.get(&instance.0).copied();
-        own.max(heard)
+    /// The newest groups of an instance's thread that any member has heard of.
+    fn heard_groups_of(&self, instance: InstanceId) -> LastGroups {
+        let mut groups = self.evidence.last_groups_of(instance);
+        let state = self.state.lock();
+        let heard = state.heard.get(&instance.0);
+        heard.into_iter().for_each(|heard| groups.merge(*heard));
+        groups
     }
 
-    /// What this instance tells the others: the newest group of its own thread, for who joins, and what is known of those of the dead.
-    pub(super) fn newest_groups(&self, members: &Members) -> Vec<u8> {
+    /// What this instance tells the others: the newest groups of its own thread, for who joins, and what is known of those of the dead.
+    pub(super) fn heard_groups(&self, members: &Members) -> Vec<u8> {
         let mut out = Vec::new();
         for m in members.dead.iter().chain([&self.me]) {
-            if let Some((batch, scn)) = self.heard_group_of(m.instance) {
+            for (batch, scn) in self.heard_groups_of(m.instance).iter() {
                 out.extend(m.instance.0.to_le_bytes());
                 out.extend(batch.to_le_bytes());
                 out.extend(scn.0.to_le_bytes());
@@ -195,16 +196,11 @@ impl Cluster {
     /// What the dead had written down of each other's last groups: what is left of one may rest on a group of another that no survivor has heard of.
     fn hear_from_the_dead(&self, members: &Members, redo: &DeadRedo, ends: &Ends) {
         let mut state = self.state.lock();
-        let last = |end: &ThreadEnd| (end.next.batch.0 - 1, end.max_scn);
-        state
-            .ends
-            .extend(ends.iter().map(|(thread, end)| (thread.0, last(end))));
+        let ends = ends.iter().map(|(thread, end)| (thread.0, end.clone()));
+        state.ends.extend(ends);
         for m in &members.dead {
-            if let Some((batch, scn)) = redo.newest_group_of(ThreadId(m.instance.0)) {
-                let heard = (batch.0, scn);
-                let newest = state.heard.entry(m.instance.0).or_insert(heard);
-                *newest = heard.max(*newest);
-            }
+            let written = redo.groups_of(ThreadId(m.instance.0));
+            state.heard.entry(m.instance.0).or_default().merge(written);
         }
     }
 
@@ -215,9 +211,8 @@ impl Cluster {
         for e in entries {
             let instance = u16::from_le_bytes([e[0], e[1]]);
             let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| e[at + i]));
-            let heard = (u64_at(2), Scn(u64_at(10)));
-            let newest = state.heard.entry(instance).or_insert(heard);
-            *newest = heard.max(*newest);
+            let (batch, scn) = (u64_at(2), Scn(u64_at(10)));
+            state.heard.entry(instance).or_default().note(batch, scn);
         }
         rest.is_empty()
     }

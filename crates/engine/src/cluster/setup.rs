@@ -2,7 +2,7 @@
 
 use super::Layer;
 use crate::{Error, Result};
-use block::{InstanceId, Scn};
+use block::{InstanceId, LastGroups};
 use interconnect::memory::SharedMemory;
 use interconnect::{Bound, PeerAddress, Secret};
 use std::net::SocketAddr;
@@ -151,8 +151,8 @@ pub trait Evidence: Send + Sync {
     fn header_into(&self, out: &mut Vec<u8>);
     /// Takes in the header at the front of `bytes`, before anything else of the message is looked at; returns its length. An error: these are no bytes of ours; the connection is closed.
     fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> std::result::Result<usize, String>;
-    /// The newest group of an instance's thread, this one's own too, that this one has heard of: its batch, and when it took effect.
-    fn newest_group_of(&self, instance: InstanceId) -> Option<(u64, Scn)>;
+    /// The newest groups of an instance's thread, this one's own too, that this one has heard of, and when they took effect.
+    fn last_groups_of(&self, instance: InstanceId) -> LastGroups;
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub use recovery::{RedoFindings, Report, decide};
 use crate::ids::GroupNo;
 use crate::planted::{Mutation, Planted};
 use block::ids::{InstanceId, Scn, TxnId};
+use block::{LAST_GROUPS, LastGroups};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Group `group` of instance `instance`'s thread took effect at `scn`.
@@ -143,7 +144,8 @@ pub struct Visibility {
     members: BTreeSet<InstanceId>,
     /// Who announces the groups of a dead instance.
     heirs: BTreeMap<InstanceId, InstanceId>,
-    newest: BTreeMap<InstanceId, Evidence>,
+    /// The newest groups of each thread that this instance has heard of: what recovery of a last group may have to know.
+    last_groups: BTreeMap<InstanceId, LastGroups>,
     unstable: BTreeMap<(InstanceId, GroupNo), Unstable>,
     drawn: Option<Evidence>,
     parked_replies: BTreeSet<(ReplyId, Shown)>,
@@ -161,7 +163,7 @@ impl Visibility {
             clock,
             members,
             heirs: BTreeMap::new(),
-            newest: BTreeMap::new(),
+            last_groups: BTreeMap::new(),
             unstable: BTreeMap::new(),
             drawn: None,
             parked_replies: BTreeSet::new(),
@@ -190,27 +192,32 @@ impl Visibility {
         }
         Header {
             clock: self.clock,
-            newest: self.newest.get(&self.me).map_or(GroupNo(0), |e| e.group),
+            newest: self.newest_group(),
             evidence,
         }
     }
 
-    /// Of each other instance the newest group that is not known to be stable: what the header of a batch has to say. An older one needs no evidence there, for its SCN stands in the header of the batch that came after it
-    /// in its own thread; nor do this instance's own, for the same reason.
+    /// Of each other instance the newest groups that are not known to be stable, [`LAST_GROUPS`] at most, newest first: what the header of a batch has to say. An older one needs no evidence there, for whoever heard of the newer
+    /// ones knows them to be durable, and the header of the last of them has its SCN; nor do this instance's own, for the same reason.
     pub fn evidence_for_redo(&self) -> impl Iterator<Item = Evidence> + '_ {
-        let all = self.unstable.iter();
-        let all = all.map(|(&(instance, group), u)| Evidence {
-            instance,
-            group,
-            scn: u.scn,
-        });
-        let mut all = all.filter(|e| e.instance != self.me).peekable();
-        std::iter::from_fn(move || {
-            let mut newest = all.next()?;
-            while let Some(newer) = all.next_if(|e| e.instance == newest.instance) {
-                newest = newer;
-            }
-            Some(newest)
+        let most = if self.planted.breaks(Mutation::OneGroupInEvidence) {
+            1
+        } else {
+            LAST_GROUPS
+        };
+        let mut last = (self.me, 0);
+        let newest_first = self.unstable.iter().rev();
+        newest_first.filter_map(move |(&(instance, group), u)| {
+            last = if last.0 == instance {
+                (instance, last.1 + 1)
+            } else {
+                (instance, 1)
+            };
+            (instance != self.me && last.1 <= most).then_some(Evidence {
+                instance,
+                group,
+                scn: u.scn,
+            })
         })
     }
 
@@ -425,7 +432,7 @@ impl Visibility {
         let mut own = self.unstable.keys().filter(|(of, _)| *of == self.me);
         match own.next() {
             Some((_, oldest)) => GroupNo(oldest.0 - 1),
-            None => self.newest.get(&self.me).map_or(GroupNo(0), |e| e.group),
+            None => self.newest_group(),
         }
     }
 
@@ -483,13 +490,26 @@ impl Visibility {
     pub fn report(&self) -> Report {
         Report {
             clock: self.clock,
-            evidence: self.newest.values().copied().collect(),
+            evidence: self
+                .last_groups
+                .keys()
+                .flat_map(|&of| evidence_of(of, self.last_groups_of(of)))
+                .collect(),
         }
     }
 
-    /// The newest group of an instance's thread that this one has heard of.
-    pub fn newest_of(&self, instance: InstanceId) -> Option<Evidence> {
-        self.newest.get(&instance).copied()
+    /// The newest groups of an instance's thread that this one has heard of.
+    pub fn last_groups_of(&self, instance: InstanceId) -> LastGroups {
+        let known = self.last_groups.get(&instance).copied().unwrap_or_default();
+        if self.planted.breaks(Mutation::OneGroupRemembered) {
+            return known.newest().into_iter().collect();
+        }
+        known
+    }
+
+    fn newest_group(&self) -> GroupNo {
+        let own = self.last_groups.get(&self.me).and_then(LastGroups::newest);
+        own.map_or(GroupNo(0), |(group, _)| GroupNo(group))
     }
 
     /// Raises the clock. The driver refuses implausible jumps before they come here.
@@ -498,25 +518,20 @@ impl Visibility {
     }
 
     fn hear(&mut self, evidence: Evidence) {
-        if self
-            .newest
-            .get(&evidence.instance)
-            .is_some_and(|n| n.group >= evidence.group)
-        {
-            return; // heard before, and perhaps stable since
-        }
+        let known = self.last_groups.get(&evidence.instance);
+        let newest = known.and_then(LastGroups::newest);
         self.note(evidence);
-        self.unstable.insert(
-            (evidence.instance, evidence.group),
-            Unstable::new(evidence.scn),
-        );
+        if newest.is_none_or(|(group, _)| group < evidence.group.0) {
+            self.unstable.insert(
+                (evidence.instance, evidence.group),
+                Unstable::new(evidence.scn),
+            );
+        }
     }
 
     fn note(&mut self, evidence: Evidence) {
-        let newest = self.newest.entry(evidence.instance).or_insert(evidence);
-        if newest.group < evidence.group {
-            *newest = evidence;
-        }
+        let known = self.last_groups.entry(evidence.instance).or_default();
+        known.note(evidence.group.0, evidence.scn);
     }
 
     /// If everybody has acknowledged: the group is stable.
@@ -627,4 +642,14 @@ impl Unstable {
             asked: false,
         }
     }
+}
+
+/// These groups of an instance's thread, newest first.
+fn evidence_of(instance: InstanceId, groups: LastGroups) -> Vec<Evidence> {
+    let evidence = groups.iter().map(|(group, scn)| Evidence {
+        instance,
+        group: GroupNo(group),
+        scn,
+    });
+    evidence.collect()
 }

@@ -9,6 +9,7 @@ fn config() -> Config {
     Config {
         nodes: 3,
         owners: vec![0, 1],
+        rests_on: 0,
         snapshots: 3,
         ticks: 2,
         crashes: true,
@@ -59,16 +60,6 @@ fn configs() -> [Config; 6] {
     [config(), asks_again, cut_off, joins, memory, joins_memory]
 }
 
-fn step(world: &mut World, action: &Action) {
-    if let Action::Publish(n) = action {
-        world.late_publish(*n);
-    }
-    world.apply(action);
-    if let Action::Publish(n) = action {
-        world.gate_commit(*n);
-    }
-}
-
 #[derive(Clone)]
 struct Exhaustive(Config);
 
@@ -85,7 +76,7 @@ impl Model for Exhaustive {
     }
     fn next_state(&self, state: &World, action: Action) -> Option<World> {
         let mut next = state.clone();
-        step(&mut next, &action);
+        next.apply(&action);
         Some(next)
     }
     fn properties(&self) -> Vec<Property<Self>> {
@@ -121,7 +112,7 @@ fn walk(config: &Config, seed: u64) -> Result<(), String> {
             break;
         }
         let action = actions.swap_remove(random.below(actions.len()));
-        step(&mut world, &action);
+        world.apply(&action);
         path.push(action);
         if let Some(violation) = world.violation {
             return Err(format!(
@@ -295,7 +286,7 @@ fn the_walk_is_deterministic() {
                 break;
             }
             let action = actions[random.below(actions.len())].clone();
-            step(&mut world, &action);
+            world.apply(&action);
         }
         format!("{world:?}")
     };
@@ -371,7 +362,7 @@ fn c04_two_deaths_and_a_commit_that_rests_on_the_other_last_group() {
         });
         let mut go = |action: Action| {
             assert!(world.actions().contains(&action), "{action:?}");
-            step(&mut world, &action);
+            world.apply(&action);
         };
         for action in [
             Action::Log(0),
@@ -386,7 +377,7 @@ fn c04_two_deaths_and_a_commit_that_rests_on_the_other_last_group() {
         world.deliver_all(&[0, 1]);
         let mut go = |action: Action| {
             assert!(world.actions().contains(&action), "{action:?}");
-            step(&mut world, &action);
+            world.apply(&action);
         };
         for action in [
             Action::Log(1),

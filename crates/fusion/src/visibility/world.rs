@@ -4,15 +4,21 @@
 use super::recovery::decide_with;
 use super::{
     Effect, Evidence, Header, Message, RedoFindings, ReplyId, Report, Shown, Status, Verdict,
-    Visibility,
+    Visibility, evidence_of,
 };
 use crate::ids::GroupNo;
 use crate::planted::{Mutation, Planted};
 use block::ids::{InstanceId, Scn, TxnId};
+use block::{LAST_GROUPS, LastGroups};
+use std::collections::{BTreeMap, BTreeSet};
 
 mod epochs;
+mod readers;
+mod threads;
 
-const GROUP: GroupNo = GroupNo(1);
+use readers::Reader;
+use threads::Thread;
+
 /// The clock of an unrelated instance that commits much is far ahead of the others.
 const STRIDE: u64 = 4;
 
@@ -21,8 +27,10 @@ const STRIDE: u64 = 4;
 pub(super) struct Config {
     /// Instances.
     pub(super) nodes: usize,
-    /// Owner of each transaction. Transaction 1, if there is one, rests on transaction 0, or begins when a client has been shown that.
+    /// Owner of each transaction. The k-th of an owner is in group k of its thread.
     pub(super) owners: Vec<usize>,
+    /// The transaction that the last one, if it is another, rests on: it begins when its owner sees that, or a client has been shown it.
+    pub(super) rests_on: usize,
     pub(super) snapshots: usize,
     pub(super) ticks: usize,
     pub(super) crashes: bool,
@@ -45,8 +53,8 @@ enum Body {
     Commit(Message),
     /// A block whose row of this transaction is stamped with its commit SCN.
     Cleaned(usize, Scn),
-    /// The sender is in the epoch in which somebody joins, and this is the newest group of its thread.
-    Welcome(Option<Evidence>),
+    /// The sender is in the epoch in which somebody joins, and these are the newest groups of its thread.
+    Welcome(LastGroups),
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -58,19 +66,6 @@ pub(super) struct Letter {
     body: Body,
 }
 
-/// A redo thread as far as it is durable.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-struct Thread {
-    /// SCN of the commit record, from the moment it is in the log buffer.
-    logged: Option<Scn>,
-    /// The commit record is durable.
-    commit: bool,
-    /// e(1), once a later header carries it.
-    scn: Option<Scn>,
-    evidence: Vec<Evidence>,
-    highest: Scn,
-}
-
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Node {
     machine: Visibility,
@@ -79,18 +74,7 @@ struct Node {
     /// Verdicts "committed" that this node has, by whatever way.
     known: Vec<Option<Scn>>,
     drawing: Option<GroupNo>,
-    publishing: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Reader {
-    node: usize,
-    scn: Scn,
-    /// Transactions that had been shown to some client before this snapshot was taken.
-    required: u8,
-    asked: u8,
-    verdicts: Vec<Option<bool>>,
-    replied: bool,
+    publishing: Option<GroupNo>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -151,6 +135,22 @@ fn txn_id(t: usize) -> TxnId {
     TxnId(t as u64 + 1)
 }
 
+impl Config {
+    /// The group of its owner's thread that a transaction is in.
+    fn group_of(&self, t: usize) -> GroupNo {
+        let before = self.owners[..t].iter();
+        GroupNo(1 + before.filter(|&&o| o == self.owners[t]).count() as u64)
+    }
+
+    /// The transaction that is in a group of an instance's thread.
+    fn txn_in(&self, owner: usize, group: GroupNo) -> usize {
+        let all = 0..self.owners.len();
+        let mut own = all.filter(|&t| self.owners[t] == owner);
+        own.nth(group.0 as usize - 1)
+            .expect("a group has a transaction")
+    }
+}
+
 impl Node {
     fn new(config: &Config, n: usize, clock: Scn, members: impl Iterator<Item = usize>) -> Node {
         let txns = config.owners.len();
@@ -162,7 +162,7 @@ impl Node {
             status: vec![Status::None; txns],
             known: vec![None; txns],
             drawing: None,
-            publishing: false,
+            publishing: None,
         }
     }
 }
@@ -198,8 +198,11 @@ impl World {
 
     pub(super) fn actions(&self) -> Vec<Action> {
         let mut all = Vec::new();
-        for (t, &owner) in self.config.owners.iter().enumerate() {
-            self.owner_actions(t, owner, &mut all);
+        for t in 0..self.config.owners.len() {
+            self.txn_actions(t, &mut all);
+        }
+        for n in 0..self.config.nodes {
+            self.thread_actions(n, &mut all);
         }
         for n in 0..self.config.nodes {
             let Some(node) = &self.nodes[n] else { continue };
@@ -248,58 +251,6 @@ impl World {
         all
     }
 
-    fn owner_actions(&self, t: usize, owner: usize, all: &mut Vec<Action>) {
-        let Some(node) = &self.nodes[owner] else {
-            return;
-        };
-        let thread = &self.threads[owner];
-        let first_is_known = node.known[0].is_some() || self.shown & 1 != 0;
-        if thread.logged.is_none() && (t == 0 || first_is_known) {
-            all.push(Action::Log(t));
-        }
-        if thread.logged.is_some() && !thread.commit {
-            all.push(Action::Flush(t));
-        }
-        if node.drawing.is_some() {
-            all.push(Action::Mark(owner));
-        }
-        if node.publishing {
-            all.push(Action::Publish(owner));
-        }
-        let published = node.known[t].is_some();
-        if published && thread.scn.is_none() {
-            all.push(Action::Heartbeat(owner));
-        }
-        let may_write = thread.scn.is_some() || self.config.early_cleanout;
-        if self.config.cleanouts && published && may_write && self.disk_stamp[t].is_none() {
-            all.push(Action::CleanToDisk(t));
-        }
-    }
-
-    fn reader_actions(&self, all: &mut Vec<Action>) {
-        for (r, reader) in self.readers.iter().enumerate() {
-            if self.nodes[reader.node].is_none() {
-                continue;
-            }
-            for t in 0..self.config.owners.len() {
-                let again = self.config.asks_again && reader.verdicts[t].is_some();
-                let unasked = reader.asked & (1 << t) == 0;
-                if (unasked || again) && self.who_answers(reader.node, t).is_some() {
-                    all.push(Action::Ask(r, t));
-                }
-                if self.disk_stamp[t].is_some()
-                    && reader.verdicts[t].is_none()
-                    && self.who_answers(reader.node, t).is_some()
-                {
-                    all.push(Action::GrantDisk(r, t));
-                }
-            }
-            if !reader.replied && reader.verdicts.contains(&Some(true)) {
-                all.push(Action::Reply(r));
-            }
-        }
-    }
-
     fn joiner(&self) -> Option<usize> {
         self.config.joins.then(|| self.config.nodes - 1)
     }
@@ -312,17 +263,6 @@ impl World {
         Some(n) != self.joiner() || others.all(|m| self.welcomed & (1 << m) != 0 || gone(m))
     }
 
-    /// The owner, or after its death whoever took its undo over; questions wait until then.
-    fn who_answers(&self, asker: usize, t: usize) -> Option<usize> {
-        let owner = self.config.owners[t];
-        if self.nodes[owner].is_some() {
-            return Some(owner);
-        }
-        let entered = self.nodes[asker].as_ref();
-        let entered = entered.is_some_and(|n| n.epoch == self.epoch);
-        (self.recovered && entered).then(|| self.heir())
-    }
-
     fn heir(&self) -> usize {
         (0..self.config.nodes)
             .find(|&n| self.nodes[n].is_some())
@@ -331,13 +271,7 @@ impl World {
 
     pub(super) fn apply(&mut self, action: &Action) {
         match *action {
-            Action::Log(t) => {
-                let owner = self.config.owners[t];
-                let node = self.nodes[owner].as_mut().expect("enabled");
-                let record = Scn(node.machine.clock().0 + 1);
-                node.machine.lift(record);
-                self.threads[owner].logged = Some(record);
-            }
+            Action::Log(t) => self.log(t),
             Action::Flush(t) => self.flush(t),
             Action::Mark(n) => {
                 self.look_unless(Mutation::MemoryUnreadByDraws, n);
@@ -384,58 +318,6 @@ impl World {
         self.letters.sort();
     }
 
-    fn flush(&mut self, t: usize) {
-        let owner = self.config.owners[t];
-        let node = self.nodes[owner].as_mut().expect("enabled");
-        let thread = &mut self.threads[owner];
-        thread.commit = true;
-        thread.highest = thread.logged.expect("enabled");
-        thread.evidence.extend(node.machine.evidence_for_redo());
-        self.with(owner, |node, out| node.machine.group_durable(GROUP, out));
-    }
-
-    fn heartbeat(&mut self, n: usize) {
-        let node = self.nodes[n].as_ref().expect("enabled");
-        let thread = &mut self.threads[n];
-        let t = self
-            .config
-            .owners
-            .iter()
-            .position(|&o| o == n)
-            .expect("enabled");
-        thread.scn = node.known[t];
-        thread.highest = thread.highest.max(node.machine.clock());
-        thread.evidence.extend(node.machine.evidence_for_redo());
-    }
-
-    /// Tells everybody, those by their memory that are in the same epoch. Also who has died has memory until that is known.
-    fn publish(&mut self, n: usize) {
-        let mut out = Vec::new();
-        let node = self.nodes[n].as_mut().expect("enabled");
-        node.publishing = false;
-        let (status, epoch) = (node.status.clone(), node.epoch);
-        let look = |txn: TxnId| status[txn.0 as usize - 1];
-        node.machine.published(GROUP, look, &mut out);
-        for effect in out {
-            match effect {
-                Effect::Send {
-                    to,
-                    message: Message::Announce(evidence),
-                    ..
-                } if self.has_memory(node_of(to), epoch) => {
-                    self.posted.push(((n, node_of(to)), evidence));
-                    let Evidence {
-                        instance, group, ..
-                    } = evidence;
-                    let heard = Message::Acknowledge { instance, group };
-                    self.with(n, |node, out| node.machine.message(to, heard, look, out));
-                }
-                other => self.effect(n, other),
-            }
-        }
-        self.posted.sort();
-    }
-
     fn has_memory(&self, n: usize, epoch: u8) -> bool {
         let here = self.config.memory & (1 << n) != 0;
         here && self.nodes[n].as_ref().is_none_or(|n| n.epoch == epoch)
@@ -460,51 +342,6 @@ impl World {
                     .read_memory(instance(from), &groups, stable, out)
             });
         }
-    }
-
-    fn snapshot(&mut self, n: usize) {
-        self.look_unless(Mutation::MemoryUnreadBySnapshots, n);
-        let node = self.nodes[n].as_ref().expect("enabled");
-        self.readers.push(Reader {
-            node: n,
-            scn: node.machine.clock(),
-            required: self.shown,
-            asked: 0,
-            verdicts: vec![None; self.config.owners.len()],
-            replied: false,
-        });
-    }
-
-    fn ask(&mut self, r: usize, t: usize) {
-        let (from, snapshot) = (self.readers[r].node, self.readers[r].scn);
-        self.readers[r].asked |= 1 << t;
-        let to = self.who_answers(from, t).expect("enabled");
-        if to == from {
-            self.with(from, |node, out| {
-                let status = node.status.clone();
-                let look = |txn: TxnId| status[txn.0 as usize - 1];
-                node.machine
-                    .asked(instance(from), txn_id(t), snapshot, look, out);
-            });
-        } else {
-            let txn = txn_id(t);
-            self.post(from, to, Body::Commit(Message::Ask { txn, snapshot }));
-        }
-    }
-
-    fn reply(&mut self, r: usize) {
-        self.readers[r].replied = true;
-        let reader = self.readers[r].clone();
-        let node = self.nodes[reader.node].as_ref().expect("enabled");
-        let shown = (0..reader.verdicts.len())
-            .filter(|&t| reader.verdicts[t] == Some(true))
-            .filter_map(|t| node.known[t].or(self.disk_stamp[t]))
-            .max()
-            .expect("something is visible");
-        self.with(reader.node, |node, out| {
-            let id = ReplyId(100 + r as u64);
-            node.machine.gate(id, Shown::UpTo(shown), out);
-        });
     }
 
     fn ship_cleaned(&mut self, from: usize, to: usize, t: usize) {
@@ -553,8 +390,12 @@ impl World {
                     node.machine
                         .message(instance(letter.from), message, look, out);
                 }
-                Body::Welcome(Some(newest)) => node.machine.told(newest),
-                Body::Welcome(None) | Body::Cleaned(..) => {}
+                Body::Welcome(groups) => {
+                    for evidence in evidence_of(instance(letter.from), groups) {
+                        node.machine.told(evidence);
+                    }
+                }
+                Body::Cleaned(..) => {}
             }
         });
         if let (Body::Welcome(_), Some(to)) = (&letter.body, self.joiner())
@@ -587,7 +428,6 @@ impl World {
     }
 
     fn effect(&mut self, n: usize, effect: Effect) {
-        let own = self.config.owners.iter().position(|&o| o == n);
         let node = self.nodes[n].as_mut().expect("the living act");
         match effect {
             Effect::Send {
@@ -605,21 +445,17 @@ impl World {
                 });
             }
             Effect::MarkPending(group) => {
-                node.status[own.expect("only owners flush")] = Status::Pending;
+                node.status[self.config.txn_in(n, group)] = Status::Pending;
                 node.drawing = Some(group);
             }
             Effect::Publish(evidence) => {
-                let t = own.expect("only owners flush");
-                if node.status[t] == Status::Pending
-                    || self.config.planted.breaks(Mutation::PendingMark)
-                {
-                    node.publishing = true;
-                }
+                let t = self.config.txn_in(n, evidence.group);
+                node.publishing = Some(evidence.group);
                 node.known[t] = Some(evidence.scn);
-                if self.config.planted.breaks(Mutation::PendingMark) {
-                    return; // the table is written a moment later, by Release below
+                // Without the mark the table is written a moment later: see `publish`.
+                if !self.config.planted.breaks(Mutation::PendingMark) {
+                    node.status[t] = Status::Committed(evidence.scn);
                 }
-                node.status[t] = Status::Committed(evidence.scn);
             }
             Effect::Release(reply) if reply.0 >= 100 => {
                 let reader = &self.readers[reply.0 as usize - 100];
@@ -632,58 +468,6 @@ impl World {
             Effect::Release(reply) => self.shown |= 1 << reply.0,
             Effect::Learned { txn, verdict } => {
                 self.learn(n, txn.0 as usize - 1, verdict, false);
-            }
-        }
-    }
-
-    fn learn(&mut self, n: usize, t: usize, verdict: Verdict, from_row: bool) {
-        if let (Verdict::Committed(scn), Some(node)) = (verdict, self.nodes[n].as_mut()) {
-            node.known[t] = Some(scn);
-        }
-        for r in 0..self.readers.len() {
-            let reader = &self.readers[r];
-            if reader.node != n || (!from_row && reader.asked & (1 << t) == 0) {
-                continue;
-            }
-            match verdict {
-                Verdict::Committed(scn) => self.conclude(r, t, scn <= reader.scn),
-                Verdict::ActiveTo(limit) if reader.scn <= limit => self.conclude(r, t, false),
-                Verdict::ActiveTo(_) => {}
-            }
-        }
-    }
-
-    fn conclude(&mut self, r: usize, t: usize, visible: bool) {
-        let reader = &mut self.readers[r];
-        if reader.verdicts[t].is_some_and(|v| v != visible) {
-            self.violation = Some("a snapshot changed its mind");
-        }
-        reader.verdicts[t] = Some(visible);
-        if reader.required & (1 << t) != 0 && !visible {
-            self.violation = Some("what a client had been shown is not seen by a later snapshot");
-        }
-        if reader.verdicts.len() > 1 && reader.verdicts[..2] == [Some(false), Some(true)] {
-            self.violation = Some("a transaction is seen without the one that it rests on");
-        }
-    }
-
-    /// The committing client waits at the gate from the moment its group is published.
-    pub(super) fn gate_commit(&mut self, n: usize) {
-        let Some(t) = self.config.owners.iter().position(|&o| o == n) else {
-            return;
-        };
-        self.with(n, |node, out| {
-            let shown = Shown::Commit(instance(n), GROUP);
-            node.machine.gate(ReplyId(t as u64), shown, out);
-        });
-    }
-
-    /// Finishes the delayed table write of the mutation without pending marks.
-    pub(super) fn late_publish(&mut self, n: usize) {
-        if let Some(t) = self.config.owners.iter().position(|&o| o == n) {
-            let node = self.nodes[n].as_mut().expect("enabled");
-            if let Some(scn) = node.known[t] {
-                node.status[t] = Status::Committed(scn);
             }
         }
     }

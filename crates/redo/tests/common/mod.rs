@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use block::record::RecordWriter;
-use block::{Dba, FileId, InstanceId, LogPos, ObjectId, Op, Scn, ThreadId, TxnId, UndoPtr};
+use block::{
+    Dba, FileId, InstanceId, LastGroups, LogPos, ObjectId, Op, Scn, ThreadId, TxnId, UndoPtr,
+};
 use redo::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -106,10 +108,20 @@ pub fn open(
     start: RestartPoint,
     clock: &Arc<Clock>,
 ) -> Result<Thread> {
-    let files = LogFiles::open(&members(storages), identity(thread), GEOMETRY)?;
+    open_over(&members(storages), thread, start, clock)
+}
+
+/// The same over any storage.
+pub fn open_over(
+    members: &[Arc<dyn Storage>],
+    thread: u16,
+    start: RestartPoint,
+    clock: &Arc<Clock>,
+) -> Result<Thread> {
+    let files = LogFiles::open(members, identity(thread), GEOMETRY)?;
     let end = RedoReader::new(&files, start).finish()?;
     clock.lift(end.max_scn)?;
-    let last_group = clock.tick();
+    let last_groups = end.last_groups(LastGroups::default(), clock.tick());
     let events = Arc::new(Events::default());
     let incarnation = end.incarnation + 1;
     let redo = Redo::open(
@@ -118,7 +130,7 @@ pub fn open(
         clock.clone(),
         events.clone(),
         &end,
-        last_group,
+        last_groups,
         incarnation,
     )?;
     let sink = Arc::new(Sink {

@@ -1,9 +1,9 @@
 //! Who is a member: epochs and incarnations, decided by whoever holds the control file's exclusive lock, written there, and followed by all.
 //!
 //! ```text
-//! control file, slot 0 at byte 65536, slot 1 at byte 81920; each:
+//! control file, slot 0 at byte 65536, slot 1 at byte 86016; each:
 //! magic u64 | format version u32 | payload length u32 | sequence u64 | CRC32C of version, sequence and payload u32 | payload:
-//! epoch u64 | members u16 | each: instance u16 | incarnation u32 | state u8 | changed in epoch u64 | last group: batch u64, SCN u64 | address length u8 | address
+//! epoch u64 | members u16 | each: instance u16 | incarnation u32 | state u8 | changed in epoch u64 | last groups, newest first, twice: batch u64, SCN u64 | address length u8 | address
 //! ```
 //!
 //! **Invariants.**
@@ -18,23 +18,25 @@ use super::{
     COMING_BYTES, EXCLUSIVE_BYTE, Lease, Locked, Proof, STARTING_BYTE, Takeover, locks_of,
 };
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
-use block::{FileId, InstanceId, Scn};
+use block::{FileId, InstanceId, LAST_GROUPS, LastGroups, Scn};
 use seam::{Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wait::{Event, Waiter};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDCM1");
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Behind the slots of the control state, with room for those to grow no further than they may.
 const REGION: u64 = 64 << 10;
-const SLOT: usize = 4 * SECTOR;
+const SLOT: usize = 5 * SECTOR;
 const HEADER: usize = 28;
 const NAME: &str = "control";
 /// With the greatest number of instances, each with an address of this length, the state fits a slot.
 pub const MAX_ADDRESS_BYTES: usize = 120;
-const _: () =
-    assert!(HEADER + 10 + FileId::MAX_INSTANCES as usize * (32 + MAX_ADDRESS_BYTES) <= SLOT);
+const _: () = assert!(
+    HEADER + 10 + FileId::MAX_INSTANCES as usize * (16 + 16 * LAST_GROUPS + MAX_ADDRESS_BYTES)
+        <= SLOT
+);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemberState {
@@ -56,8 +58,8 @@ pub struct MemberRecord {
     pub incarnation: u32,
     pub state: MemberState,
     pub changed_in_epoch: u64,
-    /// The newest group of its thread that survivors of its last death had heard of, by batch number, and when it took effect. If it is the thread's last one, its SCN stands nowhere else.
-    pub last_group: Option<(u64, Scn)>,
+    /// The last groups of its thread as it was decided at its last death, and when they took effect: the SCNs of the very last may stand nowhere else.
+    pub last_groups: LastGroups,
     /// Of its interconnect.
     pub address: String,
 }
@@ -68,7 +70,7 @@ pub struct RecoveredLife {
     pub instance: InstanceId,
     pub incarnation: u32,
     /// As in [`MemberRecord`].
-    pub last_group: Option<(u64, Scn)>,
+    pub last_groups: LastGroups,
 }
 
 /// The membership as of an epoch.
@@ -99,7 +101,7 @@ impl Cluster {
                     incarnation: 0,
                     state: MemberState::Down,
                     changed_in_epoch: 0,
-                    last_group: None,
+                    last_groups: LastGroups::default(),
                     address: String::new(),
                 };
                 self.members.insert(at, new);
@@ -135,9 +137,16 @@ impl Cluster {
             w.extend(m.incarnation.to_le_bytes());
             w.push(m.state as u8);
             w.extend(m.changed_in_epoch.to_le_bytes());
-            let (batch, scn) = m.last_group.unwrap_or_default();
-            w.extend(batch.to_le_bytes());
-            w.extend(scn.0.to_le_bytes());
+            let none = (0, Scn::ZERO);
+            for (batch, scn) in m
+                .last_groups
+                .iter()
+                .chain([none; LAST_GROUPS])
+                .take(LAST_GROUPS)
+            {
+                w.extend(batch.to_le_bytes());
+                w.extend(scn.0.to_le_bytes());
+            }
             w.push(m.address.len() as u8);
             w.extend(m.address.as_bytes());
         }
@@ -166,8 +175,14 @@ impl Cluster {
                 _ => return None,
             };
             let changed_in_epoch = u64::from_le_bytes(take(8)?.try_into().ok()?);
-            let batch = u64::from_le_bytes(take(8)?.try_into().ok()?);
-            let scn = Scn(u64::from_le_bytes(take(8)?.try_into().ok()?));
+            let mut last_groups = LastGroups::default();
+            for _ in 0..LAST_GROUPS {
+                let batch = u64::from_le_bytes(take(8)?.try_into().ok()?);
+                let scn = Scn(u64::from_le_bytes(take(8)?.try_into().ok()?));
+                if batch > 0 {
+                    last_groups.note(batch, scn);
+                }
+            }
             let length = usize::from(take(1)?[0]);
             let address = String::from_utf8(take(length)?.to_vec()).ok()?;
             c.members.push(MemberRecord {
@@ -175,7 +190,7 @@ impl Cluster {
                 incarnation,
                 state,
                 changed_in_epoch,
-                last_group: (batch > 0).then_some((batch, scn)),
+                last_groups,
                 address,
             });
         }
@@ -511,7 +526,7 @@ impl Exclusive<'_> {
             for &RecoveredLife {
                 instance,
                 incarnation,
-                last_group,
+                last_groups,
             } in dead
             {
                 if c.expect(instance, incarnation)?.state != MemberState::Dead {
@@ -522,7 +537,7 @@ impl Exclusive<'_> {
                 }
                 c.change(instance, |m| {
                     m.state = MemberState::Recovered;
-                    m.last_group = m.last_group.max(last_group);
+                    m.last_groups.merge(last_groups);
                 });
             }
             Ok(())
@@ -612,7 +627,8 @@ mod tests {
         c.change(InstanceId(2), |m| {
             m.incarnation = 3;
             m.state = MemberState::Dead;
-            m.last_group = Some((7, Scn(8)));
+            m.last_groups.note(7, Scn(8));
+            m.last_groups.note(6, Scn(5));
             m.address = "h:1".to_string();
         });
         c.change(InstanceId(1), |m| m.incarnation = 9);
@@ -620,9 +636,13 @@ mod tests {
         let pinned = [
             2, 0, 0, 0, 0, 0, 0, 0, 2, 0, // epoch, members
             1, 0, 9, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, // instance 1
-            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // no last group, no address
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // no last group
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // nor one before it
+            0, // no address
             2, 0, 3, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, // instance 2
-            7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 3, b'h', b':', b'1',
+            7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, // its last group
+            6, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, // the one before
+            3, b'h', b':', b'1',
         ];
         assert_eq!(bytes, pinned);
         assert_eq!(Cluster::decode(&bytes), Some(c));

@@ -24,7 +24,7 @@ mod waits;
 pub(crate) mod wire;
 
 use crate::Result;
-use block::{InstanceId, Scn, ThreadId, TxnId};
+use block::{InstanceId, LastGroups, Scn, ThreadId, TxnId};
 use commit_cache::CommitCache;
 use deadlock::Walks;
 use fusion::GroupNo;
@@ -273,19 +273,21 @@ impl Cluster {
         self.carry_out(m);
     }
 
-    /// The newest group of this instance's thread: so far nobody may have been told of any.
-    pub(crate) fn own_group(&self, batch: BatchNo, scn: Scn) {
-        self.machine.lock().visibility.told(Evidence {
-            instance: self.me,
-            group: GroupNo(batch.0),
-            scn,
-        });
+    /// The newest groups of this instance's thread: so far nobody may have been told of any.
+    pub(crate) fn own_groups(&self, last: LastGroups) {
+        let mut m = self.machine.lock();
+        for (batch, scn) in last.iter() {
+            m.visibility.told(Evidence {
+                instance: self.me,
+                group: GroupNo(batch),
+                scn,
+            });
+        }
     }
 
-    /// The newest group of an instance's thread that this one has heard of, and when it took effect.
-    pub(crate) fn newest_group_of(&self, instance: InstanceId) -> Option<(BatchNo, Scn)> {
-        let newest = self.machine.lock().visibility.newest_of(instance)?;
-        Some((BatchNo(newest.group.0), newest.scn))
+    /// The newest groups of an instance's thread that this one has heard of, and when they took effect.
+    pub(crate) fn last_groups_of(&self, instance: InstanceId) -> LastGroups {
+        self.machine.lock().visibility.last_groups_of(instance)
     }
 
     // ---- commits ----

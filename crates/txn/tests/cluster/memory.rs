@@ -80,8 +80,8 @@ fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
             });
             // What 3 does not get is sent when 2 has it.
             eventually("announcement", || db.net.sent(ANNOUNCE) > announced);
-            let newest = db.manager(1).newest_group_of(InstanceId(1));
-            assert_ne!(db.manager(3).newest_group_of(InstanceId(1)), newest);
+            let newest = db.manager(1).last_groups_of(InstanceId(1)).newest();
+            assert_ne!(db.manager(3).last_groups_of(InstanceId(1)).newest(), newest);
             let ids = [2, 3].map(InstanceId);
             db.manager(2)
                 .members_changed(
@@ -93,7 +93,7 @@ fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
                     },
                 )
                 .unwrap();
-            assert_eq!(db.manager(2).newest_group_of(InstanceId(1)), newest);
+            assert_eq!(db.manager(2).last_groups_of(InstanceId(1)).newest(), newest);
             // Its evidence reaches instance 3 with the first message of the epoch.
             db.manager(3)
                 .members_changed(
@@ -107,7 +107,7 @@ fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
                 .unwrap();
             db.manager(2).tick();
             eventually("evidence", || {
-                db.manager(3).newest_group_of(InstanceId(1)) == newest
+                db.manager(3).last_groups_of(InstanceId(1)).newest() == newest
             });
             // Here nobody has died: let the writer go.
             db.manager(1)

@@ -176,7 +176,7 @@ impl Instance {
         let mut recovery = TxnRecovery::default();
         replay(&mut reader, &files, &mut double_write, &mut recovery)?;
         let end = reader.finish()?;
-        let last = clock.tick();
+        let last = end.last_groups(LastGroups::default(), clock.tick());
         let config = RedoConfig {
             buffer_bytes: 4 << 20,
             max_appenders: 8,

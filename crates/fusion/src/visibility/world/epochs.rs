@@ -35,10 +35,13 @@ impl World {
         if self.crashed {
             self.reports[n] = Some(node.machine.report());
         } else {
-            let newest = node.machine.newest_of(instance(n));
-            let told = !self.config.planted.breaks(Mutation::JoinersAreNotTold);
+            let told = if self.config.planted.breaks(Mutation::JoinersAreNotTold) {
+                LastGroups::default()
+            } else {
+                node.machine.last_groups_of(instance(n))
+            };
             for to in (0..self.config.nodes).filter(|&to| to != n) {
-                self.post(n, to, Body::Welcome(newest.filter(|_| told)));
+                self.post(n, to, Body::Welcome(told));
             }
         }
         for reader in self.readers.iter_mut().filter(|r| r.node == n) {
@@ -64,25 +67,13 @@ impl World {
         let is_dead =
             |n: &usize| self.nodes[*n].is_none() && !(self.outside && Some(*n) == self.joiner());
         let dead: Vec<usize> = (0..self.config.nodes).filter(is_dead).collect();
-        let mut findings = RedoFindings::default();
-        for &n in &dead {
-            let thread = &self.threads[n];
-            findings.evidence.extend(thread.evidence.iter().copied());
-            findings.highest = findings.highest.max(thread.highest);
-            if thread.commit && thread.scn.is_none() {
-                findings.undecided.push((instance(n), GROUP));
-            }
-        }
         let reports: Vec<Report> = self.reports.iter().flatten().cloned().collect();
-        let decided = decide_with(&findings, &reports, self.config.planted);
+        let adopted = self.groups_of(&dead, &reports);
         let heir = self.heir();
-        for (t, &owner) in self.config.owners.iter().enumerate() {
-            let fresh = decided.iter().find(|e| node_of(e.instance) == owner);
-            let scn = self.threads[owner].scn.or(fresh.map(|e| e.scn));
-            if let (true, Some(scn)) = (dead.contains(&owner), scn) {
-                let node = self.nodes[heir].as_mut().expect("the heir lives");
-                node.status[t] = Status::Committed(scn);
-            }
+        for e in &adopted {
+            let t = self.config.txn_in(node_of(e.instance), e.group);
+            let node = self.nodes[heir].as_mut().expect("the heir lives");
+            node.status[t] = Status::Committed(e.scn);
         }
         let living: Vec<InstanceId> = (0..self.config.nodes)
             .filter(|&n| self.nodes[n].is_some())
@@ -92,18 +83,6 @@ impl World {
             .iter()
             .map(|&n| (instance(n), instance(heir)))
             .collect();
-        // What is on disk about the dead threads' older groups is announced as well: a survivor may have heard of them.
-        let on_disk = dead
-            .iter()
-            .filter_map(|&n| self.threads[n].scn.map(|scn| (n, scn)));
-        let mut adopted: Vec<Evidence> = on_disk
-            .map(|(n, scn)| Evidence {
-                instance: instance(n),
-                group: GROUP,
-                scn,
-            })
-            .collect();
-        adopted.extend(decided);
         // Everybody is in this epoch: that is what a joiner wanted to hear, and what is decided lies below its first snapshot.
         let joiner = self.joiner().and_then(|n| self.nodes[n].as_mut());
         if let Some(joiner) = joiner {
@@ -125,5 +104,29 @@ impl World {
                 }
             });
         }
+    }
+
+    /// When the durable groups of the dead took effect, in the order of their numbers. Those whose SCN is on disk are announced as well: a survivor may have heard of them.
+    fn groups_of(&self, dead: &[usize], reports: &[Report]) -> Vec<Evidence> {
+        let mut findings = RedoFindings::default();
+        let mut groups = Vec::new();
+        for &n in dead {
+            let (instance, thread) = (instance(n), &self.threads[n]);
+            let on_disk = &thread.on_disk;
+            findings.evidence.extend(on_disk.evidence.iter().copied());
+            findings.highest = findings.highest.max(on_disk.highest);
+            findings
+                .undecided
+                .extend(thread.undecided().map(|group| (instance, group)));
+            let written = on_disk.own.iter();
+            groups.extend(written.map(|(&group, &scn)| Evidence {
+                instance,
+                group,
+                scn,
+            }));
+        }
+        groups.extend(decide_with(&findings, reports, self.config.planted));
+        groups.sort();
+        groups
     }
 }
