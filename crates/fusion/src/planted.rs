@@ -24,6 +24,8 @@ pub(crate) enum Mutation {
     OneGroupInEvidence,
     /// Of each thread only the newest group is remembered for recovery and for joiners.
     OneGroupRemembered,
+    /// A group that is heard of after a newer one of its thread is taken for stable.
+    LateGroupsIgnored,
     /// Who is asked for a transaction's status does not lift its clock to the asker's snapshot.
     Lift,
     /// The SCN of a group is drawn without marking the group pending first.

@@ -146,6 +146,8 @@ pub struct Visibility {
     heirs: BTreeMap<InstanceId, InstanceId>,
     /// The newest groups of each thread that this instance has heard of: what recovery of a last group may have to know.
     last_groups: BTreeMap<InstanceId, LastGroups>,
+    /// Up to which group of each other thread all members have heard of all, as its owner has said.
+    stable: BTreeMap<InstanceId, GroupNo>,
     unstable: BTreeMap<(InstanceId, GroupNo), Unstable>,
     drawn: Option<Evidence>,
     parked_replies: BTreeSet<(ReplyId, Shown)>,
@@ -164,6 +166,7 @@ impl Visibility {
             members,
             heirs: BTreeMap::new(),
             last_groups: BTreeMap::new(),
+            stable: BTreeMap::new(),
             unstable: BTreeMap::new(),
             drawn: None,
             parked_replies: BTreeSet::new(),
@@ -192,7 +195,7 @@ impl Visibility {
         }
         Header {
             clock: self.clock,
-            newest: self.newest_group(),
+            newest: self.newest_group_of(self.me),
             evidence,
         }
     }
@@ -326,6 +329,7 @@ impl Visibility {
         if !self.planted.breaks(Mutation::Lift) {
             self.lift(header.clock);
         }
+        self.stable_up_to_of(from, header.stable_up_to(from));
         for &evidence in &header.evidence {
             self.hear(evidence);
         }
@@ -411,6 +415,7 @@ impl Visibility {
         stable: GroupNo,
         out: &mut Vec<Effect>,
     ) {
+        self.stable_up_to_of(from, stable);
         for &evidence in groups {
             self.lift(evidence.scn);
             if evidence.group <= stable || self.planted.breaks(Mutation::MemoryTakenForStable) {
@@ -432,7 +437,7 @@ impl Visibility {
         let mut own = self.unstable.keys().filter(|(of, _)| *of == self.me);
         match own.next() {
             Some((_, oldest)) => GroupNo(oldest.0 - 1),
-            None => self.newest_group(),
+            None => self.newest_group_of(self.me),
         }
     }
 
@@ -477,6 +482,8 @@ impl Visibility {
     /// All groups of an instance that is no member are stable: it left cleanly, when everybody had acknowledged them; or it died, and every member has heard a header that every other sent after the
     /// dead one was heard by nobody any more.
     pub fn left(&mut self, instance: InstanceId, out: &mut Vec<Effect>) {
+        let newest = self.newest_group_of(instance);
+        self.stable_up_to_of(instance, newest);
         self.unstable.retain(|&(of, _), _| of != instance);
         self.release(out);
     }
@@ -507,9 +514,10 @@ impl Visibility {
         known
     }
 
-    fn newest_group(&self) -> GroupNo {
-        let own = self.last_groups.get(&self.me).and_then(LastGroups::newest);
-        own.map_or(GroupNo(0), |(group, _)| GroupNo(group))
+    fn newest_group_of(&self, instance: InstanceId) -> GroupNo {
+        let known = self.last_groups.get(&instance);
+        let newest = known.and_then(LastGroups::newest);
+        newest.map_or(GroupNo(0), |(group, _)| GroupNo(group))
     }
 
     /// Raises the clock. The driver refuses implausible jumps before they come here.
@@ -517,16 +525,35 @@ impl Visibility {
         self.clock = self.clock.max(to);
     }
 
+    /// A group that somebody does not know to be stable. Of one thread they are mostly heard of in order: who lists one lists the older ones that are unstable before it. But memory holds only what was put there, and is looked at
+    /// while an older group is still under way in a message (the memory was offered, or had room again, in between). So whether a group is older than the newest says nothing. It was heard of before if it is remembered, or
+    /// stable; any other one is unstable for all that is known, and if it is not, its announcer says so when it is asked.
     fn hear(&mut self, evidence: Evidence) {
-        let known = self.last_groups.get(&evidence.instance);
-        let newest = known.and_then(LastGroups::newest);
+        let Evidence {
+            instance,
+            group,
+            scn,
+        } = evidence;
+        let known = self.last_groups.get(&instance);
+        let heard = known.is_some_and(|last| last.scn_of(group.0).is_some());
+        let mine_or_late = instance == self.me || self.planted.breaks(Mutation::LateGroupsIgnored);
+        let stable = if mine_or_late {
+            self.newest_group_of(instance) // it registers its own when it draws them
+        } else {
+            self.stable.get(&instance).copied().unwrap_or_default()
+        };
         self.note(evidence);
-        if newest.is_none_or(|(group, _)| group < evidence.group.0) {
-            self.unstable.insert(
-                (evidence.instance, evidence.group),
-                Unstable::new(evidence.scn),
-            );
+        if !heard && group > stable {
+            let key = (instance, group);
+            self.unstable
+                .entry(key)
+                .or_insert_with(|| Unstable::new(scn));
         }
+    }
+
+    fn stable_up_to_of(&mut self, instance: InstanceId, group: GroupNo) {
+        let stable = self.stable.entry(instance).or_default();
+        *stable = group.max(*stable);
     }
 
     fn note(&mut self, evidence: Evidence) {
@@ -626,6 +653,13 @@ impl Visibility {
 }
 
 impl Header {
+    /// The last group of its sender's thread such that all members have heard of it and of all before it.
+    fn stable_up_to(&self, sender: InstanceId) -> GroupNo {
+        let listed = self.evidence.iter().filter(|e| e.instance == sender);
+        let oldest = listed.map(|e| e.group).min();
+        oldest.map_or(self.newest, |group| GroupNo(group.0 - 1))
+    }
+
     fn lists(&self, instance: InstanceId, group: GroupNo) -> bool {
         self.evidence
             .iter()

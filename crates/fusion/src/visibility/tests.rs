@@ -11,8 +11,11 @@ fn config() -> Config {
         owners: vec![0, 1],
         rests_on: 0,
         snapshots: 3,
+        readers: 0b111,
+        rests_on_a_row: false,
         ticks: 2,
-        crashes: true,
+        mortal: 0b111,
+        die_together: false,
         cleanouts: true,
         asks_again: false,
         cut_off: false,
@@ -30,7 +33,7 @@ fn planted(mutation: Mutation) -> Planted {
 }
 
 /// The shapes of schedules that the simulation goes through.
-fn configs() -> [Config; 6] {
+fn configs() -> [Config; 8] {
     let asks_again = Config {
         asks_again: true,
         cleanouts: false,
@@ -57,7 +60,26 @@ fn configs() -> [Config; 6] {
         memory: 0b111,
         ..memory.clone()
     };
-    [config(), asks_again, cut_off, joins, memory, joins_memory]
+    // Two groups of one thread at once.
+    let at_once = Config {
+        owners: vec![0, 0, 1],
+        cleanouts: false,
+        ..config()
+    };
+    let at_once_memory = Config {
+        memory: 0b011,
+        ..at_once.clone()
+    };
+    [
+        config(),
+        asks_again,
+        cut_off,
+        joins,
+        memory,
+        joins_memory,
+        at_once,
+        at_once_memory,
+    ]
 }
 
 #[derive(Clone)]
@@ -141,7 +163,7 @@ fn c04_model_of_a_commit_with_death_and_recovery_of_the_last_group() {
         owners: vec![0],
         snapshots: 1,
         ticks: 0,
-        crashes: false,
+        mortal: 0,
         ..config()
     });
     println!("one transaction, one snapshot, cleaned blocks: {states} states");
@@ -208,7 +230,7 @@ fn a_group_in_one_memory_that_is_taken_for_known_to_all_is_noticed_by_the_model(
             owners: vec![0],
             snapshots: 2,
             ticks: 0,
-            crashes: false,
+            mortal: 0,
             cleanouts: false,
             memory: 0b011,
             planted: Planted { mutation },
@@ -237,7 +259,7 @@ fn c04_simulation_of_dependent_commits_with_deaths() {
 fn c24_a_commit_answered_before_the_broadcast_is_acknowledged_is_noticed() {
     let mutated = Config {
         planted: planted(Mutation::AcknowledgedBroadcast),
-        crashes: false,
+        mortal: 0,
         ..config()
     };
     assert!(finds(mutated, 20_000).is_some());
@@ -260,7 +282,7 @@ fn every_rule_left_out_is_noticed() {
     ] {
         let planted = planted(mutation);
         let seeds = configs().map(|config| finds(Config { planted, ..config }, 60_000));
-        println!("{mutation:?}: first noticed by seeds {seeds:?} of the six shapes");
+        println!("{mutation:?}: first noticed by seeds {seeds:?} of the eight shapes");
         let noticed = seeds.iter().any(Option::is_some);
         assert!(noticed, "{mutation:?} is not noticed");
     }
@@ -374,7 +396,7 @@ fn c04_two_deaths_and_a_commit_that_rests_on_the_other_last_group() {
         }
         go(Action::Snapshot(1));
         go(Action::Ask(0, 0));
-        world.deliver_all(&[0, 1]);
+        world.deliver_all(&[0, 1], &[0, 1]);
         let mut go = |action: Action| {
             assert!(world.actions().contains(&action), "{action:?}");
             world.apply(&action);
@@ -403,4 +425,162 @@ fn c04_two_deaths_and_a_commit_that_rests_on_the_other_last_group() {
     };
     assert_eq!(run(None), None);
     assert!(run(Some(Mutation::HeaderEvidence)).is_some());
+}
+
+/// What a directed schedule comes to.
+fn scripted(config: Config, script: impl Fn(&mut World)) -> Option<&'static str> {
+    let mut world = World::new(config);
+    script(&mut world);
+    world.violation
+}
+
+fn go(world: &mut World, actions: impl IntoIterator<Item = Action>) {
+    for action in actions {
+        assert!(world.actions().contains(&action), "{action:?}");
+        world.apply(&action);
+    }
+}
+
+/// Transactions 0 and 1 are in two groups of instance 1 that are written at once: the second header does not say when the first took effect.
+fn commit_two_at_once(world: &mut World) {
+    go(world, [Action::Log(0), Action::Log(1)]);
+    for t in [0, 1] {
+        go(
+            world,
+            [Action::Flush(t), Action::Mark(0), Action::Publish(0)],
+        );
+    }
+}
+
+/// V6 with two groups: instance 1 dies with its last two, instance 2 with a commit that rests on the older of them, of whose SCN nothing but its header knows.
+#[test]
+fn c04_two_deaths_and_a_commit_that_rests_on_the_last_group_but_one() {
+    let run = |mutation| {
+        let config = Config {
+            owners: vec![0, 0, 1],
+            cleanouts: false,
+            planted: Planted { mutation },
+            ..config()
+        };
+        scripted(config, |world| {
+            commit_two_at_once(world);
+            go(world, [Action::Snapshot(1), Action::Ask(0, 0)]);
+            world.deliver_all(&[0, 1], &[0, 1]);
+            go(
+                world,
+                [
+                    Action::Log(2),
+                    Action::Flush(2),
+                    Action::Mark(1),
+                    Action::Publish(1),
+                    Action::Heartbeat(1),
+                    Action::Tick(2),
+                    Action::Tick(2),
+                    Action::Snapshot(2),
+                    Action::Crash(0b011),
+                    Action::EnterEpoch(2),
+                    Action::Recover,
+                    Action::Ask(1, 0),
+                    Action::Ask(1, 2),
+                ],
+            );
+        })
+    };
+    assert_eq!(run(None), None);
+    for mutation in [Mutation::OneGroupInEvidence, Mutation::HeaderEvidence] {
+        assert!(run(Some(mutation)).is_some(), "{mutation:?}");
+    }
+}
+
+/// V7 with two groups: all have heard of both and clients were answered; whoever survives has to remember both.
+#[test]
+fn c04_survivors_remember_the_last_group_but_one() {
+    let run = |mutation| {
+        let config = Config {
+            owners: vec![0, 0],
+            rests_on: 1,
+            cleanouts: false,
+            planted: Planted { mutation },
+            ..config()
+        };
+        scripted(config, |world| {
+            commit_two_at_once(world);
+            world.deliver_all(&[0, 1, 2], &[0, 1, 2]);
+            go(
+                world,
+                [
+                    Action::Snapshot(1),
+                    Action::Crash(0b001),
+                    Action::EnterEpoch(1),
+                    Action::EnterEpoch(2),
+                    Action::Recover,
+                    Action::Ask(0, 0),
+                ],
+            );
+        })
+    };
+    assert_eq!(run(None), None);
+    assert!(run(Some(Mutation::OneGroupRemembered)).is_some());
+}
+
+/// V3 and V10: instance 2 finds the second group in its memory while the first is still on its way to it in a message, sent before the memory was offered. A reply that shows the first waits all the same until the joiner has
+/// heard of it.
+#[test]
+fn a_group_that_is_heard_of_after_a_newer_one_is_unstable() {
+    let run = |mutation| {
+        let config = Config {
+            owners: vec![0, 0],
+            rests_on: 1,
+            joins: true,
+            memory: 0b010,
+            cleanouts: false,
+            mortal: 0,
+            planted: Planted { mutation },
+            ..config()
+        };
+        scripted(config, |world| {
+            go(world, [Action::Join, Action::EnterEpoch(0)]);
+            world.deliver_all(&[0], &[2]);
+            go(
+                world,
+                [
+                    Action::Log(0),
+                    Action::Flush(0),
+                    Action::Mark(0),
+                    Action::Publish(0),
+                    Action::EnterEpoch(1),
+                    Action::Log(1),
+                    Action::Flush(1),
+                    Action::Mark(0),
+                    Action::Publish(0),
+                    Action::Snapshot(1),
+                    Action::Ask(0, 0),
+                ],
+            );
+            world.deliver_all(&[1], &[0]);
+            world.deliver_all(&[0], &[1]);
+            go(world, [Action::Reply(0)]);
+            world.deliver_all(&[1], &[2]);
+            go(world, [Action::Snapshot(2), Action::Ask(1, 0)]);
+            world.deliver_all(&[2], &[0]);
+            world.deliver_all(&[0], &[2]);
+        })
+    };
+    assert_eq!(run(None), None);
+    assert!(run(Some(Mutation::LateGroupsIgnored)).is_some());
+}
+
+/// Two groups of one thread that are written at once, in every order, with a death.
+#[test]
+fn c04_model_of_two_groups_that_are_written_at_once() {
+    let states = check(Config {
+        nodes: 2,
+        owners: vec![0, 0],
+        rests_on: 1,
+        snapshots: 1,
+        ticks: 0,
+        cleanouts: false,
+        ..config()
+    });
+    println!("two groups of one thread, two instances, one snapshot, deaths: {states} states");
 }

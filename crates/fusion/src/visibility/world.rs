@@ -32,12 +32,19 @@ pub(super) struct Config {
     /// The transaction that the last one, if it is another, rests on: it begins when its owner sees that, or a client has been shown it.
     pub(super) rests_on: usize,
     pub(super) snapshots: usize,
+    /// Instances, as bits, that take them.
+    pub(super) readers: u8,
+    /// A block with the row of the transaction that it rests on comes to the owner of the last one, with a stamp if that is in force.
+    pub(super) rests_on_a_row: bool,
     pub(super) ticks: usize,
-    pub(super) crashes: bool,
+    /// Instances, as bits, that may die: any of them, at one time. None if nobody dies.
+    pub(super) mortal: u8,
+    /// Only all mortal ones together.
+    pub(super) die_together: bool,
     pub(super) cleanouts: bool,
     /// Readers may ask again about what they know already.
     pub(super) asks_again: bool,
-    /// Nothing reaches the third instance before somebody dies, and it alone has much work of its own.
+    /// The third instance hears nothing before somebody dies, and asks nobody; it alone has much work of its own.
     pub(super) cut_off: bool,
     pub(super) planted: Planted,
     /// The last instance joins on the way.
@@ -210,7 +217,8 @@ impl World {
             if self.ticks < self.config.ticks && ticks_here {
                 all.push(Action::Tick(n));
             }
-            if self.readers.len() < self.config.snapshots && self.works(n) {
+            let reads = self.config.readers & (1 << n) != 0;
+            if reads && self.readers.len() < self.config.snapshots && self.works(n) {
                 all.push(Action::Snapshot(n));
             }
             if node.epoch < self.epoch {
@@ -220,26 +228,28 @@ impl World {
                 all.push(Action::Look(n));
             }
             for t in (0..node.known.len()).filter(|&t| node.known[t].is_some()) {
-                let others =
-                    (0..self.config.nodes).filter(|&to| to != n && self.nodes[to].is_some());
-                if self.config.cleanouts {
-                    all.extend(
-                        others
-                            .filter(|&to| self.nodes[to].as_ref().unwrap().known[t].is_none())
-                            .map(|to| Action::ShipCleaned(n, to, t)),
-                    );
-                }
+                let ignorant = |to: &usize| {
+                    let node = self.nodes[*to].as_ref();
+                    node.is_some_and(|node| node.known[t].is_none())
+                };
+                let others = (0..self.config.nodes).filter(|&to| self.ships(t, to));
+                let others = others.filter(ignorant);
+                all.extend(others.map(|to| Action::ShipCleaned(n, to, t)));
             }
         }
         self.reader_actions(&mut all);
-        let cut = |l: &Letter| self.config.cut_off && !self.crashed && l.to == 2;
-        let arriving = (0..self.letters.len()).filter(|&l| !cut(&self.letters[l]));
-        all.extend(arriving.map(Action::Deliver));
-        if self.config.crashes && !self.crashed {
+        all.extend((0..self.letters.len()).map(Action::Deliver));
+        if !self.crashed {
             let up = (0..self.config.nodes).filter(|&n| self.nodes[n].is_some());
             let up: u8 = up.map(|n| 1 << n).sum();
-            let masks = (1..up).filter(|mask| mask & up == *mask && *mask != up);
-            all.extend(masks.map(Action::Crash));
+            let mortal = self.config.mortal & up;
+            let die = |mask: &u8| mask & mortal == *mask && *mask != up;
+            let least = if self.config.die_together {
+                mortal.max(1)
+            } else {
+                1
+            };
+            all.extend((least..=mortal).filter(die).map(Action::Crash));
         }
         if self.outside && !self.crashed {
             all.push(Action::Join);
@@ -249,6 +259,12 @@ impl World {
             all.push(Action::Recover);
         }
         all
+    }
+
+    /// Whether blocks with the row of a transaction, cleaned out, go to this instance.
+    fn ships(&self, t: usize, to: usize) -> bool {
+        let rests = t == self.config.rests_on && self.config.owners.last() == Some(&to);
+        self.config.cleanouts || rests && self.config.rests_on_a_row
     }
 
     fn joiner(&self) -> Option<usize> {
@@ -359,13 +375,24 @@ impl World {
 
     fn post(&mut self, from: usize, to: usize, body: Body) {
         let node = self.nodes[from].as_ref().expect("the living send");
-        self.letters.push(Letter {
+        let letter = Letter {
             from,
             to,
             epoch: node.epoch,
             header: node.machine.header(),
             body,
-        });
+        };
+        self.send(letter);
+    }
+
+    fn send(&mut self, letter: Letter) {
+        if !self.cut_off(letter.to) {
+            self.letters.push(letter);
+        }
+    }
+
+    fn cut_off(&self, n: usize) -> bool {
+        self.config.cut_off && !self.crashed && n == 2
     }
 
     fn deliver(&mut self, l: usize) {
@@ -408,9 +435,10 @@ impl World {
         }
     }
 
-    /// Delivers what is under way to these nodes, and the answers.
-    pub(super) fn deliver_all(&mut self, nodes: &[usize]) {
-        while let Some(l) = self.letters.iter().position(|l| nodes.contains(&l.to)) {
+    /// Delivers what is under way from these nodes to those, and the answers if that is among them.
+    pub(super) fn deliver_all(&mut self, from: &[usize], to: &[usize]) {
+        let arrives = |l: &Letter| from.contains(&l.from) && to.contains(&l.to);
+        while let Some(l) = self.letters.iter().position(arrives) {
             self.deliver(l);
         }
     }
@@ -436,7 +464,7 @@ impl World {
                 message,
             } => {
                 let epoch = node.epoch;
-                self.letters.push(Letter {
+                self.send(Letter {
                     from: n,
                     to: node_of(to),
                     epoch,

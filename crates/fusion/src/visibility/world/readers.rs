@@ -16,7 +16,7 @@ pub(super) struct Reader {
 impl World {
     pub(super) fn reader_actions(&self, all: &mut Vec<Action>) {
         for (r, reader) in self.readers.iter().enumerate() {
-            if self.nodes[reader.node].is_none() {
+            if self.cut_off(reader.node) || self.nodes[reader.node].is_none() {
                 continue;
             }
             for t in 0..self.config.owners.len() {
