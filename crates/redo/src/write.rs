@@ -7,6 +7,7 @@
 //! - Batches are issued in order, each when the one [`LAST_GROUPS`] before it is durable and its group has been announced.
 //! - They become durable in order, whichever is on disk first: a batch behind one that is not on disk is nothing to a reader. Whoever finishes the oldest of those that
 //!   are being written finishes with it all that follow and are on disk.
+//! - e(n) is drawn, published and noted under the lock that issuing takes: whoever sees a commit of batch n gets a header that says e(n), or one behind such a header (`fusion::visibility`, V6).
 
 use crate::batch::{BatchHeader, block_up, checksum, store_checksum};
 use crate::flush::{Told, Writes};

@@ -26,6 +26,9 @@ pub struct RedoFindings {
 /// Gives every undecided group its SCN: the one that a survivor or another dead thread knows of, otherwise one above
 /// every survivor's clock and everything in the dead threads. Groups decided in the second way share their SCN: nothing
 /// that is left depends on one of them without the other.
+///
+/// Of two groups of one thread the older may come out above the younger, if a survivor has heard of that alone (in its memory, the older still on its way in a message). Nothing is seen without what it rests on: as the older
+/// one is undecided, the younger one's batch was issued before it took effect and so rests on nothing of it, and whatever else does has it as evidence.
 pub fn decide(findings: &RedoFindings, survivors: &[Report]) -> Vec<Evidence> {
     decide_with(findings, survivors, Planted::default())
 }
