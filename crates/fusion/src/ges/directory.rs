@@ -1,8 +1,8 @@
 //! The directory of the locks whose resources this instance masters. Works like the one of blocks: one service per
 //! resource at a time, told by its turn, over when the requester says so.
 
-use super::Mode;
 use super::message::{Effect, Kept, Message, Resource, Value};
+use super::{Against, Mode};
 use crate::ids::{Epoch, RequestId, Term, Turn};
 use crate::planted::{Mutation, Planted};
 use block::ids::InstanceId;
@@ -512,7 +512,7 @@ impl Directory {
         &self,
         resource: Resource,
         from: InstanceId,
-    ) -> Vec<(InstanceId, Mode, bool)> {
+    ) -> Vec<(InstanceId, Against)> {
         let Some(entry) = self.entries.get(&resource) else {
             return Vec::new();
         };
@@ -521,15 +521,15 @@ impl Directory {
         let Some(at) = all.iter().position(|r| r.from == from) else {
             let recalls = entry.service.iter().filter(|s| s.missing.contains(&from));
             return recalls
-                .map(|s| (s.request.from, Mode::Null, true))
+                .map(|s| (s.request.from, Against::Ahead(s.request.id)))
                 .collect();
         };
         let mode = all[at].mode;
         let against = |(i, m): &(&InstanceId, &Mode)| **i != from && !m.compatible(mode);
         let holders = entry.holders.iter().filter(against);
-        let ahead = all[..at].iter().map(|r| (r.from, mode, true));
+        let ahead = all[..at].iter().map(|r| (r.from, Against::Ahead(r.id)));
         holders
-            .map(|(&i, _)| (i, mode, false))
+            .map(|(&i, _)| (i, Against::Use(mode)))
             .chain(ahead)
             .collect()
     }

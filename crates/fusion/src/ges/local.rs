@@ -5,11 +5,11 @@
 //! 2. A kept lock stays until it is recalled: an owner that comes again sends nothing.
 //! 3. From the recall on no owner is granted anything here until the recall is answered, so that what recalled it does not starve.
 //! 4. Owners are served in order of arrival; an owner that converts goes before those that hold nothing.
-//! 5. Who uses an implied mode is not known here as long as the resource is open. A recall is answered only after the driver has closed it and named them.
+//! 5. Who uses an implied mode is not known here as long as the resource is open. A recall is answered only after the driver has closed it and named them; who is named waits for nothing that it uses.
 //! 6. An entry that was granted once stays, also with the implied mode: its turn is what tells a repeated grant that is in force from one that is not.
 
 use super::message::{Effect, Kept, Message, Owner, Resource, Value};
-use super::{MasterOf, Mode};
+use super::{Against, MasterOf, Mode};
 use crate::ids::{RequestId, Turn};
 use crate::planted::{Mutation, Planted};
 use std::collections::{BTreeMap, VecDeque};
@@ -27,6 +27,8 @@ struct Waiting {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Wanted {
     id: RequestId,
+    /// The first that waits for it, as far as that has not given up.
+    owner: Owner,
     mode: Mode,
     patient: bool,
 }
@@ -69,6 +71,24 @@ impl Lock {
     fn is_idle(&self) -> bool {
         let still = self.wanted.is_none() && self.recall.is_none();
         still && self.users.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Who was named as a user while it waits for no more than that (its session has the lock here, and asked only whether others have to make room) has it. Left waiting, it would stand behind the
+    /// recall, or behind who waits for that, and the recall for its end.
+    fn grant_the_named(&mut self, resource: Resource, out: &mut Vec<Effect>) {
+        let (users, value) = (&self.users, self.value);
+        self.waiting.retain(|w| {
+            let owner = w.owner;
+            let has = users.get(&owner).is_some_and(|used| used.covers(w.mode));
+            if has {
+                out.push(Effect::Granted {
+                    resource,
+                    owner,
+                    value,
+                });
+            }
+            !has
+        });
     }
 }
 
@@ -163,15 +183,20 @@ impl Locks {
     /// Takes back a request that whoever waits now would not make: others would be kept waiting for nobody.
     fn cancel(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
         let lock = self.entry(resource);
-        let needed = lock.waiting.front().map(|w| {
+        let Some(wanted) = lock.wanted else {
+            return;
+        };
+        let heir = lock.waiting.front().filter(|w| {
             let own = lock.users.get(&w.owner).copied().unwrap_or_default();
-            (lock.mode.join(own.join(w.mode)), w.patient)
+            let needed = lock.mode.join(own.join(w.mode));
+            (needed, w.patient) == (wanted.mode, wanted.patient)
         });
-        if let Some(wanted) = lock.wanted
-            && needed != Some((wanted.mode, wanted.patient))
-        {
-            let id = wanted.id;
-            lock.wanted = None;
+        let id = wanted.id;
+        lock.wanted = heir.map(|w| Wanted {
+            owner: w.owner,
+            ..wanted
+        });
+        if lock.wanted.is_none() {
             let to = master(resource);
             let message = Message::Cancel { resource, id };
             out.push(Effect::Send { to, message });
@@ -237,12 +262,16 @@ impl Locks {
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
+        let planted = self.planted;
         let lock = self.entry(resource);
         for &(owner, mode) in used {
             let has = lock.users.entry(owner).or_default();
             let joined = has.join(mode);
             assert!(lock.mode.covers(joined), "what is used was granted");
             *has = joined;
+        }
+        if !planted.breaks(Mutation::WaitForOwnUse) {
+            lock.grant_the_named(resource, out);
         }
         if let Some(recall) = &mut lock.recall {
             recall.closed = true;
@@ -306,7 +335,7 @@ impl Locks {
             let target = own.join(mode);
             let mut others = lock.users.iter().filter(|(o, _)| **o != owner);
             if !lock.mode.covers(target) {
-                self.want(resource, (target, patient), master, out);
+                self.want(resource, (owner, target, patient), master, out);
                 return;
             }
             if !others.all(|(_, m)| m.compatible(target)) {
@@ -344,7 +373,7 @@ impl Locks {
     fn want(
         &mut self,
         resource: Resource,
-        (target, patient): (Mode, bool),
+        (owner, target, patient): (Owner, Mode, bool),
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
@@ -355,6 +384,7 @@ impl Locks {
         self.last_id += 1;
         lock.wanted = Some(Wanted {
             id: RequestId(self.last_id),
+            owner,
             mode: lock.mode.join(target),
             patient,
         });
@@ -363,7 +393,10 @@ impl Locks {
 
     fn ask(&self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
         let lock = &self.locks[&resource];
-        if let Some(Wanted { id, mode, patient }) = lock.wanted {
+        if let Some(Wanted {
+            id, mode, patient, ..
+        }) = lock.wanted
+        {
             let to = master(resource);
             let message = Message::Request {
                 resource,
@@ -584,15 +617,22 @@ impl Locks {
         Some((blockers, lock.wanted.is_some() || lock.recall.is_some()))
     }
 
-    /// The owners behind this instance's part of a lock that stand against `mode`: those that use it, or, for a request that
-    /// stands ahead at the master, the one it was made for.
-    pub(super) fn owners_against(&self, resource: Resource, mode: Mode, ahead: bool) -> Vec<Owner> {
+    /// The owners behind this instance's part of a lock.
+    pub(super) fn owners_against(&self, resource: Resource, against: Against) -> Vec<Owner> {
         let Some(lock) = self.locks.get(&resource) else {
             return Vec::new();
         };
-        let users = lock.users.iter().filter(|(_, m)| !m.compatible(mode));
-        let first = lock.waiting.front().filter(|_| ahead).map(|w| w.owner);
-        users.map(|(&o, _)| o).chain(first).collect()
+        match against {
+            Against::Use(mode) => {
+                let users = lock.users.iter().filter(|(_, m)| !m.compatible(mode));
+                users.map(|(&o, _)| o).collect()
+            }
+            // Of another request than that this instance's next one may stand behind who asks.
+            Against::Ahead(id) => {
+                let this = lock.wanted.filter(|w| w.id == id);
+                this.map(|w| w.owner).into_iter().collect()
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub use local::Locks;
 pub use message::{Effect, Kept, Message, Owner, Resource, Value};
 pub use mode::Mode;
 
-use crate::ids::{Epoch, Member};
+use crate::ids::{Epoch, Member, RequestId};
 use block::ids::InstanceId;
 use std::collections::BTreeSet;
 
@@ -32,6 +32,15 @@ pub struct Plan {
     /// Somebody is dead, and it is not decided yet when its last commits took effect. Nothing is granted between instances: whoever got what the dead had locked might
     /// take a snapshot below such a commit, and not see what it was locked for.
     pub in_doubt: bool,
+}
+
+/// How an instance stands in somebody's way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Against {
+    /// By owners that use the lock and exclude this mode.
+    Use(Mode),
+    /// By this request, which comes first.
+    Ahead(RequestId),
 }
 
 /// One instance's part of the service.
@@ -209,13 +218,13 @@ impl Enqueues {
         &self,
         resource: Resource,
         from: InstanceId,
-    ) -> Vec<(InstanceId, Mode, bool)> {
+    ) -> Vec<(InstanceId, Against)> {
         self.directory.blockers(resource, from)
     }
 
-    /// Owners here that stand against `mode`; with `ahead`, also the one whose request stands ahead.
-    pub fn owners_against(&self, resource: Resource, mode: Mode, ahead: bool) -> Vec<Owner> {
-        self.locks.owners_against(resource, mode, ahead)
+    /// Owners here that stand in the way like that.
+    pub fn owners_against(&self, resource: Resource, against: Against) -> Vec<Owner> {
+        self.locks.owners_against(resource, against)
     }
 
     fn declaration_for(&self, master: InstanceId) -> Message {

@@ -179,10 +179,10 @@ impl World {
 
     /// The implied mode ends on this instance; whoever uses it is named.
     fn close(&mut self, n: usize, resource: Resource) {
-        if resource == TABLE {
-            self.closed.insert(n);
+        let mut used = self.name_implied(n, resource);
+        if resource == TABLE && self.closed.insert(n) {
+            used.extend(self.weak_that_wait(n));
         }
-        let used = self.name_implied(n, resource);
         self.with(n, |lane, out| lane.closed(resource, &used, out));
     }
 
@@ -198,6 +198,23 @@ impl World {
             }
         }
         used
+    }
+
+    /// Sessions have a lock against those of their own instance before they ask for it: a weak one that nobody here excludes is named as used.
+    fn weak_that_wait(&self, n: usize) -> Vec<(Owner, Mode)> {
+        let here = |u: &&User| u.node == n && u.resource == TABLE;
+        let waits = |u: &&User| !u.granted && Mode::SubExclusive.covers(u.mode);
+        let has = |u: &&User| {
+            let others = self
+                .users
+                .iter()
+                .filter(here)
+                .filter(|o| o.owner != u.owner);
+            let mut modes = others.map(|o| o.mode.join(o.converts.unwrap_or_default()));
+            modes.all(|m| m.compatible(u.mode))
+        };
+        let used = self.users.iter().filter(here).filter(waits).filter(has);
+        used.map(|u| (u.owner, u.mode)).collect()
     }
 
     fn granted(&mut self, n: usize, resource: Resource, owner: Owner, value: Option<Value>) {
@@ -450,6 +467,7 @@ fn every_rule_of_enqueues_left_out_is_noticed() {
     for (mutation, faults) in [
         (Mutation::RecallFromUsers, 0),
         (Mutation::IgnoreImplied, 0),
+        (Mutation::WaitForOwnUse, 0),
         (Mutation::NewcomersTakeAll, 12),
         (Mutation::ValueOutlivesWriter, 12),
         (Mutation::GrantInDoubt, 12),
@@ -462,6 +480,8 @@ fn every_rule_of_enqueues_left_out_is_noticed() {
         assert!(noticed.is_some(), "{mutation:?} is not noticed");
     }
 }
+
+mod ways;
 
 impl World {
     fn quiet() -> Self {

@@ -16,7 +16,8 @@ use crate::enqueue::{Exit, Hop, LockerId, Wait};
 use crate::ges::{Global, GlobalEnqueues, put_resource};
 use crate::manager::TxnManager;
 use block::InstanceId;
-use fusion::ges::Mode;
+use fusion::RequestId;
+use fusion::ges::{Against, Mode};
 use seam::Mutex;
 use seam::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -59,26 +60,30 @@ struct Walk {
 enum Stage {
     /// At the master: who is in the way of the waiter's instance?
     Master,
-    /// At an instance in the way: which of its sessions? Those that stand against the mode, and with the flag the one whose request stands ahead.
-    Holder(Mode, bool),
+    /// At an instance in the way: which of its sessions?
+    Holder(Against),
 }
 
 fn put_stage(lock: Global, stage: Stage, out: &mut Vec<u8>) {
     put_resource(lock, out);
-    let (tag, mode, ahead) = match stage {
-        Stage::Master => (0, Mode::Null, false),
-        Stage::Holder(mode, ahead) => (1, mode, ahead),
+    let (tag, mode, request) = match stage {
+        Stage::Master => (0, Mode::Null, RequestId(0)),
+        Stage::Holder(Against::Use(mode)) => (1, mode, RequestId(0)),
+        Stage::Holder(Against::Ahead(request)) => (2, Mode::Null, request),
     };
-    out.extend_from_slice(&[tag, mode as u8, u8::from(ahead)]);
+    out.extend_from_slice(&[tag, mode as u8]);
+    wire::put(out, &[request.0]);
 }
 
 fn stage(r: &mut Reader<'_>) -> Result<(Global, Stage)> {
-    let (lock, holder, mode, ahead) = (r.resource()?, r.flag()?, r.mode()?, r.flag()?);
-    let stage = match holder {
-        false => Stage::Master,
-        true => Stage::Holder(mode, ahead),
-    };
-    Ok((lock, stage))
+    let lock = r.resource()?;
+    let (tag, mode, request) = (r.u8()?, r.mode()?, RequestId(r.u64()?));
+    match tag {
+        0 => Ok((lock, Stage::Master)),
+        1 => Ok((lock, Stage::Holder(Against::Use(mode)))),
+        2 => Ok((lock, Stage::Holder(Against::Ahead(request)))),
+        _ => Err(r.bad("a walk is at no stage that there is")),
+    }
 }
 
 fn put_path(path: &[Step], out: &mut Vec<u8>) {
@@ -145,12 +150,12 @@ impl TxnManager {
         let waiter = walk.path.last().expect("invariant: a walk has a path");
         match stage {
             Stage::Master => {
-                for (to, mode, ahead) in ges.instances_against(lock, waiter.instance) {
-                    self.send_walk(ges, to, walk.clone(), (lock, Stage::Holder(mode, ahead)));
+                for (to, against) in ges.instances_against(lock, waiter.instance) {
+                    self.send_walk(ges, to, walk.clone(), (lock, Stage::Holder(against)));
                 }
             }
-            Stage::Holder(mode, ahead) => {
-                for blocker in ges.owners_against(lock, (mode, ahead)) {
+            Stage::Holder(against) => {
+                for blocker in ges.owners_against(lock, against) {
                     self.walk_comes_to(walk.clone(), blocker);
                 }
             }
@@ -344,13 +349,13 @@ impl TxnManager {
         match stage {
             Stage::Master => {
                 let against = ges.instances_against(lock, path[at].instance);
-                for (to, mode, ahead) in against.into_iter().filter(|a| a.0 == next.instance) {
-                    let stage = Stage::Holder(mode, ahead);
+                for (to, against) in against.into_iter().filter(|a| a.0 == next.instance) {
+                    let stage = Stage::Holder(against);
                     self.send_check(ges, to, (path.clone(), at), (lock, stage));
                 }
             }
-            Stage::Holder(mode, ahead) => {
-                let blockers = ges.owners_against(lock, (mode, ahead));
+            Stage::Holder(against) => {
+                let blockers = ges.owners_against(lock, against);
                 if next.instance == self.config.instance && blockers.contains(&next.locker) {
                     self.check(path, at + 1);
                 }

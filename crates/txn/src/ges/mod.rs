@@ -21,7 +21,7 @@ use crate::enqueue::{Enqueues, Locker, LockerId};
 use crate::{Error, LockMode, LockWait, Resource, Result};
 use block::{InstanceId, ObjectId, TxnId};
 use dictionary::Picture;
-use fusion::ges::{Effect, Message, Mode, Owner, Plan};
+use fusion::ges::{Against, Effect, Message, Mode, Owner, Plan};
 use fusion::{Epoch, Incarnation, Member};
 use seam::HashMap;
 use seam::{Condvar, Mutex, MutexGuard};
@@ -333,18 +333,14 @@ impl GlobalEnqueues {
         &self,
         resource: Global,
         from: InstanceId,
-    ) -> Vec<(InstanceId, Mode, bool)> {
+    ) -> Vec<(InstanceId, Against)> {
         self.state.lock().machine.instances_against(resource, from)
     }
 
     /// On such an instance: the sessions in the way.
-    pub(crate) fn owners_against(
-        &self,
-        resource: Global,
-        (mode, ahead): (Mode, bool),
-    ) -> Vec<LockerId> {
+    pub(crate) fn owners_against(&self, resource: Global, against: Against) -> Vec<LockerId> {
         let s = self.state.lock();
-        let owners = s.machine.owners_against(resource, mode, ahead);
+        let owners = s.machine.owners_against(resource, against);
         owners.into_iter().map(locker).collect()
     }
 }
