@@ -68,6 +68,10 @@ impl Cache {
                 };
                 s.to_read.insert(block, to_read);
                 self.find_reader(s, block, cause);
+                if s.to_read[&block].claimed.is_none() {
+                    // Whoever asked waits no more. Others must not wait for who does not read it.
+                    s.lane.unreadable(block, generation, out);
+                }
             }
             Effect::Install {
                 block, mode, dirty, ..

@@ -369,6 +369,8 @@ impl Cache {
 
     /// Lets go of every clean block, so that this instance can leave. Returns how many blocks it could not let go of yet.
     pub fn release_everything(&self) -> usize {
+        // There may be nobody left to whom ticks are due.
+        self.each_lane(|s| self.read_unattended(s));
         let mut left = 0;
         for (i, frame) in self.frames.iter().enumerate() {
             frame.latch.lock_exclusive(&self.latch_group);

@@ -381,12 +381,12 @@ impl Cache {
         }
     }
 
-    /// Blocks whose last reader got an error when nobody else waited here, and that could not be let go.
+    /// Blocks that were granted for sessions that wait no more, or that their reader got an error for, and that could not be let go: that is tried once more, before they are read for nobody here.
     pub(super) fn read_unattended(&self, s: &mut State) {
         let idle = |r: &ToRead| !r.recovery && r.claimed.is_none();
         let idle = s.to_read.iter().filter(|(_, r)| idle(r));
         for dba in idle.map(|(&dba, _)| dba).collect::<Vec<_>>() {
-            self.find_reader(s, dba, &Cause::default());
+            self.let_somebody_read(s, dba);
             if let Some(to_read) = s.to_read.get_mut(&dba).filter(|r| r.claimed.is_none()) {
                 to_read.claimed = Some(Reader::Background);
                 s.outgoing.job(Job::Read(dba));
