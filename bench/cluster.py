@@ -17,7 +17,7 @@ and four on two instances, twice four on one, with the same scripts.
   hot      update by key of 100 rows side by side (two blocks)
 
 --detail adds what a transaction took of each: CPU time of all server processes, the longest waits, blocks sent and writes of the log.
---peer galera does uniform and hot on MariaDB with Galera as well: two nodes over loopback, against one server without Galera.
+--peer galera does uniform and hot on MariaDB with Galera as well, in turn with ours: two nodes over loopback, and one server without Galera.
 Needs pgbench, psql, Python's psycopg; a C compiler for the round trip (cc); for galera Debian's mariadb-server, galera-4, sysbench and rsync.
 """
 import argparse
@@ -42,6 +42,9 @@ CLIENTS = 8
 # Between the waits of an idle machine that are measured the second time: long enough for its processors to go to sleep.
 PAUSE_US = 3000
 GOALS = {"select": 0.95, "own": 0.9, "uniform": 0.6, "hot": 0.4}
+AGAINST_PEER = {"uniform": 1, "hot": 3}
+# The peer's servers that the two halves of the clients are at: one without Galera, or the two nodes.
+NODES = ((0, 0), (1, 2))
 
 SCRIPTS = {
     "select": "\\set k random(1, {rows})\nselect v from shared where id = :k;\n",
@@ -189,10 +192,16 @@ class Bench:
         return rates_of(runs)
 
     def ratio(self, what):
+        """Rounds in turn: one instance, two, and the peer's one server and two nodes if it is asked for, forwards and backwards."""
         pair = self.databases()
+        peer = self.galera() if self.args.peer and what in ("uniform", "hot") else None
+        warm = max(2, self.args.seconds // 2)
         for c in pair:
-            self.round(c, what, max(2, self.args.seconds // 2))  # warm
+            self.round(c, what, warm)
+        for nodes in NODES if peer else ():
+            peer.round(nodes, what, warm)
         rates = {"one": [], "two": []}
+        of_peer = {nodes: [] for nodes in NODES}
         for n in range(self.args.rounds):
             for c in pair if n % 2 == 0 else reversed(pair):
                 detail = Detail(c) if self.args.detail and n == 0 else None
@@ -200,9 +209,21 @@ class Bench:
                 rates[c.name].append(rate)
                 if detail:
                     print(detail.report(rate * self.args.seconds), flush=True)
+            for nodes in (NODES if n % 2 == 0 else reversed(NODES)) if peer else ():
+                of_peer[nodes].append(peer.round(nodes, what, self.args.seconds))
         one, two = (statistics.median(rates[n]) for n in ("one", "two"))
         spread = "/".join(f"{b / a:.2f}" for a, b in zip(rates["one"], rates["two"]))
         print(f"| {what} | {one:.0f} tps | {two:.0f} tps | {two / one:.2f} | {GOALS[what]} | {spread} |", flush=True)
+        if peer:
+            self.beside(what, rates["two"], of_peer)
+
+    def beside(self, what, two, of_peer):
+        alone, nodes = (statistics.median(rate for rate, _ in of_peer[n]) for n in NODES)
+        failed = statistics.median(share for _, share in of_peer[NODES[1]])
+        print(f"| {what}, MariaDB with Galera | {alone:.0f} tps | {nodes:.0f} tps, {100 * failed:.1f} % failed | {nodes / alone:.2f} |  |  |", flush=True)
+        ratio = statistics.median(two) / nodes
+        spread = "/".join(f"{b / g:.2f}" for b, (g, _) in zip(two, of_peer[NODES[1]]))
+        print(f"| {what}, two instances against two nodes |  |  | {ratio:.2f} | {AGAINST_PEER[what]} | {spread} |", flush=True)
 
     # ---- one instance, before and after ----
 
@@ -289,11 +310,11 @@ class Bench:
 
     # ---- the peer ----
 
-    def galera(self, what):
+    def galera(self):
         if self.maria is None:
             self.maria = Galera(self.work, self.args.port + 40)
             self.maria.begin()
-        self.maria.measure(what, self.args)
+        return self.maria
 
     def stop(self):
         for c in (self.one, self.two, self.maria):
@@ -365,9 +386,11 @@ class Galera:
     def sql(self, k, text):
         return sh([*self.client(k), text])
 
-    def round(self, nodes, rows, seconds):
+    def round(self, nodes, what, seconds):
+        """Statements that were done each second, and the share that failed. Half of the clients on each of the nodes, over TCP as pgbench's are."""
+        rows = 100 if what == "hot" else ROWS
         runs = [subprocess.Popen(["sysbench", str(self.script), f"--rows={rows}", "--db-driver=mysql", "--mysql-user=root", "--mysql-db=b",
-                                  f"--mysql-socket={self.work / f'maria{k}' / 's'}", "--mysql-ignore-errors=all", f"--threads={CLIENTS // 2}",
+                                  "--mysql-host=127.0.0.1", f"--mysql-port={self.port + k}", "--mysql-ignore-errors=all", f"--threads={CLIENTS // 2}",
                                   f"--time={seconds}", "run"], stdout=subprocess.PIPE, text=True) for k in nodes]
         done = failed = 0
         for run in runs:
@@ -377,19 +400,6 @@ class Galera:
             done += int(re.search(r"total number of events:\s+(\d+)", out).group(1))
             failed += int(re.search(r"ignored errors:\s+(\d+)", out).group(1))
         return done / seconds, failed / max(1, done + failed)
-
-    def measure(self, what, args):
-        rows = 100 if what == "hot" else ROWS
-        pairs = {"one": [0, 0], "two": [1, 2]}
-        for nodes in pairs.values():
-            self.round(nodes, rows, 2)
-        figures = {n: [] for n in pairs}
-        for n in range(args.rounds):
-            for name, nodes in pairs.items() if n % 2 == 0 else reversed(pairs.items()):
-                figures[name].append(self.round(nodes, rows, args.seconds))
-        one, two = (statistics.median(rate for rate, _ in figures[n]) for n in ("one", "two"))
-        failed = statistics.median(share for _, share in figures["two"])
-        print(f"| {what}, MariaDB with Galera | {one:.0f} tps | {two:.0f} tps, {100 * failed:.1f} % failed | {two / one:.2f} |  |  |", flush=True)
 
     def stop(self):
         for k in reversed(range(len(self.processes))):
@@ -516,8 +526,6 @@ def main():
                 bench.gc()
             elif part in GOALS:
                 bench.ratio(part)
-                if args.peer and part in ("uniform", "hot"):
-                    bench.galera(part)
             else:
                 raise SystemExit(f"no such part: {part}")
     finally:

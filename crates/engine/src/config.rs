@@ -75,7 +75,7 @@ impl Config {
             lms: 1,
             share_memory: true,
             affinity: cache::Affinity::default(),
-            gc_defer: Duration::from_millis(2),
+            gc_defer: Duration::from_millis(8),
             priority: Priority::default(),
             lms_cpus: Vec::new(),
             lgwr_cpus: Vec::new(),
