@@ -27,7 +27,7 @@ fn who_is_named_as_a_user_while_it_waits_has_the_lock() {
         let named = world.has(reader);
         world.leave(user);
         world.run();
-        assert_eq!(world.has(ddl), false, "the reader uses the table, or waits");
+        assert!(!world.has(ddl), "the reader uses the table, or waits");
         if named {
             world.leave(reader);
             world.run();
