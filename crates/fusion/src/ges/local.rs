@@ -8,89 +8,17 @@
 //! 5. Who uses an implied mode is not known here as long as the resource is open. A recall is answered only after the driver has closed it and named them; who is named waits for nothing that it uses.
 //! 6. An entry that was granted once stays, also with the implied mode: its turn is what tells a repeated grant that is in force from one that is not.
 
+mod lock;
+
 use super::message::{Effect, Kept, Message, Owner, Resource, Value};
 use super::{Against, MasterOf, Mode};
 use crate::ids::{RequestId, Turn};
 use crate::planted::{Mutation, Planted};
-use std::collections::{BTreeMap, VecDeque};
+use lock::{Lock, Recall, Waiting, Wanted, may_go, opened};
+use std::collections::BTreeMap;
 
 /// Locks kept that nobody uses, beyond which the instance gives up half of them: about a megabyte here and at the masters.
 pub(super) const MAX_IDLE: usize = 10_000;
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Waiting {
-    owner: Owner,
-    mode: Mode,
-    patient: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Wanted {
-    id: RequestId,
-    /// The first that waits for it, as far as that has not given up.
-    owner: Owner,
-    mode: Mode,
-    patient: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Recall {
-    turn: Turn,
-    keep: Mode,
-    patient: bool,
-    /// All who use the lock are in `users`.
-    closed: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Lock {
-    mode: Mode,
-    turn: Turn,
-    id: RequestId,
-    value: Option<Value>,
-    users: BTreeMap<Owner, Mode>,
-    waiting: VecDeque<Waiting>,
-    wanted: Option<Wanted>,
-    recall: Option<Recall>,
-}
-
-impl Lock {
-    fn of(resource: Resource) -> Lock {
-        Lock {
-            mode: resource.implied(),
-            turn: Turn::default(),
-            id: RequestId::default(),
-            value: None,
-            users: BTreeMap::new(),
-            waiting: VecDeque::new(),
-            wanted: None,
-            recall: None,
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        let still = self.wanted.is_none() && self.recall.is_none();
-        still && self.users.is_empty() && self.waiting.is_empty()
-    }
-
-    /// Who was named as a user while it waits for no more than that (its session has the lock here, and asked only whether others have to make room) has it. Left waiting, it would stand behind the
-    /// recall, or behind who waits for that, and the recall for its end.
-    fn grant_the_named(&mut self, resource: Resource, out: &mut Vec<Effect>) {
-        let (users, value) = (&self.users, self.value);
-        self.waiting.retain(|w| {
-            let owner = w.owner;
-            let has = users.get(&owner).is_some_and(|used| used.covers(w.mode));
-            if has {
-                out.push(Effect::Granted {
-                    resource,
-                    owner,
-                    value,
-                });
-            }
-            !has
-        });
-    }
-}
 
 /// This instance's locks of one lane.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -633,19 +561,5 @@ impl Locks {
                 this.map(|w| w.owner).into_iter().collect()
             }
         }
-    }
-}
-
-/// Whether a lock may be given up. Not one with a value: asked for again before the master has heard of that, it would come back with an older one.
-fn may_go(resource: Resource, lock: &Lock) -> bool {
-    let plain = resource.implied() == Mode::Null && lock.value.is_none();
-    plain && lock.mode != Mode::Null && lock.is_idle()
-}
-
-/// Says so if the implied mode may be used without being asked for.
-fn opened(resource: Resource, lock: &Lock, out: &mut Vec<Effect>) {
-    let implied = resource.implied();
-    if implied != Mode::Null && lock.mode.covers(implied) && lock.recall.is_none() {
-        out.push(Effect::Opened { resource });
     }
 }

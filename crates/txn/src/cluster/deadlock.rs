@@ -56,7 +56,7 @@ struct Walk {
 }
 
 /// Where a walk or a check stands that follows a wait for a lock.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// At the master: who is in the way of the waiter's instance?
     Master,
@@ -387,5 +387,37 @@ impl TxnManager {
     fn doom(&self, locker: LockerId, serial: u64, waits: u64) {
         let why = format!("{waits} sessions of several instances wait for each other in a circle");
         self.enqueues.doom(Hop { locker, serial }, why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ges::PICTURE;
+
+    #[test]
+    fn stages_come_back_and_others_are_refused() {
+        let lock = crate::ges::global(PICTURE).expect("it is locked among instances");
+        let read = |bytes: &[u8]| -> Result<(Global, Stage)> {
+            let mut r = Reader::new(InstanceId(1), bytes);
+            let read = stage(&mut r)?;
+            r.end()?;
+            Ok(read)
+        };
+        for at in [
+            Stage::Master,
+            Stage::Holder(Against::Use(Mode::Exclusive)),
+            Stage::Holder(Against::Ahead(RequestId(7))),
+        ] {
+            let mut bytes = Vec::new();
+            put_stage(lock, at, &mut bytes);
+            assert_eq!(read(&bytes).unwrap(), (lock, at));
+            for cut in 0..bytes.len() {
+                assert!(read(&bytes[..cut]).is_err(), "{cut}");
+            }
+            let tag = bytes.len() - 10;
+            bytes[tag] = 3;
+            assert!(read(&bytes).is_err());
+        }
     }
 }

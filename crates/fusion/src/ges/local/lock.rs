@@ -1,0 +1,94 @@
+//! One lock of this instance: what is kept of it, who uses it and who waits, what has been asked for and what is recalled.
+
+use crate::ges::{Effect, Mode, Owner, Resource, Value};
+use crate::ids::{RequestId, Turn};
+use std::collections::{BTreeMap, VecDeque};
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Waiting {
+    pub(super) owner: Owner,
+    pub(super) mode: Mode,
+    pub(super) patient: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Wanted {
+    pub(super) id: RequestId,
+    /// The first that waits for it, as far as that has not given up.
+    pub(super) owner: Owner,
+    pub(super) mode: Mode,
+    pub(super) patient: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Recall {
+    pub(super) turn: Turn,
+    pub(super) keep: Mode,
+    pub(super) patient: bool,
+    /// All who use the lock are in `users`.
+    pub(super) closed: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Lock {
+    pub(super) mode: Mode,
+    pub(super) turn: Turn,
+    pub(super) id: RequestId,
+    pub(super) value: Option<Value>,
+    pub(super) users: BTreeMap<Owner, Mode>,
+    pub(super) waiting: VecDeque<Waiting>,
+    pub(super) wanted: Option<Wanted>,
+    pub(super) recall: Option<Recall>,
+}
+
+impl Lock {
+    pub(super) fn of(resource: Resource) -> Lock {
+        Lock {
+            mode: resource.implied(),
+            turn: Turn::default(),
+            id: RequestId::default(),
+            value: None,
+            users: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            wanted: None,
+            recall: None,
+        }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        let still = self.wanted.is_none() && self.recall.is_none();
+        still && self.users.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Who was named as a user while it waits for no more than that (its session has the lock here, and asked only whether others have to make room) has it. Left waiting, it would stand behind the
+    /// recall, or behind who waits for that, and the recall for its end.
+    pub(super) fn grant_the_named(&mut self, resource: Resource, out: &mut Vec<Effect>) {
+        let (users, value) = (&self.users, self.value);
+        self.waiting.retain(|w| {
+            let owner = w.owner;
+            let has = users.get(&owner).is_some_and(|used| used.covers(w.mode));
+            if has {
+                out.push(Effect::Granted {
+                    resource,
+                    owner,
+                    value,
+                });
+            }
+            !has
+        });
+    }
+}
+
+/// Whether a lock may be given up. Not one with a value: asked for again before the master has heard of that, it would come back with an older one.
+pub(super) fn may_go(resource: Resource, lock: &Lock) -> bool {
+    let plain = resource.implied() == Mode::Null && lock.value.is_none();
+    plain && lock.mode != Mode::Null && lock.is_idle()
+}
+
+/// Says so if the implied mode may be used without being asked for.
+pub(super) fn opened(resource: Resource, lock: &Lock, out: &mut Vec<Effect>) {
+    let implied = resource.implied();
+    if implied != Mode::Null && lock.mode.covers(implied) && lock.recall.is_none() {
+        out.push(Effect::Opened { resource });
+    }
+}
