@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use block::sequence::{SequenceParams, SequenceRange, SequenceState, mark_payload, read};
 use block::{Dba, LogPos, ObjectId, Op};
@@ -55,6 +56,8 @@ pub trait Floor {
     fn at_least(&self) -> Option<Option<SequenceState>>;
     /// The block has this state, logged here or durable.
     fn stands(&self, state: SequenceState);
+    /// `setval` was made here: values that are on their way to this instance are not put into its memory any more.
+    fn set(&self);
 }
 
 /// Nobody else knows anything.
@@ -65,13 +68,34 @@ impl Floor for Alone {
         Some(None)
     }
     fn stands(&self, _: SequenceState) {}
+    fn set(&self) {}
 }
+
+/// A value from memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    pub draw: Draw,
+    /// Of a sequence that is drawn from steadily, few values of what another instance has given are left: it is time to ask for the next.
+    pub runs_low: bool,
+}
+
+/// Who uses up a range within this time does not wait for the next one: a wait of some 60 us then matters, and that the mark stands a range further ahead does not.
+const STEADILY: Duration = Duration::from_millis(20);
 
 /// Values not given out yet.
 struct Cached {
     range: SequenceRange,
     increment: i64,
     logged: Logged,
+    /// With so many values left, the next ones are to be asked for.
+    low: Option<u32>,
+}
+
+#[derive(Default)]
+struct Memory {
+    ranges: VecDeque<Cached>,
+    /// When another instance last gave values.
+    kept_at: Option<Instant>,
 }
 
 /// A sequence as an instance uses it. One object per sequence and instance: it holds the instance's cached values.
@@ -79,7 +103,7 @@ pub struct Sequence<S = Live> {
     store: S,
     object: ObjectId,
     dba: Dba,
-    cached: Mutex<VecDeque<Cached>>,
+    memory: Mutex<Memory>,
 }
 
 /// Segment header and the sequence's block.
@@ -105,7 +129,7 @@ impl<S: Store> Sequence<S> {
             store,
             object,
             dba: header.plus(1),
-            cached: Mutex::new(VecDeque::new()),
+            memory: Mutex::default(),
         }
     }
 
@@ -133,14 +157,14 @@ impl<S: Store> Sequence<S> {
 
     /// The next value from the block or from memory; None: not now. Called with no latch held; may wait for the block and for room in the log, never for a flush.
     pub fn draw(&self, floor: &impl Floor) -> Result<Option<Draw>> {
-        if let Some(draw) = self.next_cached() {
-            return Ok(Some(draw));
+        if let Some(held) = self.next_cached() {
+            return Ok(Some(held.draw));
         }
         self.store.reserve()?;
         let mut guard = self.store.write(self.dba)?;
         // Whoever had the block before us may have brought values for all.
-        if let Some(draw) = self.next_cached() {
-            return Ok(Some(draw));
+        if let Some(held) = self.next_cached() {
+            return Ok(Some(held.draw));
         }
         let Some(taken) = self.take_from(&mut guard, 1, floor)? else {
             return Ok(None);
@@ -149,14 +173,15 @@ impl<S: Store> Sequence<S> {
             range: taken.range,
             increment: taken.increment,
             logged: Logged::Here(taken.end),
+            low: None,
         };
-        let draw = rest
+        let held = rest
             .take()
             .ok_or_else(|| block::BlockError::corrupt("a sequence gave an empty range"))?;
         if rest.range.count > 0 {
-            self.cached.lock().push_back(rest);
+            self.memory.lock().ranges.push_back(rest);
         }
-        Ok(Some(draw))
+        Ok(Some(held.draw))
     }
 
     /// Takes values for somebody else, of whom `wanted` wait: as many, or a range to be cached. None: not now. Waits like [`draw`](Sequence::draw).
@@ -225,22 +250,25 @@ impl<S: Store> Sequence<S> {
     }
 
     /// A value from memory.
-    pub fn next_cached(&self) -> Option<Draw> {
-        let mut cached = self.cached.lock();
-        let draw = cached.front_mut()?.take();
-        if cached.front().is_some_and(|c| c.range.count == 0) {
-            cached.pop_front();
+    pub fn next_cached(&self) -> Option<Held> {
+        let mut memory = self.memory.lock();
+        let held = memory.ranges.front_mut()?.take();
+        if memory.ranges.front().is_some_and(|c| c.range.count == 0) {
+            memory.ranges.pop_front();
         }
-        draw
+        held
     }
 
     /// Values that another instance has taken for this one.
     pub fn keep(&self, range: SequenceRange, increment: i64, mark: Mark) {
-        let logged = Logged::There(mark);
-        self.cached.lock().push_back(Cached {
+        let mut memory = self.memory.lock();
+        let since = memory.kept_at.replace(seam::now());
+        let steadily = since.is_some_and(|at| seam::elapsed(at) < STEADILY);
+        memory.ranges.push_back(Cached {
             range,
             increment,
-            logged,
+            logged: Logged::There(mark),
+            low: steadily.then_some(range.count / 4),
         });
     }
 
@@ -275,7 +303,8 @@ impl<S: Store> Sequence<S> {
         let next = params.set(higher(state, at_least), value, is_called);
         let end = self.mark(&mut guard, next)?;
         floor.stands(next);
-        self.cached.lock().clear();
+        floor.set();
+        self.memory.lock().ranges.clear();
         Ok(Some(end))
     }
 
@@ -294,14 +323,17 @@ fn higher(state: SequenceState, other: Option<SequenceState>) -> SequenceState {
 }
 
 impl Cached {
-    fn take(&mut self) -> Option<Draw> {
+    fn take(&mut self) -> Option<Held> {
         self.range.count = self.range.count.checked_sub(1)?;
         let value = self.range.first;
         // Beyond the last value of a range this may wrap; that value is never given out.
         self.range.first = value.wrapping_add(self.increment);
-        Some(Draw {
-            value,
-            logged: self.logged,
+        Some(Held {
+            draw: Draw {
+                value,
+                logged: self.logged,
+            },
+            runs_low: self.low == Some(self.range.count),
         })
     }
 }
@@ -351,6 +383,7 @@ mod tests {
             self.0
         }
         fn stands(&self, _: SequenceState) {}
+        fn set(&self) {}
     }
 
     /// What others were given by an instance that died with its log counts, and is put into the block before a transaction that rests on it commits.
@@ -394,6 +427,42 @@ mod tests {
                 true
             )
         );
+    }
+
+    /// Of ranges that follow each other quickly, the next is asked for when a quarter is left; never of the first, and once of each.
+    #[test]
+    fn values_run_low_where_they_are_drawn_steadily() {
+        let store = Memory::new();
+        let s = create(&store, SequenceParams::default());
+        let home = fusion::Member {
+            instance: block::InstanceId(2),
+            incarnation: fusion::Incarnation(1),
+        };
+        let mark = Mark {
+            home,
+            pos: LogPos(1),
+            state: s.state().unwrap().1,
+        };
+        let mut low = || {
+            let held = std::iter::from_fn(|| s.next_cached());
+            let low = held.filter(|h| h.runs_low).map(|h| h.draw.value);
+            low.collect::<Vec<_>>()
+        };
+        let keep = |first, count| s.keep(SequenceRange { first, count }, 1, mark);
+        keep(1, 20);
+        assert_eq!(low(), [0; 0]);
+        keep(21, 20);
+        assert_eq!(low(), [35]);
+        keep(41, 2);
+        assert_eq!(low(), [42]);
+        keep(43, 20);
+        keep(63, 20);
+        s.memory.lock().kept_at = seam::now().checked_sub(STEADILY);
+        keep(83, 20);
+        assert_eq!(low(), [57, 77]);
+        keep(103, 20);
+        s.set(500, false, &Alone).unwrap();
+        assert_eq!(low(), [0; 0]);
     }
 
     /// As many as are wanted where nothing may be kept; and only by who needs not wait.

@@ -80,6 +80,33 @@ fn two_instances_have_the_papers_numbers() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
+/// Where a sequence was set its values go on from there, also when others were on their way that had been asked for ahead.
+#[test]
+fn values_asked_for_ahead_do_not_outlive_setval() {
+    let _counted = wait::session::register(wait::session::Kind::User, "draws");
+    let (s, _) = create();
+    let nodes = [1, 2].map(|k| start(&s, k, k.into()));
+    let def = nodes[0].sequence(900, &from_ten(20));
+    let mut to = 1_000_000;
+    for round in 0..150 {
+        for node in &nodes {
+            // Ends with few values left, as often as not just when the next ones are asked for.
+            let values = node.draw(&def, 50 + round % 15);
+            assert!(values.is_sorted(), "{values:?}");
+            let mut s = node.session();
+            s.begin(Isolation::ReadCommitted).unwrap();
+            s.sequence_set(&def, to, false).unwrap();
+            s.commit().unwrap();
+            assert_eq!(node.draw(&def, 1), [to]);
+            to += 10_000;
+        }
+    }
+    // One of the two is not the home: each of its rounds uses up more than two ranges.
+    let asked = wait::views::system_stat(wait::Stat::SequenceRequests);
+    assert!(asked > 300, "{asked} requests");
+    nodes.iter().for_each(|n| n.engine.stop(&Quiet).unwrap());
+}
+
 /// A value drawn after another was returned, on whatever instance, is greater, and none is left out; also while the home moves to who draws most.
 #[test]
 fn values_come_in_order_over_instances() {

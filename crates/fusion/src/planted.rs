@@ -110,6 +110,8 @@ pub(crate) enum Mutation {
     CommitUnsecured,
     /// Sequences: values also go to sessions that came after the request was sent.
     ShareWithLateComers,
+    /// Sequences: values that were on their way to an instance when it set the sequence are kept there.
+    KeepAfterSet,
 }
 
 /// The rule left out in this machine, if any.

@@ -111,6 +111,11 @@ impl Floor for Known<'_> {
             self.of.state.lock().machine.stands(self.object, state);
         }
     }
+    fn set(&self) {
+        if self.of.is_active() {
+            self.of.state.lock().machine.set_here(self.object);
+        }
+    }
 }
 
 fn life(m: &Member) -> fusion::Member {
@@ -155,8 +160,11 @@ impl Sequences {
     pub(crate) fn draw(&self, s: &Sequence, object: ObjectId, header: Dba) -> Result<Draw> {
         let known = Known { of: self, object };
         loop {
-            if let Some(draw) = s.next_cached() {
-                return Ok(draw);
+            if let Some(held) = s.next_cached() {
+                if held.runs_low {
+                    self.draw_ahead(object, header);
+                }
+                return Ok(held.draw);
             }
             let turn = match self.is_active() {
                 true => self.begin(s, object, header),
@@ -196,8 +204,8 @@ impl Sequences {
     fn begin(&self, s: &Sequence, object: ObjectId, header: Dba) -> Turn {
         let mut state = self.state.lock();
         // What was kept since is there before its request is over.
-        if let Some(draw) = s.next_cached() {
-            return Turn::Has(draw);
+        if let Some(held) = s.next_cached() {
+            return Turn::Has(held.draw);
         }
         let (waiter, slot) = state.slot();
         let mut out = Vec::new();
@@ -214,6 +222,19 @@ impl Sequences {
                 wait::stat::add(Stat::SequenceRequests, 1);
                 Turn::Wait(waiter, slot, asked)
             }
+        }
+    }
+
+    /// The next values before anybody waits for them.
+    fn draw_ahead(&self, object: ObjectId, header: Dba) {
+        let mut state = self.state.lock();
+        let mut out = Vec::new();
+        let asked = state.machine.draw_ahead(object, header, &mut out);
+        let done = self.carry_out(&mut state, out, None);
+        drop(state);
+        self.send(done.letters, Spent::default());
+        if asked {
+            wait::stat::add(Stat::SequenceRequests, 1);
         }
     }
 

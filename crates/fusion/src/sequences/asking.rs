@@ -63,6 +63,7 @@ impl Sequences {
                 incarnation,
             },
             hops,
+            outdated: false,
         });
         self.send_request(object, out);
     }
@@ -78,7 +79,7 @@ impl Sequences {
             id: request.id,
             object,
             header: asking.header,
-            wanted: asking.sharing.len() as u32,
+            wanted: asking.sharing.len().max(1) as u32,
             anyway: request.hops >= HOPS_MAX,
         };
         let to = request.to.instance;
@@ -107,9 +108,9 @@ impl Sequences {
             return;
         }
         self.heard_durable(from.instance, given.durable, out);
-        if self.under_way(from.instance, object, id).is_none() {
+        let Some(request) = self.under_way(from.instance, object, id) else {
             return;
-        }
+        };
         make_room(&mut self.homes);
         self.homes.insert(object, home);
         let mark = Mark {
@@ -150,7 +151,7 @@ impl Sequences {
         for waiter in left.flatten().collect::<Vec<_>>().into_iter().rev() {
             asking.waiting.push_front(waiter);
         }
-        if given.keep && next < given.range.count {
+        if given.keep && next < given.range.count && !request.outdated {
             out.push(Effect::Keep {
                 object,
                 range: given.rest(next),

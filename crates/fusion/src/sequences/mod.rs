@@ -19,6 +19,7 @@
 //!   all have ([`Sequences::floor`]); who takes starts from the higher of block and declarations. States of a sequence are ordered by their draw number.
 //! - Drawers find out whether they may with the block latched. So a block that was recovered after a death is not drawn from with the knowledge of before it: the machine enters an epoch before the cache does.
 //! - Without a cache, values are given to sessions that waited when the request was sent, in their order, and what nobody takes any more is lost: a value drawn after another was returned is behind it.
+//! - `setval` forgets what its instance keeps, and what is on its way to be kept there: of a request that was sent before, only those get values who waited then.
 //! - A request is executed once as long as its home lives: the answer to an instance's last one is remembered. With the home's death, values may be lost, none given twice.
 //! - An answer counts only if the life that gave it is a member.
 
@@ -69,7 +70,7 @@ pub enum Secured {
 struct Asking {
     header: Dba,
     request: Option<Request>,
-    /// Who shares the request, in order; None: has given up.
+    /// Who shares the request, in order; None: has given up. Nobody: it was made ahead.
     sharing: Vec<Option<Waiter>>,
     /// Who came after it was sent.
     waiting: VecDeque<Waiter>,
@@ -80,6 +81,8 @@ struct Request {
     id: RequestId,
     to: Member,
     hops: u8,
+    /// This instance has set the sequence since: what nobody waited for is not kept.
+    outdated: bool,
 }
 
 /// Who drew how many values since the home last looked.
@@ -158,25 +161,45 @@ impl Sequences {
         waiter: Waiter,
         out: &mut Vec<Effect>,
     ) -> Begun {
-        let home = self.home(object);
-        let may_ask = self.unsure.len() < UNSURE_MAX || self.unsure.contains_key(&object);
-        let is_here = home == self.me.instance || !may_ask;
-        if self.is_ready() && is_here && !self.asking.contains_key(&object) {
+        if self.is_ready() && self.draws_here(object) && !self.asking.contains_key(&object) {
             self.count(object, self.me.instance, 1);
             return Begun::Here;
         }
-        let asking = self.asking.entry(object).or_insert_with(|| Asking {
-            header,
-            request: None,
-            sharing: Vec::new(),
-            waiting: VecDeque::new(),
-        });
+        let asking = self.asking.entry(object);
+        let asking = asking.or_insert_with(|| Asking::new(header));
         asking.waiting.push_back(waiter);
         if asking.request.is_none() {
             self.ask(object, out);
         }
         let request = self.asking.get(&object).and_then(|a| a.request);
         Begun::Wait(request.map(|r| r.to.instance))
+    }
+
+    /// Values of a sequence with a cache, drawn from steadily, run low: asks for the next ones before anybody waits for them. Returns whether another instance is asked.
+    pub fn draw_ahead(&mut self, object: ObjectId, header: Dba, out: &mut Vec<Effect>) -> bool {
+        if !self.is_ready() || self.draws_here(object) || self.asking.contains_key(&object) {
+            return false;
+        }
+        self.asking.insert(object, Asking::new(header));
+        self.request(object, self.home(object), 0, out);
+        true
+    }
+
+    /// With the block latched, and before what is kept is forgotten: this instance has set the sequence.
+    pub fn set_here(&mut self, object: ObjectId) {
+        if self.planted.breaks(Mutation::KeepAfterSet) {
+            return;
+        }
+        let asking = self.asking.get_mut(&object);
+        if let Some(request) = asking.and_then(|a| a.request.as_mut()) {
+            request.outdated = true;
+        }
+    }
+
+    /// Nobody else is asked, if all are ready.
+    fn draws_here(&self, object: ObjectId) -> bool {
+        let may_ask = self.unsure.len() < UNSURE_MAX || self.unsure.contains_key(&object);
+        self.home(object) == self.me.instance || !may_ask
     }
 
     /// It does not want it any more.
@@ -300,6 +323,17 @@ impl Sequences {
         {
             make_room(&mut self.homes);
             self.homes.insert(object, most);
+        }
+    }
+}
+
+impl Asking {
+    fn new(header: Dba) -> Asking {
+        Asking {
+            header,
+            request: None,
+            sharing: Vec::new(),
+            waiting: VecDeque::new(),
         }
     }
 }

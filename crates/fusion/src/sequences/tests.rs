@@ -10,6 +10,7 @@ const NODES: usize = 3;
 const STEPS: usize = 400;
 const NOCACHE: ObjectId = ObjectId(7);
 const CACHED: ObjectId = ObjectId(8);
+const HEADER: Dba = Dba::new(FileId(1), 1);
 
 #[derive(Clone)]
 struct Letter {
@@ -33,6 +34,8 @@ struct Node {
     log: Vec<(ObjectId, SequenceState)>,
     durable: u64,
     kept: VecDeque<(i64, Option<Mark>)>,
+    /// Values of the sequence with a cache that are drawn here from a step on are no lower: it was set here then.
+    set: (usize, i64),
     jobs: Vec<Job>,
 }
 
@@ -83,6 +86,7 @@ struct World {
     planted: Planted,
     error: Option<String>,
     moved: u32,
+    ahead: u32,
 }
 
 const START: SequenceState = SequenceState {
@@ -125,6 +129,7 @@ impl World {
             planted,
             error: None,
             moved: 0,
+            ahead: 0,
         };
         (0..NODES).for_each(|k| world.start(k));
         world
@@ -156,6 +161,7 @@ impl World {
             log: Vec::new(),
             durable: 100 * self.lives[k],
             kept: VecDeque::new(),
+            set: (0, 0),
             jobs: Vec::new(),
         });
         self.epoch.0 += 1;
@@ -336,11 +342,15 @@ impl World {
         if object == CACHED
             && let Some((value, mark)) = node.kept.pop_front()
         {
+            if node.kept.len() == 1 {
+                let mut asked = false;
+                self.machine(k, |m, out| asked = m.draw_ahead(object, HEADER, out));
+                self.ahead += u32::from(asked);
+            }
             return self.has(waiter, value, mark);
         }
         let mut begun = Begun::Here;
-        let header = Dba::new(FileId(1), 1);
-        self.machine(k, |m, out| begun = m.draw(object, header, waiter, out));
+        self.machine(k, |m, out| begun = m.draw(object, HEADER, waiter, out));
         if begun == Begun::Here {
             self.job(k, Job::Draw(waiter));
         }
@@ -365,6 +375,30 @@ impl World {
         {
             self.fail(format!("{value} is drawn after {higher} was"));
         }
+        let set = self.nodes[node].as_ref().map_or((0, 0), |n| n.set);
+        if object == CACHED && began > set.0 && value < set.1 {
+            self.fail(format!("{value} is drawn where {} was set before", set.1));
+        }
+    }
+
+    /// Sets the sequence with a cache further on, if that can be done now.
+    fn set(&mut self, k: usize) {
+        if !self.acquire(k, CACHED) {
+            return;
+        }
+        let floor = self.nodes[k].as_ref().and_then(|n| n.machine.floor(CACHED));
+        let Some(floor) = floor else {
+            return;
+        };
+        let block = self.blocks[&CACHED].state;
+        let base = floor.filter(|f| f.draw > block.draw).unwrap_or(block);
+        let to = base.mark + 10;
+        let state = SequenceParams::default().set(base, to, false);
+        self.log(k, CACHED, state);
+        let node = self.nodes[k].as_mut().expect("it has the block");
+        node.machine.set_here(CACHED);
+        node.kept.clear();
+        node.set = (self.step, to);
     }
 
     fn secure(&mut self, waiter: Waiter) {
@@ -510,6 +544,7 @@ impl World {
             89..92 => self.flush(k),
             92..95 => self.enter(k),
             95 => self.machine(k, |m, out| m.say_again(None, out)),
+            98 => self.set(k),
             96 if self.faults && living.len() > 1 => self.kill(k),
             97 if self.faults => {
                 if let Some(k) = (0..NODES).find(|k| self.nodes[*k].is_none()) {
@@ -569,19 +604,20 @@ fn walk(seed: u64, faults: bool, planted: Planted) -> Result<World, String> {
 
 #[test]
 fn values_are_drawn_once_and_in_order_whoever_dies() {
-    let (mut drawn, mut moved) = (0, 0);
+    let (mut drawn, mut moved, mut ahead) = (0, 0, 0);
     for seed in seeds(schedules(4_000)) {
         match walk(seed, true, Planted::default()) {
             Ok(world) => {
                 drawn += world.taken.len();
                 moved += world.moved;
+                ahead += world.ahead;
             }
             Err(e) => panic!("{e}"),
         }
     }
     assert!(
-        drawn > 0 && moved > 0,
-        "{drawn} drawn, homes moved {moved} times"
+        drawn > 0 && moved > 0 && ahead > 0,
+        "{drawn} drawn, homes moved {moved} times, {ahead} requests ahead"
     );
 }
 
@@ -619,6 +655,7 @@ fn a_rule_that_is_left_out_is_noticed() {
         Mutation::ForgetDeclarations,
         Mutation::CommitUnsecured,
         Mutation::ShareWithLateComers,
+        Mutation::KeepAfterSet,
     ] {
         let planted = Planted {
             mutation: Some(mutation),
