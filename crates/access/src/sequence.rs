@@ -443,7 +443,7 @@ mod tests {
             pos: LogPos(1),
             state: s.state().unwrap().1,
         };
-        let mut low = || {
+        let low = || {
             let held = std::iter::from_fn(|| s.next_cached());
             let low = held.filter(|h| h.runs_low).map(|h| h.draw.value);
             low.collect::<Vec<_>>()

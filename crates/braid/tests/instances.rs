@@ -495,3 +495,55 @@ fn definitions_and_locks_hold_on_both_instances() {
     let down = braid(&["down", "--data", &scratch.data()]);
     assert!(down.status.success(), "{}", said(&down));
 }
+
+/// As in PostgreSQL: who uses a table and locks it more strongly goes before a session of the other instance that waits for his end, whichever instance is the lock's master.
+#[test]
+fn who_uses_a_table_locks_it_before_another_instances_waiter() {
+    let scratch = Scratch::new("upgrade");
+    let port = free_ports(2);
+    let out = up(&scratch.data(), port, &[]);
+    assert!(out.status.success(), "{}", said(&out));
+    let mut look = connect(port);
+    let waits = "select count(*) from gv$session where event like 'enq: TM%' and state = 'WAITING'";
+    let mut somebody_waits = |n: i64| {
+        let deadline = Instant::now() + PATIENCE;
+        while look
+            .query_one(waits, &[])
+            .expect("sessions")
+            .get::<_, i64>(0)
+            != n
+        {
+            assert!(Instant::now() < deadline, "nobody waits for the table");
+        }
+    };
+    for table in 0..4 {
+        let mut clients = [connect(port), connect(port + 1)];
+        clients[0]
+            .batch_execute(&format!("create table t{table} (id int)"))
+            .unwrap();
+        clients.rotate_left(table % 2);
+        let [user, ddl] = &mut clients;
+        user.batch_execute(&format!("begin; insert into t{table} values (1)"))
+            .unwrap();
+        std::thread::scope(|s| {
+            let lock = format!("begin; lock table t{table} in access exclusive mode");
+            let ddl = s.spawn(move || {
+                ddl.batch_execute(&lock).unwrap();
+                let n = ddl.query_one(&format!("select count(*) from t{table}"), &[]);
+                ddl.batch_execute("commit").unwrap();
+                n.unwrap().get::<_, i64>(0)
+            });
+            somebody_waits(1);
+            for (mode, wait) in [("share row exclusive", ""), ("exclusive", "nowait")] {
+                let sql = format!("lock table t{table} in {mode} mode {wait}");
+                user.batch_execute(&sql).unwrap();
+                somebody_waits(1);
+            }
+            user.batch_execute(&format!("insert into t{table} values (2); commit"))
+                .unwrap();
+            assert_eq!(ddl.join().unwrap(), 2);
+        });
+    }
+    let down = braid(&["down", "--data", &scratch.data()]);
+    assert!(down.status.success(), "{}", said(&down));
+}

@@ -88,8 +88,8 @@ pub(crate) enum Mutation {
     NewcomersTakeAll,
     /// Enqueues: a recall is answered without asking who uses the implied mode.
     IgnoreImplied,
-    /// Enqueues: who is named as a user of the implied mode while it waits goes on waiting.
-    WaitForOwnUse,
+    /// Enqueues: who has a lock, and asks for it or wants it stronger, waits behind recalls and requests that wait for his end.
+    ConvertersQueue,
     /// Orders of a service long ended are carried out.
     IgnoreTurns,
     /// Moved granules: messages of older terms are looked at.

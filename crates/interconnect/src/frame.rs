@@ -23,8 +23,9 @@
 use block::{InstanceId, Scn};
 
 pub const MAGIC: u32 = u32::from_le_bytes(*b"BRIC");
-/// Of the frames and of the proof before them. Another is refused.
-pub const VERSION: u16 = 1;
+/// Of the frames, of the proof before them, and of everything that goes in payloads: to be raised with each change of what instances say to each other, so that a build that says it otherwise is refused by name.
+/// 2: requests that stand ahead of others are told by their numbers in walks; a request for a lock says what its owner uses already.
+pub const VERSION: u16 = 2;
 pub const HEADER_BYTES: usize = 96;
 pub const NOTE_BYTES: usize = 24;
 pub const SERVICE_BYTES: usize = 40;

@@ -1,37 +1,19 @@
 //! The directory of the locks whose resources this instance masters. Works like the one of blocks: one service per
 //! resource at a time, told by its turn, over when the requester says so.
+//!
+//! **Invariant.** Requests are served in order of arrival, but one whose owner uses the lock already goes before those that this use excludes, as in PostgreSQL's queue: these wait for its end. If it arrives when one of
+//! them is being served, that one is put off.
+
+mod service;
 
 use super::message::{Effect, Kept, Message, Resource, Value};
 use super::{Against, Mode};
 use crate::ids::{Epoch, RequestId, Term, Turn};
 use crate::planted::{Mutation, Planted};
 use block::ids::InstanceId;
+pub(super) use service::Request;
+use service::{Service, Stage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Request {
-    from: InstanceId,
-    id: RequestId,
-    mode: Mode,
-    patient: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Service {
-    request: Request,
-    turn: Turn,
-    /// Holders that have not answered their recall.
-    missing: BTreeSet<InstanceId>,
-    /// The requester does not wait any more. The service is over when it is known what each holder has: an answer, perhaps with a value, may be under way.
-    cancelled: bool,
-}
-
-impl Service {
-    /// Somebody's use of the lock may have to end first.
-    fn may_take_long(&self) -> bool {
-        self.request.patient && !self.missing.is_empty() && !self.cancelled
-    }
-}
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Entry {
@@ -83,10 +65,12 @@ impl Directory {
     pub(super) fn request(
         &mut self,
         resource: Resource,
-        (from, id): (InstanceId, RequestId),
-        (mode, has, patient): (Mode, Mode, bool),
+        request: Request,
+        has: Mode,
         out: &mut Vec<Effect>,
     ) {
+        let Request { from, id, .. } = request;
+        let in_turn = self.planted.breaks(Mutation::ConvertersQueue);
         let entry = self.entry(resource);
         if entry.served.get(&from).is_some_and(|last| *last >= id) {
             if entry.denied.get(&from) == Some(&id) {
@@ -100,17 +84,17 @@ impl Directory {
         if entry.service.as_ref().is_some_and(|s| known(&s.request)) {
             self.drive(resource, out);
         } else if !entry.queue.iter().any(known) {
-            let request = Request {
-                from,
-                id,
-                mode,
-                patient,
-            };
-            if !patient && entry.service.as_ref().is_some_and(Service::may_take_long) {
+            if !in_turn && entry.put_off_for(&request) {
+                return self.drive(resource, out);
+            }
+            if !request.patient && entry.service.as_ref().is_some_and(Service::may_take_long) {
                 deny(resource, entry, request, out);
                 return;
             }
-            entry.queue.push_back(request);
+            let behind = |r: &Request| request.goes_before(r) && !in_turn;
+            let place = entry.queue.iter().position(behind);
+            let place = place.unwrap_or(entry.queue.len());
+            entry.queue.insert(place, request);
             self.pump(resource, out);
         }
     }
@@ -154,7 +138,7 @@ impl Directory {
                 number: self.last_turn,
             },
             missing: entry.holders.iter().filter_map(against).collect(),
-            cancelled: false,
+            stage: Stage::Runs,
         };
         if service.may_take_long() {
             let (stay, go) = entry.queue.drain(..).partition(|r| r.patient);
@@ -177,9 +161,9 @@ impl Directory {
         let (request, turn) = (service.request, service.turn);
         for &to in &service.missing {
             let keep = entry.holders[&to].keep_beside(request.mode);
-            let message = match service.cancelled {
-                true => Message::Void { resource, turn },
-                false => Message::Recall {
+            let message = match service.stage {
+                Stage::Cancelled | Stage::PutOff => Message::Void { resource, turn },
+                Stage::Runs => Message::Recall {
                     resource,
                     turn,
                     keep,
@@ -228,7 +212,7 @@ impl Directory {
         let same = |r: &Request| (r.from, r.id) == (from, id);
         entry.queue.retain(|r| !same(r));
         if let Some(service) = entry.service.as_mut().filter(|s| same(&s.request)) {
-            service.cancelled = true;
+            service.stage = Stage::Cancelled;
             self.answered(resource, out);
         }
         self.tidy(resource);
@@ -239,10 +223,12 @@ impl Directory {
         if let Some(entry) = self.entries.get_mut(&resource)
             && let Some(service) = entry
                 .service
-                .take_if(|s| s.cancelled && s.missing.is_empty())
+                .take_if(|s| s.stage != Stage::Runs && s.missing.is_empty())
         {
-            let Request { from, id, .. } = service.request;
-            entry.served.insert(from, id);
+            if service.stage == Stage::Cancelled {
+                let Request { from, id, .. } = service.request;
+                entry.served.insert(from, id);
+            }
             self.pump(resource, out);
             self.tidy(resource);
         } else {
@@ -259,7 +245,7 @@ impl Directory {
     ) {
         let entry = self.entries.get(&resource);
         let service = entry.and_then(|e| e.service.as_ref());
-        if !service.is_some_and(|s| s.turn == turn && !s.cancelled) {
+        if !service.is_some_and(|s| s.turn == turn && s.stage == Stage::Runs) {
             let message = Message::Void { resource, turn };
             out.push(Effect::Send { to: from, message });
         }
@@ -516,7 +502,8 @@ impl Directory {
         let Some(entry) = self.entries.get(&resource) else {
             return Vec::new();
         };
-        let service = entry.service.iter().map(|s| &s.request);
+        let service = entry.service.iter().filter(|s| s.stage != Stage::PutOff);
+        let service = service.map(|s| &s.request);
         let all: Vec<&Request> = service.chain(&entry.queue).collect();
         let Some(at) = all.iter().position(|r| r.from == from) else {
             let recalls = entry.service.iter().filter(|s| s.missing.contains(&from));
@@ -536,6 +523,21 @@ impl Directory {
 }
 
 impl Entry {
+    /// Whether the request that is served waits for the end of this one's owner; then it is put off, and waits behind this one.
+    fn put_off_for(&mut self, request: &Request) -> bool {
+        let waits = |s: &&mut Service| {
+            let runs = s.stage == Stage::Runs && s.missing.contains(&request.from);
+            runs && request.goes_before(&s.request)
+        };
+        let Some(service) = self.service.as_mut().filter(waits) else {
+            return false;
+        };
+        service.stage = Stage::PutOff;
+        self.queue.push_front(service.request);
+        self.queue.push_front(*request);
+        true
+    }
+
     /// A requester says what it has. It may have answered a recall that was over already, with a value in the answer, which was not looked at. (Of other modes than the exclusive one too much
     /// may be believed: that costs a recall. And what a late copy says of them must not be: the request may be forgotten, with an entry that was not needed any more.)
     fn has_no_more(&mut self, from: InstanceId, has: Mode) {

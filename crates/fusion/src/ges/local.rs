@@ -3,7 +3,7 @@
 //! **Invariants**
 //! 1. The owners' modes are pairwise compatible and covered by the kept mode.
 //! 2. A kept lock stays until it is recalled: an owner that comes again sends nothing.
-//! 3. From the recall on no owner is granted anything here until the recall is answered, so that what recalled it does not starve.
+//! 3. From the recall on no owner is granted anything here until the recall is answered, so that what recalled it does not starve; but those for whose end the recall waits go on.
 //! 4. Owners are served in order of arrival; an owner that converts goes before those that hold nothing.
 //! 5. Who uses an implied mode is not known here as long as the resource is open. A recall is answered only after the driver has closed it and named them; who is named waits for nothing that it uses.
 //! 6. An entry that was granted once stays, also with the implied mode: its turn is what tells a repeated grant that is in force from one that is not.
@@ -115,9 +115,9 @@ impl Locks {
             return;
         };
         let heir = lock.waiting.front().filter(|w| {
-            let own = lock.users.get(&w.owner).copied().unwrap_or_default();
+            let own = lock.own(w.owner);
             let needed = lock.mode.join(own.join(w.mode));
-            (needed, w.patient) == (wanted.mode, wanted.patient)
+            (needed, own, w.patient) == (wanted.mode, wanted.own, wanted.patient)
         });
         let id = wanted.id;
         lock.wanted = heir.map(|w| Wanted {
@@ -165,6 +165,7 @@ impl Locks {
     ) {
         let lock = self.entry(resource);
         if turn > lock.turn {
+            lock.voided = lock.voided.max(turn);
             if lock.recall.take_if(|r| r.turn == turn).is_some() {
                 opened(resource, lock, out);
             }
@@ -198,8 +199,9 @@ impl Locks {
             assert!(lock.mode.covers(joined), "what is used was granted");
             *has = joined;
         }
-        if !planted.breaks(Mutation::WaitForOwnUse) {
+        if !planted.breaks(Mutation::ConvertersQueue) {
             lock.grant_the_named(resource, out);
+            lock.converters_first();
         }
         if let Some(recall) = &mut lock.recall {
             recall.closed = true;
@@ -249,21 +251,21 @@ impl Locks {
 
     fn serve(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
         self.answer_recall(resource, master, out);
+        let planted = self.planted;
         let lock = self.locks.get_mut(&resource).expect("the caller has it");
-        if lock.recall.is_some() && !self.planted.breaks(Mutation::GrantDuringRecall) {
-            return;
-        }
-        while let Some(&Waiting {
-            owner,
-            mode,
-            patient,
-        }) = lock.waiting.front()
-        {
-            let own = lock.users.get(&owner).copied().unwrap_or_default();
-            let target = own.join(mode);
+        while let Some(&waiting) = lock.waiting.front() {
+            let Waiting { owner, mode, .. } = waiting;
+            let stops = match planted.breaks(Mutation::ConvertersQueue) {
+                true => lock.recall,
+                false => lock.recall_before(owner),
+            };
+            if stops.is_some() && !planted.breaks(Mutation::GrantDuringRecall) {
+                return;
+            }
+            let target = lock.own(owner).join(mode);
             let mut others = lock.users.iter().filter(|(o, _)| **o != owner);
             if !lock.mode.covers(target) {
-                self.want(resource, (owner, target, patient), master, out);
+                self.want(resource, waiting, master, out);
                 return;
             }
             if !others.all(|(_, m)| m.compatible(target)) {
@@ -285,8 +287,8 @@ impl Locks {
         let Some(lock) = self.locks.get_mut(&resource) else {
             return;
         };
-        let asks_for_them = lock.wanted.is_some_and(|w| !w.patient);
-        if asks_for_them && lock.recall.is_none() {
+        let asks_for_them = lock.wanted.filter(|w| !w.patient);
+        if asks_for_them.is_some_and(|w| lock.recall_before(w.owner).is_none()) {
             return; // the answer says more
         }
         lock.waiting.retain(|w| {
@@ -301,19 +303,32 @@ impl Locks {
     fn want(
         &mut self,
         resource: Resource,
-        (owner, target, patient): (Owner, Mode, bool),
+        waiting: Waiting,
         master: MasterOf,
         out: &mut Vec<Effect>,
     ) {
+        let Waiting {
+            owner,
+            mode,
+            patient,
+        } = waiting;
         let lock = self.locks.get_mut(&resource).expect("the caller has it");
-        if lock.wanted.is_some() {
-            return;
+        let own = lock.own(owner);
+        if let Some(Wanted { id, .. }) = lock.wanted {
+            if lock.wanted.is_some_and(|w| w.own.covers(own)) {
+                return;
+            }
+            // It was made for somebody who uses nothing, or was not known to use so much: it may stand behind who waits for the end of this use.
+            let to = master(resource);
+            let message = Message::Cancel { resource, id };
+            out.push(Effect::Send { to, message });
         }
         self.last_id += 1;
         lock.wanted = Some(Wanted {
             id: RequestId(self.last_id),
             owner,
-            mode: lock.mode.join(target),
+            mode: lock.mode.join(own.join(mode)),
+            own,
             patient,
         });
         self.ask(resource, master, out);
@@ -322,7 +337,11 @@ impl Locks {
     fn ask(&self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
         let lock = &self.locks[&resource];
         if let Some(Wanted {
-            id, mode, patient, ..
+            id,
+            mode,
+            own,
+            patient,
+            ..
         }) = lock.wanted
         {
             let to = master(resource);
@@ -331,6 +350,7 @@ impl Locks {
                 id,
                 mode,
                 has: lock.mode,
+                own,
                 patient,
             };
             out.push(Effect::Send { to, message });
@@ -402,7 +422,8 @@ impl Locks {
         out: &mut Vec<Effect>,
     ) {
         let lock = self.entry(resource);
-        if turn <= lock.turn || lock.recall.is_some_and(|r| r.turn > turn) {
+        let is_over = turn <= lock.turn.max(lock.voided);
+        if is_over || lock.recall.is_some_and(|r| r.turn > turn) {
             return;
         }
         let closed = lock.recall.is_some_and(|r| r.closed);
@@ -534,15 +555,17 @@ impl Locks {
     pub(super) fn blockers(&self, resource: Resource, waiter: Owner) -> Option<(Vec<Owner>, bool)> {
         let lock = self.locks.get(&resource)?;
         let at = lock.waiting.iter().position(|w| w.owner == waiter)?;
-        let own = lock.users.get(&waiter).copied().unwrap_or_default();
-        let target = own.join(lock.waiting[at].mode);
+        let target = lock.own(waiter).join(lock.waiting[at].mode);
         let users = lock
             .users
             .iter()
             .filter(|(o, m)| **o != waiter && !m.compatible(target));
         let ahead = lock.waiting.iter().take(at).map(|w| w.owner);
         let blockers = users.map(|(&o, _)| o).chain(ahead).collect();
-        Some((blockers, lock.wanted.is_some() || lock.recall.is_some()))
+        // Who has the lock and wants no more than the instance has waits for nobody elsewhere.
+        let only_here = lock.users.contains_key(&waiter) && lock.mode.covers(target);
+        let asked = lock.wanted.is_some() && !only_here;
+        Some((blockers, asked || lock.recall_before(waiter).is_some()))
     }
 
     /// The owners behind this instance's part of a lock.

@@ -43,12 +43,14 @@ pub struct Kept {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Message {
-    /// Instance to master, which may believe that it has more than it `has`. Who is not `patient` is told `Denied` rather than wait for somebody's use of the lock to end.
+    /// Instance to master, which may believe that it has more than it `has`. Who waits there uses the lock in the mode `own`, and goes before those that this excludes. Who is not `patient` is told `Denied`
+    /// rather than wait for somebody's use of the lock to end.
     Request {
         resource: Resource,
         id: RequestId,
         mode: Mode,
         has: Mode,
+        own: Mode,
         patient: bool,
     },
     /// Master to instance. Without a value nobody knows it: read it from the dictionary, then say so.

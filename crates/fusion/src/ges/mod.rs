@@ -12,6 +12,7 @@ mod mode;
 mod tests;
 
 pub use directory::Directory;
+use directory::Request;
 pub use local::Locks;
 pub use message::{Effect, Kept, Message, Owner, Resource, Value};
 pub use mode::Mode;
@@ -268,8 +269,18 @@ impl Enqueues {
                 id,
                 mode,
                 has,
+                own,
                 patient,
-            } => d.request(resource, (from, id), (mode, has, patient), out),
+            } => {
+                let request = Request {
+                    from,
+                    id,
+                    mode,
+                    own,
+                    patient,
+                };
+                d.request(resource, request, has, out);
+            }
             Message::Done {
                 resource,
                 id,

@@ -160,14 +160,7 @@ impl World {
                     owner,
                     value,
                 } => self.granted(n, resource, owner, value),
-                Effect::Denied { owner, resource } => {
-                    let this = |u: &User| (u.owner, u.resource) == (owner, resource);
-                    self.users.retain(|u| !this(u) || u.granted);
-                    for user in self.users.iter_mut().filter(|u| this(u)) {
-                        user.converts = None;
-                    }
-                    self.denied.push(owner);
-                }
+                Effect::Denied { owner, resource } => self.denied(n, resource, owner),
                 Effect::Close { resource } => self.close(n, resource),
                 Effect::Opened { resource } => {
                     assert_eq!(resource, TABLE);
@@ -175,6 +168,19 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Who is denied has no more than before: it may have been named as a user meanwhile.
+    fn denied(&mut self, n: usize, resource: Resource, owner: Owner) {
+        let this = |u: &User| (u.owner, u.resource) == (owner, resource);
+        self.users.retain(|u| !this(u) || u.granted);
+        let mut has = Mode::Null;
+        for user in self.users.iter_mut().filter(|u| this(u)) {
+            user.converts = None;
+            has = user.mode;
+        }
+        self.denied.push(owner);
+        self.with(n, |lane, out| lane.lower(resource, (owner, has), out));
     }
 
     /// The implied mode ends on this instance; whoever uses it is named.
@@ -467,7 +473,7 @@ fn every_rule_of_enqueues_left_out_is_noticed() {
     for (mutation, faults) in [
         (Mutation::RecallFromUsers, 0),
         (Mutation::IgnoreImplied, 0),
-        (Mutation::WaitForOwnUse, 0),
+        (Mutation::ConvertersQueue, 0),
         (Mutation::NewcomersTakeAll, 12),
         (Mutation::ValueOutlivesWriter, 12),
         (Mutation::GrantInDoubt, 12),

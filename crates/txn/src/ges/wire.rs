@@ -47,11 +47,14 @@ pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
             id,
             mode,
             has,
+            own,
             patient,
         } => {
             head(0, *resource);
             base::put(out, &[id.0]);
-            out.extend_from_slice(&[*mode as u8, *has as u8, u8::from(*patient)]);
+            let modes = [*mode, *has, *own].map(|m| m as u8);
+            out.extend_from_slice(&modes);
+            out.push(u8::from(*patient));
         }
         Message::Grant {
             resource,
@@ -217,6 +220,7 @@ pub(super) fn read(from: InstanceId, body: &[u8]) -> Result<Message> {
             id: r.id()?,
             mode: r.mode()?,
             has: r.mode()?,
+            own: r.mode()?,
             patient: r.flag()?,
         },
         1 => Message::Grant {
@@ -332,6 +336,7 @@ mod tests {
                 id,
                 mode: Mode::Exclusive,
                 has: Mode::SubShared,
+                own: Mode::SubExclusive,
                 patient: true,
             },
             Message::Grant {

@@ -17,6 +17,8 @@ pub(super) struct Wanted {
     /// The first that waits for it, as far as that has not given up.
     pub(super) owner: Owner,
     pub(super) mode: Mode,
+    /// What the owner uses already.
+    pub(super) own: Mode,
     pub(super) patient: bool,
 }
 
@@ -39,6 +41,8 @@ pub(super) struct Lock {
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) wanted: Option<Wanted>,
     pub(super) recall: Option<Recall>,
+    /// Recalls up to here are over, whether they have come or not.
+    pub(super) voided: Turn,
 }
 
 impl Lock {
@@ -52,12 +56,24 @@ impl Lock {
             waiting: VecDeque::new(),
             wanted: None,
             recall: None,
+            voided: Turn::default(),
         }
     }
 
     pub(super) fn is_idle(&self) -> bool {
         let still = self.wanted.is_none() && self.recall.is_none();
         still && self.users.is_empty() && self.waiting.is_empty()
+    }
+
+    /// What an owner uses, as far as that is known.
+    pub(super) fn own(&self, owner: Owner) -> Mode {
+        self.users.get(&owner).copied().unwrap_or_default()
+    }
+
+    /// A recall that this owner has to wait for: not one that itself waits for the end of what he uses.
+    pub(super) fn recall_before(&self, owner: Owner) -> Option<Recall> {
+        let own = self.own(owner);
+        self.recall.filter(|r| r.keep.covers(own))
     }
 
     /// Who was named as a user while it waits for no more than that (its session has the lock here, and asked only whether others have to make room) has it. Left waiting, it would stand behind the
@@ -76,6 +92,13 @@ impl Lock {
             }
             !has
         });
+    }
+
+    /// Those who use the lock and want it stronger go before those that hold nothing.
+    pub(super) fn converters_first(&mut self) {
+        let mut waiting: Vec<Waiting> = std::mem::take(&mut self.waiting).into();
+        waiting.sort_by_key(|w| !self.users.contains_key(&w.owner));
+        self.waiting = waiting.into();
     }
 }
 

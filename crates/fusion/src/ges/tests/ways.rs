@@ -1,4 +1,4 @@
-//! Who stands in whose way: owners that are named while they wait, and requests that stand ahead.
+//! Who stands in whose way: owners that are named while they wait, requests that stand ahead, and those who want more of what they have.
 
 use super::*;
 
@@ -40,7 +40,33 @@ fn who_is_named_as_a_user_while_it_waits_has_the_lock() {
         named
     };
     assert!(run(None));
-    assert!(!run(Some(Mutation::WaitForOwnUse)));
+    assert!(!run(Some(Mutation::ConvertersQueue)));
+}
+
+/// That a recall is void may come before the recall: answered then, with a value that nobody looks at, it would take the lock without its master's knowing.
+#[test]
+fn a_recall_that_comes_after_it_is_void_is_not_answered() {
+    let mut world = World::quiet();
+    let (user, ddl, next) = (owner(1, 1), owner(2, 2), owner(1, 3));
+    world.enter(user, VALUED, Mode::Exclusive, true);
+    world.run();
+    world.enter(ddl, VALUED, Mode::Exclusive, true);
+    let is_recall = |l: &Letter| matches!(l.message, Message::Recall { .. });
+    while !world.letters.iter().any(is_recall) {
+        world.deliver(0, false);
+    }
+    let at = world.letters.iter().position(is_recall);
+    let recall = world.letters.remove(at.expect("it is under way"));
+    world.leave(ddl);
+    world.run();
+    world.letters.push(recall);
+    world.run();
+    let holder = world.nodes[1].as_ref().expect("it is up");
+    assert!(!holder.is_recalled(VALUED), "nobody wants it");
+    world.leave(user);
+    world.enter(next, VALUED, Mode::Exclusive, true);
+    assert!(world.has(next), "its instance has it still");
+    assert_eq!(world.violation, None);
 }
 
 /// A request that stands ahead is that of who waits for it, not of whoever wants the lock there next.
@@ -78,4 +104,115 @@ fn who_stands_ahead_is_told_by_its_request() {
     world.run();
     assert!(world.has(first) && !world.has(behind));
     assert_eq!(owners(&world, 1, ahead), [], "that request is over");
+}
+
+impl World {
+    /// An owner that has the lock wants it stronger.
+    fn want_more(&mut self, owner: Owner, mode: Mode, patient: bool) {
+        let at = self.users.iter().position(|u| u.owner == owner);
+        let user = &mut self.users[at.expect("it is there")];
+        user.converts = Some(mode);
+        let (n, resource) = (user.node, user.resource);
+        let used = self.name_implied(n, resource);
+        self.with(n, |lane, out| {
+            lane.closed(resource, &used, out);
+            lane.acquire(resource, (owner, mode, patient), out);
+        });
+    }
+
+    fn has_mode(&self, owner: Owner, mode: Mode) -> bool {
+        let has = |u: &User| u.owner == owner && u.granted && u.mode == mode;
+        self.users.iter().any(has)
+    }
+}
+
+/// As in PostgreSQL: who has a table and wants it stronger goes before those who wait for his end, on whatever instance, and whoever asked first.
+#[test]
+fn who_wants_more_goes_before_who_waits_for_his_end() {
+    let run = |resource, recalled, patient, mutation| {
+        let mut world = World::new(1, 0, Planted { mutation });
+        world.run();
+        let (user, ddl, third) = (owner(0, 1), owner(1, 2), owner(2, 3));
+        world.enter(user, resource, Mode::SubExclusive, true);
+        world.run();
+        world.enter(ddl, resource, Mode::Exclusive, true);
+        world.enter(third, resource, Mode::Shared, true);
+        if recalled {
+            world.run();
+        }
+        world.want_more(user, Mode::SharedSubExclusive, patient);
+        world.run();
+        assert!(!world.has(ddl) && !world.has(third));
+        let has = world.has_mode(user, Mode::SharedSubExclusive);
+        world.leave(user);
+        world.run();
+        let first = [ddl, third].into_iter().find(|o| world.has(*o));
+        world.leave(first.expect("one of the two is next"));
+        world.run();
+        assert_eq!(world.violation, None);
+        assert!(world.users.iter().all(|u| u.granted) && world.users.len() == 1);
+        has
+    };
+    for resource in [RESOURCES[1], TABLE] {
+        for recalled in [true, false] {
+            assert!(run(resource, recalled, true, None));
+        }
+        assert!(run(resource, true, false, None));
+        assert!(!run(resource, true, true, Some(Mutation::ConvertersQueue)));
+    }
+}
+
+/// What the instance has it need not ask for, also when it is recalled.
+#[test]
+fn who_wants_more_of_what_is_recalled_has_it_at_once() {
+    let mut world = World::quiet();
+    let resource = RESOURCES[1];
+    let (before, user, other) = (owner(0, 1), owner(0, 2), owner(1, 3));
+    world.enter(before, resource, Mode::Exclusive, true);
+    world.run();
+    world.leave(before);
+    world.enter(user, resource, Mode::Shared, true);
+    world.enter(other, resource, Mode::SubExclusive, true);
+    world.run();
+    assert!(world.has(user) && !world.has(other));
+    world.want_more(user, Mode::Exclusive, true);
+    assert!(world.has_mode(user, Mode::Exclusive));
+    world.leave(user);
+    world.run();
+    assert!(world.has(other));
+    assert_eq!(world.violation, None);
+}
+
+/// Two who both have a lock and exclude each other stay in each other's way until one gives up, and none is put off for the other for ever.
+#[test]
+fn two_who_want_more_are_a_deadlock() {
+    for resource in [RESOURCES[1], TABLE] {
+        let mut world = World::quiet();
+        let (one, two) = (owner(0, 1), owner(1, 2));
+        for user in [one, two] {
+            world.enter(user, resource, Mode::SubExclusive, true);
+            world.run();
+        }
+        for user in [one, two] {
+            world.want_more(user, Mode::Exclusive, true);
+            world.run();
+        }
+        world.timers();
+        world.run();
+        assert!(!world.has_mode(one, Mode::Exclusive) && !world.has_mode(two, Mode::Exclusive));
+        let at = world.masters[super::at(resource, &world.masters)].0 as usize - 1;
+        let master = world.nodes[at].as_ref().expect("it is up");
+        let owners = |node: usize, from: usize| -> Vec<Owner> {
+            let lane = world.nodes[node].as_ref().expect("it is up");
+            let ways = master.instances_against(resource, instance(from));
+            let here = ways.iter().filter(|(i, _)| *i == instance(node));
+            let found = here.flat_map(|(_, a)| lane.owners_against(resource, *a));
+            found.collect()
+        };
+        assert!(owners(1, 0).contains(&two) && owners(0, 1).contains(&one));
+        world.leave(two);
+        world.run();
+        assert!(world.has_mode(one, Mode::Exclusive));
+        assert_eq!(world.violation, None);
+    }
 }
