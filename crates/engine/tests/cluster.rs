@@ -478,6 +478,35 @@ fn of_two_that_are_cut_apart_one_goes() {
     one.stop();
 }
 
+/// Who cannot read what all have in common for as long as the others would wait for somebody silent ends, and leaves what it has to them.
+#[test]
+fn who_cannot_read_for_long_ends() {
+    let (s, _) = create();
+    let eviction = Eviction {
+        misscount: Duration::from_secs(1),
+        ..Eviction::default()
+    };
+    let [one, two] =
+        [1, 2].map(|k| start_with(&s, k, k.into(), "a", eviction.clone()).expect("it starts"));
+    s.set_faults(Faults {
+        client: Some(1),
+        fail_from_read: Some(s.reads() + 1),
+        fail_reads: u64::MAX,
+        ..Faults::default()
+    });
+    one.book.until("it ends itself", |b| !b.ended.is_empty());
+    let why = one.book.book.lock().ended[0].clone();
+    assert!(why.starts_with("it cannot see to the members"), "{why}");
+    s.kill_client(1);
+    one.silence();
+    two.book.until("it is recovered", |b| {
+        let last = b.members.last();
+        last.is_some_and(|m| m.is_alone() && m.dead.is_empty())
+    });
+    assert!(two.book.book.lock().ended.is_empty());
+    two.stop();
+}
+
 /// Who is to recover the dead for all others, and can make nothing durable, ends: it once tried for ever, and they waited.
 #[test]
 fn who_cannot_recover_the_dead_leaves_it_to_another() {

@@ -13,8 +13,6 @@ use wait::Event;
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the connections of those who come are waited for before an epoch is entered without them: longer than any pause between two attempts.
 const MEETING_PATIENCE: Duration = Duration::from_secs(3);
-/// How long this instance tries again what others wait for and could do themselves: as long as they would wait for it if it were silent (`css_misscount`, unless that was changed).
-const TROUBLE_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the control file's lock is waited for to try a peer's locks; it is tried again at the next look.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
@@ -37,10 +35,10 @@ impl Cluster {
         }
     }
 
-    /// Ends this instance if what it cannot do for an error is better done by others: they wait for it. A failed sync is not tried again by whom it was told ([`storage::Error::Sync`]); anything else is, and for as long
+    /// Ends this instance if what it cannot do for an error is better done by others: they wait for it, and would wait no longer (`css_misscount`) if it were silent. A failed sync is not tried again by whom it was told ([`storage::Error::Sync`]); anything else is, and for as long
     /// as this instance is alone. True: it has ended.
     pub(super) fn end_if_hopeless(&self, what: &str, e: &crate::Error, since: Instant) -> bool {
-        let lasts = !self.members().is_alone() && seam::elapsed(since) > TROUBLE_PATIENCE;
+        let lasts = !self.members().is_alone() && seam::elapsed(since) > self.eviction.misscount;
         let ends = lasts || e.is_sync_failure();
         if ends {
             self.end(&format!("it cannot {what}: {e}"));

@@ -141,7 +141,7 @@ pub const PARAMS: &[Param] = &[
     start("background_priority", PRIORITY, "nice", "What the threads ask the system for that all sessions wait for (LMS, LMD, LMON, LGWR): weaker ones follow if it is refused. v$process says what each got."),
     start("lms_cpus", Kind::Text, "", "CPUs that the threads receiving from other instances are bound to, as 0,2-3; empty: any."),
     start("lgwr_cpus", Kind::Text, "", "CPUs that LGWR is bound to, as 0,2-3; empty: any."),
-    start("css_misscount", SECONDS, "30", "How long another instance may be silent before its end is ordered, if it keeps its locks."),
+    start("css_misscount", SECONDS, "30", "How long another instance may be silent before its end is ordered, if it keeps its locks; and how long one that cannot read or write what all have in common goes on trying."),
     start("fence_command", Kind::Text, "", "Program, with arguments, that makes sure that an instance is gone whose ordered end has not helped; it ends with 0 when, and only when, BRAID_INSTANCE in the life BRAID_INCARNATION at BRAID_ADDRESS can write no more."),
     start("listen_addresses", Kind::Text, "127.0.0.1", "Address this instance listens on for clients; any other than loopback needs trusted_clients."),
     start("trusted_clients", Kind::Text, "", "Networks, as 10.1.0.0/16,192.0.2.7, whose clients are let in as whom they say they are, without a password and in clear text, beside those of this machine. Nobody else is."),
