@@ -338,6 +338,39 @@ fn locks_under_load_exclude_and_deadlocks_end() {
     }
 }
 
+/// One session locks tables weakly and then more strongly, while others of all instances want them alone: as in PostgreSQL it goes before them, and there is no deadlock.
+#[test]
+fn one_who_wants_more_of_what_others_wait_for_is_no_deadlock() {
+    with_db(3, |db| {
+        let alone = AtomicU64::new(0);
+        thread::scope(|s| {
+            for n in 0..6u64 {
+                let alone = &alone;
+                s.spawn(move || {
+                    let node = db.node(n as usize % 3 + 1);
+                    let mut rng = Rng(n + 5);
+                    let mut t = node.session();
+                    for _ in 0..60 {
+                        let object = ObjectId(70 + rng.below(4) as u32);
+                        let modes: &[LockMode] = match n {
+                            0 => &[LockMode::SX, LockMode::SSX, LockMode::X],
+                            _ => &[LockMode::X],
+                        };
+                        for mode in modes {
+                            let locked = t.lock_table(object, *mode, LockWait::Forever);
+                            locked.unwrap_or_else(|e| panic!("session {n}, {mode:?}: {e}"));
+                        }
+                        let before = alone.fetch_add(1 << (8 * (object.0 - 70)), Ordering::SeqCst);
+                        assert_eq!(before >> (8 * (object.0 - 70)) & 0xff, 0, "not alone");
+                        alone.fetch_sub(1 << (8 * (object.0 - 70)), Ordering::SeqCst);
+                        node.rollback(&mut t).unwrap();
+                    }
+                });
+            }
+        });
+    });
+}
+
 /// A connection breaks while locks are asked for: everything is said again.
 #[test]
 fn lost_messages_are_said_again() {
