@@ -401,7 +401,7 @@ mod tests {
             hex,
             concat!(
                 "42524943",
-                "0100",
+                "0200",
                 "02",
                 "02",
                 "8877665544332211",
@@ -460,7 +460,8 @@ mod tests {
             b[CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
             read(&b).unwrap_err()
         };
-        assert_eq!(refused(4, &[2, 0]), FrameError::Version(2));
+        let other = VERSION - 1;
+        assert_eq!(refused(4, &other.to_le_bytes()), FrameError::Version(other));
         assert_eq!(refused(32, &[0, 0]), FrameError::Instance(0));
         assert_eq!(refused(32, &[101, 0]), FrameError::Instance(101));
         assert_eq!(refused(96, &[0, 1]), FrameError::Instance(256));

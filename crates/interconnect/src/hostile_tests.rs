@@ -216,9 +216,10 @@ fn frames_that_do_not_belong_to_the_connection_are_refused() {
     let e = s.closed_because(&frame::with_checksum(long));
     assert!(e.to_string().contains("at most 262144"), "{e}");
     let mut newer = framed(good, b"x");
-    newer[4] = 2;
+    newer[4] += 1;
+    let version = format!("format version {}", newer[4]);
     let e = s.closed_because(&frame::with_checksum(newer));
-    assert!(e.to_string().contains("format version 2"), "{e}");
+    assert!(e.to_string().contains(&version), "{e}");
     assert!(s.victim.book.lock().0.is_empty(), "nothing was handled");
 }
 

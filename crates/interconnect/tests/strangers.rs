@@ -25,7 +25,7 @@ fn until_closed(mut s: TcpStream) -> Vec<u8> {
 
 fn greeting() -> Vec<u8> {
     let mut g = b"BRHS".to_vec();
-    g.extend([1, 0, 0, 0]);
+    g.extend([2, 0, 0, 0]);
     g.extend([5; 32]);
     g
 }
@@ -45,13 +45,13 @@ fn a_stranger_hears_random_bytes_and_nothing_else() {
         b""
     );
     let mut newer = greeting();
-    newer[4] = 2;
+    newer[4] += 1;
     assert_eq!(say(&newer), b"", "another version");
     let wrong_proof = [greeting(), vec![7; 56]].concat();
     let said = say(&wrong_proof);
     assert_eq!(
         (said.len(), &said[..8]),
-        (GREETING_BYTES, &b"BRHS\x01\0\0\0"[..])
+        (GREETING_BYTES, &b"BRHS\x02\0\0\0"[..])
     );
     assert_ne!(
         say(&wrong_proof),
