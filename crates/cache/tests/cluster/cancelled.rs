@@ -36,7 +36,9 @@ fn cancelled(cache: &Arc<Cache>, f: fn(&Arc<Cache>) -> cache::Result<()>) -> cac
     let session = hear.recv().unwrap();
     let deadline = std::time::Instant::now() + PATIENCE;
     while session.waiting().is_none() {
-        assert!(!thread.is_finished(), "it has not waited");
+        if thread.is_finished() {
+            panic!("it has not waited: {:?}", thread.join());
+        }
         assert!(std::time::Instant::now() < deadline, "it does not wait");
         std::thread::yield_now();
     }
