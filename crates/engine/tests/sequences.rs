@@ -80,7 +80,7 @@ fn two_instances_have_the_papers_numbers() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// Where a sequence was set its values go on from there, also when others were on their way that had been asked for ahead.
+/// Where a sequence was set its values go on from there, also when others had been asked for ahead. (That these come after it was set takes messages in an order that is rare here: the simulation of `fusion` has it.)
 #[test]
 fn values_asked_for_ahead_do_not_outlive_setval() {
     let _counted = wait::session::register(wait::session::Kind::User, "draws");

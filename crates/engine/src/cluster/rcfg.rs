@@ -35,8 +35,8 @@ impl Cluster {
         }
     }
 
-    /// Ends this instance if what it cannot do for an error is better done by others: they wait for it, and would wait no longer (`css_misscount`) if it were silent. A failed sync is not tried again by whom it was told ([`storage::Error::Sync`]); anything else is, and for as long
-    /// as this instance is alone. True: it has ended.
+    /// Ends this instance if what it cannot do for an error is better done by others: they wait for it, and would wait no longer (`css_misscount`) if it were silent. A failed
+    /// sync is not tried again by whom it was told ([`storage::Error::Sync`]); anything else is, and for as long as this instance is alone. True: it has ended.
     pub(super) fn end_if_hopeless(&self, what: &str, e: &crate::Error, since: Instant) -> bool {
         let lasts = !self.members().is_alone() && seam::elapsed(since) > self.eviction.misscount;
         let ends = lasts || e.is_sync_failure();

@@ -227,12 +227,9 @@ impl Sequences {
 
     /// The next values before anybody waits for them.
     fn draw_ahead(&self, object: ObjectId, header: Dba) {
-        let mut state = self.state.lock();
-        let mut out = Vec::new();
-        let asked = state.machine.draw_ahead(object, header, &mut out);
-        let done = self.carry_out(&mut state, out, None);
-        drop(state);
-        self.send(done.letters, Spent::default());
+        let mut asked = false;
+        let done = self.step(None, |m, out| asked = m.draw_ahead(object, header, out));
+        debug_assert!(done.is_ok(), "nothing is asked of this instance by itself");
         if asked {
             wait::stat::add(Stat::SequenceRequests, 1);
         }

@@ -255,11 +255,11 @@ impl Locks {
         let lock = self.locks.get_mut(&resource).expect("the caller has it");
         while let Some(&waiting) = lock.waiting.front() {
             let Waiting { owner, mode, .. } = waiting;
-            let stops = match planted.breaks(Mutation::ConvertersQueue) {
-                true => lock.recall,
-                false => lock.recall_before(owner),
+            let stopped = match planted.breaks(Mutation::ConvertersQueue) {
+                true => lock.recall.is_some(),
+                false => lock.is_stopped(owner),
             };
-            if stops.is_some() && !planted.breaks(Mutation::GrantDuringRecall) {
+            if stopped && !planted.breaks(Mutation::GrantDuringRecall) {
                 return;
             }
             let target = lock.own(owner).join(mode);
@@ -288,7 +288,7 @@ impl Locks {
             return;
         };
         let asks_for_them = lock.wanted.filter(|w| !w.patient);
-        if asks_for_them.is_some_and(|w| lock.recall_before(w.owner).is_none()) {
+        if asks_for_them.is_some_and(|w| !lock.is_stopped(w.owner)) {
             return; // the answer says more
         }
         lock.waiting.retain(|w| {
@@ -314,12 +314,13 @@ impl Locks {
         } = waiting;
         let lock = self.locks.get_mut(&resource).expect("the caller has it");
         let own = lock.own(owner);
-        if let Some(Wanted { id, .. }) = lock.wanted {
-            if lock.wanted.is_some_and(|w| w.own.covers(own)) {
+        if let Some(wanted) = lock.wanted {
+            if wanted.own.covers(own) {
                 return;
             }
             // It was made for somebody who uses nothing, or was not known to use so much: it may stand behind who waits for the end of this use.
             let to = master(resource);
+            let id = wanted.id;
             let message = Message::Cancel { resource, id };
             out.push(Effect::Send { to, message });
         }
@@ -565,7 +566,7 @@ impl Locks {
         // Who has the lock and wants no more than the instance has waits for nobody elsewhere.
         let only_here = lock.users.contains_key(&waiter) && lock.mode.covers(target);
         let asked = lock.wanted.is_some() && !only_here;
-        Some((blockers, asked || lock.recall_before(waiter).is_some()))
+        Some((blockers, asked || lock.is_stopped(waiter)))
     }
 
     /// The owners behind this instance's part of a lock.

@@ -70,10 +70,10 @@ impl Lock {
         self.users.get(&owner).copied().unwrap_or_default()
     }
 
-    /// A recall that this owner has to wait for: not one that itself waits for the end of what he uses.
-    pub(super) fn recall_before(&self, owner: Owner) -> Option<Recall> {
+    /// Whether there is a recall that this owner has to wait for: not one that itself waits for the end of what he uses.
+    pub(super) fn is_stopped(&self, owner: Owner) -> bool {
         let own = self.own(owner);
-        self.recall.filter(|r| r.keep.covers(own))
+        self.recall.is_some_and(|r| r.keep.covers(own))
     }
 
     /// Who was named as a user while it waits for no more than that (its session has the lock here, and asked only whether others have to make room) has it. Left waiting, it would stand behind the
