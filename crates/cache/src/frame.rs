@@ -43,6 +43,8 @@ pub(crate) struct Frame {
     pub writing: AtomicBool,
     /// Its rows may show when groups took effect of which no durable header tells yet: one is to be made durable before the block is written.
     pub stamped: AtomicBool,
+    /// One more than its changes, as far as they fit, while they are counted (`gcs::defer`); a hint.
+    changes: AtomicU8,
     /// Position at or below that of the oldest change not on disk, or [`CLEAN`].
     pub first_dirty: AtomicU64,
     /// Redo must be durable up to here before the block is written.
@@ -65,6 +67,7 @@ impl Frame {
             usage: AtomicU8::new(0),
             writing: AtomicBool::new(false),
             stamped: AtomicBool::new(false),
+            changes: AtomicU8::new(0),
             first_dirty: AtomicU64::new(CLEAN),
             last_change: AtomicU64::new(0),
             since_copy: AtomicU64::new(CLEAN),
@@ -76,9 +79,27 @@ impl Frame {
     }
     pub fn set_dba(&self, dba: Dba) {
         self.dba.store(dba.0, Release);
+        self.count_no_changes();
     }
     pub fn is_dirty(&self) -> bool {
         self.first_dirty.load(Acquire) != CLEAN
+    }
+
+    /// After a change, under the exclusive latch.
+    #[inline]
+    pub fn changed(&self, position: u64) {
+        self.last_change.fetch_max(position, Relaxed);
+        let counted = self.changes.load(Relaxed);
+        if counted > 0 {
+            self.changes.store(counted.saturating_add(1), Relaxed);
+        }
+    }
+    /// Changes since it was last called; from now on they are counted. Not latched: what is changed just now may be counted or not.
+    pub fn count_changes(&self) -> u32 {
+        self.changes.swap(1, Relaxed).saturating_sub(1).into()
+    }
+    pub fn count_no_changes(&self) {
+        self.changes.store(0, Relaxed);
     }
 
     /// Remembers that the block was used. Written only while it changes something, so that a hot block's line stays shared among readers.

@@ -218,7 +218,7 @@ impl Cache {
 
     /// After a change, under the exclusive latch. `position`: what must be durable before the block is written.
     pub(crate) fn changed(&self, ix: FrameIx, position: u64) {
-        self.frame(ix).last_change.fetch_max(position, Relaxed);
+        self.frame(ix).changed(position);
     }
 }
 

@@ -9,11 +9,12 @@
 //! 1. What is deferred is the closing of a frame that the lane has asked for, and on which it does not count at any particular time: until then sessions latch the frame as before. It is asked for no more if the
 //!    block has another generation.
 //! 2. Each time a block comes it stays once, no longer than [`Cache::defer`] says from its coming on: so whoever waits for it waits so much longer at most, however busy it is here (and until `lmc0`, which closes it then, has the latches that it waits for before).
-//! 3. It does not stay for a single session, nor once it has not been changed between two looks.
+//! 3. It does not stay for a single session, nor once it has not been changed between two looks, which are several times as far apart as its changes.
 
 use super::State;
 use super::helper::Job;
 use crate::Cache;
+use crate::frame::Frame;
 use block::Dba;
 use fusion::gcs::Mode;
 use fusion::ids::Generation;
@@ -24,8 +25,11 @@ use wait::{Stat, stat};
 
 /// Sessions that wait for a block when it comes, from which on it stays.
 const USERS: usize = 2;
-/// From one look at what stays to the next: within that time a session that changed it has committed and is back, if its client is quick.
-const LOOK: Duration = Duration::from_micros(300);
+/// From one look at what stays to the next: so many times as long as it takes from one of its changes to the next, which come at random. Of blocks that go on being changed one in fifty is left alone for that long.
+const PATIENCE: u32 = 4;
+/// But no shorter, nor longer: a session that changed it has committed and is back by then, if its client is quick.
+const SHORTEST_LOOK: Duration = Duration::from_micros(300);
+const LONGEST_LOOK: Duration = Duration::from_micros(1_200);
 
 /// When blocks came for which several sessions waited.
 #[derive(Default)]
@@ -43,10 +47,11 @@ pub(super) struct Stay {
     pub dba: Dba,
     pub keep: Option<Mode>,
     pub generation: Generation,
+    since: Instant,
     /// It leaves then, whatever is done with it.
     until: Instant,
-    /// Its last change at the last look.
-    seen: u64,
+    /// Its changes since then that looks have seen.
+    changes: u32,
     pub next_look: Instant,
 }
 
@@ -82,17 +87,19 @@ impl Cache {
             return false;
         };
         let (now, until) = (seam::now(), came + self.defer_time());
-        let (true, Some(seen)) = (now < until, self.last_change(dba)) else {
+        let (true, Some(frame)) = (now < until, self.frame_to_look_at(dba)) else {
             return false;
         };
         stat::add(Stat::GcBlocksDeferred, 1);
-        let next_look = until.min(now + LOOK);
+        frame.count_changes();
+        let next_look = until.min(now + SHORTEST_LOOK);
         s.outgoing.job(Job::Stay(Stay {
             dba,
             keep,
             generation,
+            since: now,
             until,
-            seen,
+            changes: 0,
             next_look,
         }));
         true
@@ -101,19 +108,54 @@ impl Cache {
     /// Closes what has stayed long enough.
     pub(super) fn look_at(&self, mut stay: Stay) {
         let now = seam::now();
-        match self.last_change(stay.dba) {
-            Some(change) if now < stay.until && change != stay.seen => {
-                stay.seen = change;
-                stay.next_look = stay.until.min(now + LOOK);
+        if let Some(frame) = self.frame_to_look_at(stay.dba) {
+            let changes = frame.count_changes();
+            if changes > 0 && now < stay.until {
+                stay.changes += changes;
+                stay.next_look = stay.until.min(now + stay.look(now));
                 self.gcs.helper.push(Job::Stay(stay));
+                return;
             }
-            _ => self.close_later(stay.dba, stay.keep, stay.generation),
+            frame.count_no_changes();
         }
+        self.close_later(stay.dba, stay.keep, stay.generation);
     }
 
-    /// Not latched: a hint.
-    fn last_change(&self, dba: Dba) -> Option<u64> {
-        let ix = self.frame_of(dba)?;
-        Some(self.frame(ix).last_change.load(Relaxed))
+    /// Not latched: for hints.
+    fn frame_to_look_at(&self, dba: Dba) -> Option<&Frame> {
+        self.frame_of(dba).map(|ix| self.frame(ix))
+    }
+}
+
+impl Stay {
+    /// How long after this look the next one is due.
+    fn look(&self, now: Instant) -> Duration {
+        let from_one_to_the_next = (now - self.since) / self.changes.max(1);
+        (from_one_to_the_next * PATIENCE).clamp(SHORTEST_LOOK, LONGEST_LOOK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_several_changes_apart() {
+        let since = seam::now();
+        let look_after_2_ms = |changes| {
+            let stay = Stay {
+                dba: Dba(1),
+                keep: None,
+                generation: Generation(1),
+                since,
+                until: since + Duration::from_secs(1),
+                changes,
+                next_look: since,
+            };
+            stay.look(since + Duration::from_millis(2)).as_micros()
+        };
+        assert_eq!(look_after_2_ms(10), 800);
+        assert_eq!(look_after_2_ms(1_000), SHORTEST_LOOK.as_micros());
+        assert_eq!(look_after_2_ms(1), LONGEST_LOOK.as_micros());
     }
 }

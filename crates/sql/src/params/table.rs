@@ -134,7 +134,7 @@ pub const PARAMS: &[Param] = &[
     start("interconnect_peers", Kind::Text, "", "Where other instances are reached if not where they say, as 2=127.0.0.1:6502,3=127.0.0.1:6503."),
     start("gcs_server_processes", count(0, 32), "0", "Connections for blocks to each other instance, each with its thread; the same for all instances. 0: one for each four processors, 8 at most; to be set where machines differ."),
     start("interconnect_memory", Kind::Bool, "on", "Whether commits are announced to instances on the same machine in memory shared with them; off: in messages, as to those on other machines."),
-    start("gc_defer_time", count(0, 1_000_000), "8000", "How long a block for which several sessions here waited stays, in microseconds, if they go on changing it, before it is given to another instance that wants it. 0: not at all."),
+    start("gc_defer_time", count(0, 1_000_000), "12000", "How long a block for which several sessions here waited stays, in microseconds, if they go on changing it, before it is given to another instance that wants it. 0: not at all."),
     start("gc_policy_time", count(0, 86_400), "10", "Seconds for which requests for blocks are counted before it is decided who masters them; 0: nobody takes over what another masters."),
     start("gc_policy_minimum", count(1, 1_000_000_000), "100", "Requests for a range of blocks (1 MiB) in gc_policy_time, below which its master stays."),
     start("gc_affinity_ratio", count(51, 100), "80", "Share of one instance in these requests, in percent, from which on it becomes the master."),
