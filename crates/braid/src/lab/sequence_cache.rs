@@ -241,6 +241,7 @@ fn tell(args: &SequenceCacheArgs, case: &Case, t: &Times, report: &mut Report) {
     let (rows, half) = (args.rows, args.rows / 2);
     let seconds = |s: f64| format!("{s:.3}");
     let (ratio, as_paper) = (t.shared_two / t.shared_one, t.each / t.one_session);
+    let to_one_session = t.shared_two / t.one_session;
     let line = |what: String, paper: String, one: String, two: String, ratio: f64| {
         vec![what, paper, one, two, format!("{ratio:.2}")]
     };
@@ -256,6 +257,13 @@ fn tell(args: &SequenceCacheArgs, case: &Case, t: &Times, report: &mut Report) {
             seconds(t.one_session),
             seconds(t.each),
             as_paper,
+        ),
+        line(
+            format!("{rows} rows in all, by one session, or one of each instance"),
+            String::new(),
+            seconds(t.one_session),
+            seconds(t.shared_two),
+            to_one_session,
         ),
         line(
             format!("{rows} rows in all, two sessions with {half} each"),
@@ -293,6 +301,7 @@ fn tell(args: &SequenceCacheArgs, case: &Case, t: &Times, report: &mut Report) {
     let name = case.name.replace(' ', "_");
     report.figure(format!("{name}_ratio"), ratio);
     report.figure(format!("{name}_ratio_as_paper"), as_paper);
+    report.figure(format!("{name}_ratio_to_one_session"), to_one_session);
 }
 
 fn tell_waits(case: &Case, seen: &Totals, session_seconds: f64, report: &mut Report) {
