@@ -16,12 +16,15 @@ and four on two instances, twice four on one, with the same scripts.
   uniform  update by key over all 100,000 rows
   hot      update by key of 100 rows side by side (two blocks)
 
+--apart, with lone, keeps servers on one processor and clients on another: left to itself, the scheduler puts them on the same or on different ones
+for as long as a round lasts, which makes a third of difference.
 --detail adds what a transaction took of each: CPU time of all server processes, the longest waits, blocks sent and writes of the log.
 --peer galera does uniform and hot on MariaDB with Galera as well, in turn with ours: two nodes over loopback, and one server without Galera.
 Needs pgbench, psql, Python's psycopg; a C compiler for the round trip (cc); for galera Debian's mariadb-server, galera-4, sysbench and rsync.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -231,8 +234,13 @@ class Bench:
         if not self.args.base:
             raise SystemExit("--only lone needs --base, a binary of before")
         extra = ["--buffer-cache", self.args.buffers, *self.args.braid_arg]
+        processors = sorted(os.sched_getaffinity(0))
+        if self.args.apart:
+            os.sched_setaffinity(0, processors[1:2])
         pair = [Cluster(b, self.work, n, 1, self.args.port + p, extra)
                 for b, n, p in ((self.args.base, "before", 20), (self.args.binary, "after", 30))]
+        if self.args.apart:
+            os.sched_setaffinity(0, processors[:1])
         try:
             for c in pair:
                 c.pgbench_init(10)
@@ -247,7 +255,9 @@ class Bench:
                 before, after = (statistics.median(r) for r in zip(*pairs))
                 ratio = statistics.median(b / a for a, b in pairs)
                 spread = "/".join(f"{b / a:.2f}" for a, b in pairs)
-                print(f"| lone, {title} | {before:.0f} tps before | {after:.0f} tps | {ratio:.2f} | 0.97 | {spread} |", flush=True)
+                mean = statistics.geometric_mean(b / a for a, b in pairs)
+                error = statistics.stdev(math.log(b / a) for a, b in pairs) / len(pairs) ** 0.5 if len(pairs) > 1 else 0.0
+                print(f"| lone, {title} | {before:.0f} tps before | {after:.0f} tps | {ratio:.2f}; mean {mean:.3f} +- {error:.3f} | 0.97 | {spread} |", flush=True)
         finally:
             for c in pair:
                 c.stop()
@@ -502,6 +512,7 @@ def main():
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     p.add_argument("--binary", type=pathlib.Path, default=target / "release" / "braid")
     p.add_argument("--base", type=pathlib.Path, help="a binary of before, for --only lone")
+    p.add_argument("--apart", action="store_true", help="lone: servers on one processor, clients on another")
     p.add_argument("--only", default="gc,select,own,uniform,hot")
     p.add_argument("--seconds", type=int, default=5)
     p.add_argument("--rounds", type=int, default=5)

@@ -2,7 +2,8 @@
 //!
 //! A client that sends its next statement as soon as it has an answer leaves the thread some tens of microseconds to sleep, and to sleep so shortly costs more than many a statement: an interrupt to a processor that was
 //! halted, on a virtual machine an exit to the hypervisor, here and again at the client. So a session whose client was quick the last time asks its socket first, and gives up the processor
-//! between any two looks. Where others want the processor nobody sleeps shortly, and looking only takes time from them: a session that sees that stops looking for a while.
+//! between any two looks. Where others want the processor nobody sleeps shortly, and looking only takes time from them: a session that sees that stops looking for a while, and none looks where more sessions are at work
+//! than there are processors.
 //! What all this brings, and takes, is in this crate's README.
 //!
 //! **Invariants.** Half of the processors at most, by each instance, are used so, and none for a client that was slower the last time than is looked for.
@@ -11,7 +12,7 @@ use std::io;
 use std::net::TcpStream;
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -22,17 +23,24 @@ const WANTED: Duration = Duration::from_micros(10);
 /// Messages for which a session does not look after that: twice as many each time, half as many when a message comes while it looks.
 const PAUSES: RangeInclusive<u32> = 4..=1024;
 
-/// Sessions that may look at the same time.
+/// Messages of its own after which a session counts again how many are at work.
+const COUNTED: u64 = 16;
+
+/// What the sessions of a process know of each other.
 pub struct Places {
+    processors: usize,
+    /// Sessions that look.
     taken: AtomicUsize,
-    most: usize,
+    /// Messages that have come, to all sessions.
+    messages: AtomicU64,
 }
 
 impl Places {
-    fn new(most: usize) -> Places {
+    fn new(processors: usize) -> Places {
         Places {
+            processors,
             taken: AtomicUsize::new(0),
-            most,
+            messages: AtomicU64::new(0),
         }
     }
 
@@ -41,13 +49,19 @@ impl Places {
         static PLACES: OnceLock<Places> = OnceLock::new();
         PLACES.get_or_init(|| {
             let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
-            Places::new((processors / 2).max(1))
+            Places::new(processors)
         })
     }
 
     fn take(&self) -> Option<Place<'_>> {
         let place = Place(self);
-        (self.taken.fetch_add(1, Ordering::Relaxed) < self.most).then_some(place)
+        let most = (self.processors / 2).max(1);
+        (self.taken.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
+    }
+
+    /// Whether more sessions are at work than there are processors, given the messages of all while one session had [`COUNTED`]. Half a session's messages are left to chance.
+    fn are_too_few(&self, messages: u64) -> bool {
+        messages > COUNTED * self.processors as u64 + COUNTED / 2
     }
 }
 
@@ -66,6 +80,10 @@ pub struct Poll {
     limit: Duration,
     /// The last message came within that time.
     quick: bool,
+    /// More sessions are at work than processors, when that was last counted: so many own messages ago, when so many had come to all.
+    crowded: bool,
+    counted_ago: u64,
+    messages_then: u64,
     /// Messages for which it does not look, and for how many it will not the next time.
     pause: u32,
     next_pause: u32,
@@ -73,10 +91,17 @@ pub struct Poll {
 
 impl Poll {
     pub fn new(limit: Duration) -> Poll {
+        Poll::among(Places::of_process(), limit)
+    }
+
+    fn among(places: &'static Places, limit: Duration) -> Poll {
         Poll {
-            places: Places::of_process(),
+            places,
             limit,
             quick: false,
+            crowded: false,
+            counted_ago: 0,
+            messages_then: places.messages.load(Ordering::Relaxed),
             pause: 0,
             next_pause: *PAUSES.start(),
         }
@@ -90,7 +115,7 @@ impl Poll {
         room: &mut [u8],
         began: Instant,
     ) -> Option<io::Result<usize>> {
-        if self.pause > 0 || !self.quick {
+        if self.pause > 0 || !self.quick || self.crowded {
             self.pause = self.pause.saturating_sub(1);
             return None;
         }
@@ -127,6 +152,12 @@ impl Poll {
     /// A message has come after so long.
     pub fn came_after(&mut self, waited: Duration) {
         self.quick = waited < self.limit;
+        let messages = self.places.messages.fetch_add(1, Ordering::Relaxed) + 1;
+        self.counted_ago += 1;
+        if self.counted_ago == COUNTED {
+            self.crowded = self.places.are_too_few(messages - self.messages_then);
+            (self.counted_ago, self.messages_then) = (0, messages);
+        }
     }
 }
 
@@ -144,15 +175,8 @@ mod tests {
         (client, listener.accept().unwrap().0)
     }
 
-    fn poll(most: usize, limit: Duration) -> Poll {
-        let places = Box::leak(Box::new(Places::new(most)));
-        Poll {
-            places,
-            limit,
-            quick: false,
-            pause: 0,
-            next_pause: *PAUSES.start(),
-        }
+    fn poll(processors: usize, limit: Duration) -> Poll {
+        Poll::among(Box::leak(Box::new(Places::new(processors))), limit)
     }
 
     #[test]
@@ -235,7 +259,7 @@ mod tests {
     fn no_more_look_than_there_are_places() {
         let (mut client, server) = pair();
         client.write_all(b"Q").unwrap();
-        let mut poll = poll(2, LONG);
+        let mut poll = poll(4, LONG);
         poll.came_after(Duration::ZERO);
         let places = poll.places;
         let both = (places.take(), places.take());
@@ -249,5 +273,30 @@ mod tests {
             1
         );
         assert_eq!(places.taken.load(Ordering::Relaxed), 0);
+    }
+
+    /// Three sessions on two processors, each with as many messages; then two.
+    #[test]
+    fn nobody_looks_where_more_are_at_work_than_processors() {
+        let mut sessions = vec![poll(2, LONG)];
+        let places = sessions[0].places;
+        sessions.extend([Poll::among(places, LONG), Poll::among(places, LONG)]);
+        let work = |sessions: &mut [Poll]| {
+            for _ in 0..2 * COUNTED {
+                sessions
+                    .iter_mut()
+                    .for_each(|s| s.came_after(Duration::ZERO));
+            }
+        };
+        work(&mut sessions);
+        assert!(sessions.iter().all(|s| s.crowded));
+        work(&mut sessions[..2]);
+        assert!(sessions[..2].iter().all(|s| !s.crowded));
+
+        let (mut client, server) = pair();
+        client.write_all(b"Q").unwrap();
+        let looks = |s: &mut Poll| s.look(&server, &mut [0; 8], Instant::now()).is_some();
+        assert!(!looks(&mut sessions[2]), "its last count was of three");
+        assert!(looks(&mut sessions[0]));
     }
 }
