@@ -16,13 +16,14 @@ and four on two instances, twice four on one, with the same scripts.
   uniform  update by key over all 100,000 rows
   hot      update by key of 100 rows side by side (two blocks)
 
---apart, with lone, keeps servers on one processor and clients on another: left to itself, the scheduler puts them on the same or on different ones
-for as long as a round lasts, which makes a third of difference.
+--apart, with lone and select, keeps servers on one processor and clients on another: left to itself, the scheduler puts them on the same or on
+different ones for as long as a round lasts, which makes a third of difference.
 --detail adds what a transaction took of each: CPU time of all server processes, the longest waits, blocks sent and writes of the log.
 --peer galera does uniform and hot on MariaDB with Galera as well, in turn with ours: two nodes over loopback, and one server without Galera.
 Needs pgbench, psql, Python's psycopg; a C compiler for the round trip (cc); for galera Debian's mariadb-server, galera-4, sysbench and rsync.
 """
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -166,14 +167,25 @@ class Bench:
         self.args = args
         self.work = args.work
         self.one = self.two = self.maria = None
+        self.processors = sorted(os.sched_getaffinity(0))
+
+    @contextlib.contextmanager
+    def starting_servers(self):
+        """With --apart, what is started within runs on the second processor, and what is started afterwards on the first."""
+        if self.args.apart:
+            os.sched_setaffinity(0, self.processors[1:2])
+        yield
+        if self.args.apart:
+            os.sched_setaffinity(0, self.processors[:1])
 
     # ---- two against one ----
 
     def databases(self):
         if self.one is None:
             extra = ["--buffer-cache", self.args.buffers, *self.args.braid_arg]
-            self.one = Cluster(self.args.binary, self.work, "one", 1, self.args.port, extra)
-            self.two = Cluster(self.args.binary, self.work, "two", 2, self.args.port + 10, extra)
+            with self.starting_servers():
+                self.one = Cluster(self.args.binary, self.work, "one", 1, self.args.port, extra)
+                self.two = Cluster(self.args.binary, self.work, "two", 2, self.args.port + 10, extra)
             for c in (self.one, self.two):
                 c.psql(1, "create table shared (id int primary key, v int, filler char(84))")
                 c.psql(1, f"insert into shared select g, 0, '' from generate_series(1, {ROWS}) g")
@@ -215,8 +227,8 @@ class Bench:
             for nodes in (NODES if n % 2 == 0 else reversed(NODES)) if peer else ():
                 of_peer[nodes].append(peer.round(nodes, what, self.args.seconds))
         one, two = (statistics.median(rates[n]) for n in ("one", "two"))
-        spread = "/".join(f"{b / a:.2f}" for a, b in zip(rates["one"], rates["two"]))
-        print(f"| {what} | {one:.0f} tps | {two:.0f} tps | {two / one:.2f} | {GOALS[what]} | {spread} |", flush=True)
+        pairs = list(zip(rates["one"], rates["two"]))
+        print(f"| {what} | {one:.0f} tps | {two:.0f} tps | {two / one:.2f}; {mean_and_spread(pairs, GOALS[what])} |", flush=True)
         if peer:
             self.beside(what, rates["two"], of_peer)
 
@@ -234,13 +246,9 @@ class Bench:
         if not self.args.base:
             raise SystemExit("--only lone needs --base, a binary of before")
         extra = ["--buffer-cache", self.args.buffers, *self.args.braid_arg]
-        processors = sorted(os.sched_getaffinity(0))
-        if self.args.apart:
-            os.sched_setaffinity(0, processors[1:2])
-        pair = [Cluster(b, self.work, n, 1, self.args.port + p, extra)
-                for b, n, p in ((self.args.base, "before", 20), (self.args.binary, "after", 30))]
-        if self.args.apart:
-            os.sched_setaffinity(0, processors[:1])
+        with self.starting_servers():
+            pair = [Cluster(b, self.work, n, 1, self.args.port + p, extra)
+                    for b, n, p in ((self.args.base, "before", 20), (self.args.binary, "after", 30))]
         try:
             for c in pair:
                 c.pgbench_init(10)
@@ -254,10 +262,7 @@ class Bench:
                         pairs.append((rates["before"], rates["after"]))
                 before, after = (statistics.median(r) for r in zip(*pairs))
                 ratio = statistics.median(b / a for a, b in pairs)
-                spread = "/".join(f"{b / a:.2f}" for a, b in pairs)
-                mean = statistics.geometric_mean(b / a for a, b in pairs)
-                error = statistics.stdev(math.log(b / a) for a, b in pairs) / len(pairs) ** 0.5 if len(pairs) > 1 else 0.0
-                print(f"| lone, {title} | {before:.0f} tps before | {after:.0f} tps | {ratio:.2f}; mean {mean:.3f} +- {error:.3f} | 0.97 | {spread} |", flush=True)
+                print(f"| lone, {title} | {before:.0f} tps before | {after:.0f} tps | {ratio:.2f}; {mean_and_spread(pairs, 0.97)} |", flush=True)
         finally:
             for c in pair:
                 c.stop()
@@ -507,12 +512,19 @@ int main(int argc, char **argv) {
 """
 
 
+def mean_and_spread(pairs, goal):
+    """The rest of a row: how much more the second of each pair is, as geometric mean with its standard error; what is to be reached; every round."""
+    ratios = [after / before for before, after in pairs]
+    error = statistics.stdev(map(math.log, ratios)) / len(ratios) ** 0.5 if len(ratios) > 1 else 0.0
+    return f"mean {statistics.geometric_mean(ratios):.3f} +- {error:.3f} | {goal} | {'/'.join(f'{r:.2f}' for r in ratios)}"
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     p.add_argument("--binary", type=pathlib.Path, default=target / "release" / "braid")
     p.add_argument("--base", type=pathlib.Path, help="a binary of before, for --only lone")
-    p.add_argument("--apart", action="store_true", help="lone: servers on one processor, clients on another")
+    p.add_argument("--apart", action="store_true", help="lone, select: servers on one processor, clients on another")
     p.add_argument("--only", default="gc,select,own,uniform,hot")
     p.add_argument("--seconds", type=int, default=5)
     p.add_argument("--rounds", type=int, default=5)
@@ -526,6 +538,8 @@ def main():
     args = p.parse_args()
     if not args.binary.exists():
         raise SystemExit(f"{args.binary} is missing: cargo build --release")
+    if args.apart and not {"lone", "select"}.issuperset(args.only.split(",")):
+        raise SystemExit("--apart is for lone and select alone: what writes needs both processors")
     args.work.mkdir(parents=True, exist_ok=True)
     bench = Bench(args)
     print("| work | one instance | two instances | ratio | to reach | rounds |\n|---|---|---|---|---|---|", flush=True)

@@ -6,6 +6,7 @@
 //! 3. From the recall on no owner is granted anything here until the recall is answered, so that what recalled it does not starve; but those for whose end the recall waits go on.
 //! 4. Owners are served in order of arrival; an owner that converts goes before those that hold nothing.
 //! 5. Who uses an implied mode is not known here as long as the resource is open. A recall is answered only after the driver has closed it and named them; who is named waits for nothing that it uses.
+//!    After a strong lock elsewhere weak ones may use the entry without the implied mode; who has it not, and is used, asks for it with each tick until it is there again.
 //! 6. An entry that was granted once stays, also with the implied mode: its turn is what tells a repeated grant that is in force from one that is not.
 
 mod lock;
@@ -121,7 +122,7 @@ impl Locks {
         });
         let id = wanted.id;
         lock.wanted = heir.map(|w| Wanted {
-            owner: w.owner,
+            owner: Some(w.owner),
             ..wanted
         });
         if lock.wanted.is_none() {
@@ -273,6 +274,8 @@ impl Locks {
             }
             lock.users.insert(owner, target);
             lock.waiting.pop_front();
+            let implied = resource.implied();
+            lock.detour |= implied.covers(target) && !lock.mode.covers(implied);
             let value = lock.value;
             out.push(Effect::Granted {
                 resource,
@@ -287,8 +290,8 @@ impl Locks {
         let Some(lock) = self.locks.get_mut(&resource) else {
             return;
         };
-        let asks_for_them = lock.wanted.filter(|w| !w.patient);
-        if asks_for_them.is_some_and(|w| !lock.is_stopped(w.owner)) {
+        let asks_for_them = lock.wanted.filter(|w| !w.patient).and_then(|w| w.owner);
+        if asks_for_them.is_some_and(|owner| !lock.is_stopped(owner)) {
             return; // the answer says more
         }
         lock.waiting.retain(|w| {
@@ -315,10 +318,10 @@ impl Locks {
         let lock = self.locks.get_mut(&resource).expect("the caller has it");
         let own = lock.own(owner);
         if let Some(wanted) = lock.wanted {
-            if wanted.own.covers(own) {
+            if wanted.owner.is_some() && wanted.own.covers(own) {
                 return;
             }
-            // It was made for somebody who uses nothing, or was not known to use so much: it may stand behind who waits for the end of this use.
+            // It was made for somebody who uses nothing, or was not known to use so much: it may stand behind who waits for the end of this use. Or for nobody: its denial would say nothing to him.
             let to = master(resource);
             let id = wanted.id;
             let message = Message::Cancel { resource, id };
@@ -327,12 +330,33 @@ impl Locks {
         self.last_id += 1;
         lock.wanted = Some(Wanted {
             id: RequestId(self.last_id),
-            owner,
+            owner: Some(owner),
             mode: lock.mode.join(own.join(mode)),
             own,
             patient,
         });
         self.ask(resource, master, out);
+    }
+
+    /// Asks for implied modes that are gone and would have been used since the last time. Whoever uses the resource strongly elsewhere is not disturbed: nobody here is patient.
+    pub(super) fn reopen(&mut self, master: MasterOf, out: &mut Vec<Effect>) {
+        let mut asked = Vec::new();
+        for (&resource, lock) in &mut self.locks {
+            if lock.wants_implied(resource.implied()) {
+                self.last_id += 1;
+                lock.wanted = Some(Wanted {
+                    id: RequestId(self.last_id),
+                    owner: None,
+                    mode: resource.implied(),
+                    own: Mode::Null,
+                    patient: false,
+                });
+                asked.push(resource);
+            }
+        }
+        for resource in asked {
+            self.ask(resource, master, out);
+        }
     }
 
     fn ask(&self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
@@ -582,7 +606,7 @@ impl Locks {
             // Of another request than that this instance's next one may stand behind who asks.
             Against::Ahead(id) => {
                 let this = lock.wanted.filter(|w| w.id == id);
-                this.map(|w| w.owner).into_iter().collect()
+                this.and_then(|w| w.owner).into_iter().collect()
             }
         }
     }

@@ -165,6 +165,7 @@ impl Enqueues {
         self.directory.drive_all(out);
         self.with_locks(out, |l, m, out| {
             l.ask_again(m, out);
+            l.reopen(m, out);
             l.shed(m, out);
         });
         for &to in &self.unwelcome {

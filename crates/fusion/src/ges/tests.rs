@@ -580,6 +580,58 @@ fn the_implied_mode_comes_back_with_the_first_who_asks() {
     assert!(world.has(owner(1, 4)) && world.letters.is_empty());
 }
 
+/// Readers alone get it back as well: who asks for less than the implied mode is given no more, but the next tick asks for all of it.
+#[test]
+fn the_implied_mode_comes_back_where_nobody_changes_anything() {
+    for strong in [Mode::Exclusive, Mode::Shared, Mode::SharedSubExclusive] {
+        let mut world = World::quiet();
+        let (ddl, reader) = (owner(0, 1), owner(1, 2));
+        world.enter(ddl, TABLE, strong, true);
+        world.run();
+        world.leave(ddl);
+        world.enter(reader, TABLE, Mode::SubShared, true);
+        world.run();
+        assert!(world.has(reader) && world.closed.contains(&1));
+        world.leave(reader);
+        world.timers();
+        world.run();
+        assert!(!world.closed.contains(&1), "after {strong:?}");
+        world.enter(owner(1, 3), TABLE, Mode::SubShared, true);
+        assert!(world.has(owner(1, 3)) && world.letters.is_empty());
+    }
+}
+
+/// Also to the one that had the strong lock, once its use is over. As long as it is used nobody is disturbed, nor turned away for it.
+#[test]
+fn nobody_is_disturbed_for_the_implied_mode() {
+    let mut world = World::quiet();
+    let strong = owner(0, 1);
+    world.enter(strong, TABLE, Mode::Shared, true);
+    world.run();
+    for (n, number) in [(0, 10), (1, 11), (0, 12), (1, 13)] {
+        world.enter(owner(n, number), TABLE, Mode::SubShared, true);
+        world.run();
+        world.leave(owner(n, number));
+        world.timers();
+        // Before the answers, which deny the implied mode: this is another request.
+        let other = owner(1, number + 10);
+        world.enter(other, TABLE, Mode::Shared, false);
+        world.run();
+        assert!(world.has(other) && world.has(strong));
+        assert!(world.denied.is_empty() && world.closed.contains(&1));
+        world.leave(other);
+    }
+    world.leave(strong);
+    for n in [0, 1] {
+        world.enter(owner(n, 30), TABLE, Mode::SubShared, true);
+        world.run();
+        world.leave(owner(n, 30));
+        world.timers();
+        world.run();
+        assert!(!world.closed.contains(&n));
+    }
+}
+
 /// Who will not wait gets what others keep but do not use, and is told so if they do use it.
 #[test]
 fn who_is_not_patient_is_told_at_once() {

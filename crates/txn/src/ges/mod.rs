@@ -2,7 +2,8 @@
 //!
 //! A lock is taken twice: first in this instance's own lock table, which puts its sessions in order, then here, for the instance against the others. So what waits here waits for other
 //! instances only. Weak table locks are the exception: every instance has them by implication, and a session takes them by the fast path of [`crate::enqueue`] without a word. The first
-//! strong lock anywhere closes the fast path of that table, names those who use it, and waits for them; a weak locker that comes after asks here, once, which opens it again.
+//! strong lock anywhere closes the fast path of that table, names those who use it, and waits for them; a weak locker that comes after asks here. The first that wants `SX` opens it again, and where all only read
+//! ([`LockMode::SS`]) the next tick does.
 //!
 //! **Owns** the machine, under one latch, and the owners that wait for it.
 //!

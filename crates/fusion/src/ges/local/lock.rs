@@ -14,8 +14,8 @@ pub(super) struct Waiting {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Wanted {
     pub(super) id: RequestId,
-    /// The first that waits for it, as far as that has not given up.
-    pub(super) owner: Owner,
+    /// The first that waits for it, as far as that has not given up. Nobody does where it is for the implied mode to come back.
+    pub(super) owner: Option<Owner>,
     pub(super) mode: Mode,
     /// What the owner uses already.
     pub(super) own: Mode,
@@ -43,6 +43,8 @@ pub(super) struct Lock {
     pub(super) recall: Option<Recall>,
     /// Recalls up to here are over, whether they have come or not.
     pub(super) voided: Turn,
+    /// Somebody had to ask since the last tick for what the implied mode allows.
+    pub(super) detour: bool,
 }
 
 impl Lock {
@@ -57,6 +59,7 @@ impl Lock {
             wanted: None,
             recall: None,
             voided: Turn::default(),
+            detour: false,
         }
     }
 
@@ -74,6 +77,17 @@ impl Lock {
     pub(super) fn is_stopped(&self, owner: Owner) -> bool {
         let own = self.own(owner);
         self.recall.is_some_and(|r| r.keep.covers(own))
+    }
+
+    /// Whether to ask for the implied mode now, for those who come and would have to ask each. What is kept beyond it and not used is let go for that.
+    pub(super) fn wants_implied(&mut self, implied: Mode) -> bool {
+        let detour = std::mem::take(&mut self.detour);
+        let still = self.wanted.is_none() && self.recall.is_none() && self.waiting.is_empty();
+        let wants = detour && still && self.users.values().all(|m| implied.covers(*m));
+        if wants {
+            self.mode = self.mode.meet(implied);
+        }
+        wants
     }
 
     /// Who was named as a user while it waits for no more than that (its session has the lock here, and asked only whether others have to make room) has it. Left waiting, it would stand behind the
