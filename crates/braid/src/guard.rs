@@ -3,6 +3,8 @@
 //! The first instance is started alone: it creates or recovers what the others find. One that dies is started again, alone: the others recover what it left and go on. One that dies again and again once it is open stays down; one that
 //! does not come so far (its port is taken, the disk does not answer) is tried again and again, after ever longer pauses. An instance that ends cleanly was stopped, and stays down until somebody asks for it with `braid start`, by a
 //! file in the database directory.
+//!
+//! While several are busy it shares out the CPUs among them (`placement`), if they leave that to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read};
@@ -21,6 +23,8 @@ use crate::Failure;
 use crate::cli::UpArgs;
 use crate::control::{GuardFile, take_requests};
 use crate::instance::{LAST_LINE, leave_terminal};
+use crate::placement::Placement;
+use crate::settings;
 
 /// How often requests are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -51,6 +55,10 @@ struct Guard<'a> {
     /// The last life of each instance before this guard started it: an order for a later one is for its child.
     before: BTreeMap<u16, u32>,
     troubles: BTreeMap<u16, Trouble>,
+    /// None once the system has refused it.
+    placement: Option<Placement>,
+    /// Children whose parameters leave it to the guard where they run.
+    placed: BTreeSet<u16>,
 }
 
 /// What an instance has been through since somebody asked for it.
@@ -110,6 +118,8 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
         events,
         before: BTreeMap::new(),
         troubles: BTreeMap::new(),
+        placement: placement(),
+        placed: BTreeSet::new(),
     };
     let all: Vec<u16> = (1..=args.instances).collect();
     let result = guard.guard(&all, dir);
@@ -117,6 +127,14 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     let stopped = guard.stop_all();
     result.and(stopped)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// None if the system does not say which CPUs there are: then all instances run everywhere.
+fn placement() -> Option<Placement> {
+    let placement = Placement::new();
+    placement
+        .inspect_err(|e| complain!("braid: CPUs are not shared out among the instances: {e}"))
+        .ok()
 }
 
 impl Guard<'_> {
@@ -144,6 +162,7 @@ impl Guard<'_> {
             leave_terminal(log)?;
         }
         loop {
+            self.place();
             match self.wait()? {
                 Happened::Stop => return Ok(()),
                 Happened::Ended(_, end) if end.status.success() => {
@@ -191,6 +210,21 @@ impl Guard<'_> {
         Ok(true)
     }
 
+    /// Shares out the CPUs, or opens them. If one of the instances has CPUs of its own choice, who knows about all of them is not the guard.
+    fn place(&mut self) {
+        let Some(placement) = &mut self.placement else {
+            return;
+        };
+        if !self.children.keys().all(|k| self.placed.contains(k)) {
+            return;
+        }
+        let instances = self.children.iter().map(|(k, child)| (*k, child.id()));
+        if let Err(e) = placement.look(&instances.collect()) {
+            complain!("braid: CPUs are not shared out among the instances any more: {e}");
+            self.placement = None;
+        }
+    }
+
     /// Whose start is to be tried again first, and when.
     fn next_due(&self) -> Option<(u16, Instant)> {
         let due = self.troubles.iter();
@@ -220,6 +254,13 @@ impl Guard<'_> {
             .process_group(0)
             .spawn()?;
         self.open.remove(&k);
+        // Parameters may have been changed since the last start. If they are wrong, it is the instance that says so.
+        let is_placed = settings::parameters(&self.args.settings, k)
+            .is_ok_and(|params| settings::leaves_cpus_to_guard(&params));
+        match is_placed {
+            true => self.placed.insert(k),
+            false => self.placed.remove(&k),
+        };
         let output = child.stdout.take();
         let errors = child.stderr.take();
         self.children.insert(k, child);

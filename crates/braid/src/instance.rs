@@ -36,6 +36,11 @@ pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
     raise_file_limit();
     let dir = args.settings.data.data.clone();
     let params = Arc::new(settings::parameters(&args.settings, args.instance)?);
+    // Every thread that is started from here on inherits it.
+    let cpus = settings::instance_cpus(&params)?;
+    if !cpus.is_empty() {
+        wait::priority::bind(&cpus).map_err(|e| Failure(format!("instance_cpus {cpus:?}: {e}")))?;
+    }
     wait::set_enabled(params.is_on("timed_statistics"));
     let server_config = server_config(&params)?;
     let listen = server_config.address.ip();

@@ -12,6 +12,7 @@ mod control;
 mod guard;
 mod instance;
 mod lab;
+mod placement;
 mod process;
 mod progress;
 mod service;

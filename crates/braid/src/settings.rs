@@ -189,6 +189,21 @@ fn peers(text: &str) -> Result<Vec<PeerAddress>, Failure> {
         .collect()
 }
 
+/// Whether the instance's CPUs are its guard's to choose: nobody has chosen any of them.
+pub fn leaves_cpus_to_guard(params: &Instance) -> bool {
+    params.text("instance_cpus") == SHARED_OUT
+        && params.text("lms_cpus").is_empty()
+        && params.text("lgwr_cpus").is_empty()
+}
+
+/// The CPUs that the instance binds itself to; empty for none.
+pub fn instance_cpus(params: &Instance) -> Result<Vec<usize>, Failure> {
+    match params.text("instance_cpus").as_str() {
+        SHARED_OUT => Ok(Vec::new()),
+        _ => cpus(params, "instance_cpus"),
+    }
+}
+
 /// Numbers of CPUs, as `0,2-3`.
 fn cpus(params: &Instance, name: &str) -> Result<Vec<usize>, Failure> {
     let text = params.text(name);
@@ -205,6 +220,9 @@ fn cpus(params: &Instance, name: &str) -> Result<Vec<usize>, Failure> {
     }
     Ok(cpus)
 }
+
+/// Value of `instance_cpus`.
+const SHARED_OUT: &str = "shared";
 
 /// What the engine needs of the parameters. `listen` is the address for clients.
 pub fn engine_config(

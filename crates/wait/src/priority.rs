@@ -92,7 +92,8 @@ pub fn apply(wanted: Priority, cpus: &[usize]) -> Got {
     got
 }
 
-fn bind(cpus: &[usize]) -> std::io::Result<()> {
+/// Binds the calling thread, and those that it starts from then on.
+pub fn bind(cpus: &[usize]) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if cpu >= CpuSet::MAX_CPU {

@@ -113,6 +113,16 @@ pub fn active_session_history() -> Vec<AshRow> {
     ash::rows()
 }
 
+/// The CPUs a thread may run on, as `0,2-3`, if they are fewer than the machine has; none if the thread is gone.
+pub fn cpus(tid: u32) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).ok()?;
+    let allowed = status
+        .lines()
+        .find_map(|l| l.strip_prefix("Cpus_allowed_list:"))?;
+    let all = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    (allowed.trim() != all.trim()).then(|| allowed.trim().to_string())
+}
+
 /// What the scheduler says of a thread; zero if the thread is gone or the kernel keeps no statistics.
 pub fn schedule(tid: u32) -> Schedule {
     let Ok(text) = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")) else {

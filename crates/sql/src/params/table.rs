@@ -139,6 +139,7 @@ pub const PARAMS: &[Param] = &[
     start("gc_policy_minimum", count(1, 1_000_000_000), "100", "Requests for a range of blocks (1 MiB) in gc_policy_time, below which its master stays."),
     start("gc_affinity_ratio", count(51, 100), "80", "Share of one instance in these requests, in percent, from which on it becomes the master."),
     start("background_priority", PRIORITY, "nice", "What the threads ask the system for that all sessions wait for (LMS, LMD, LMON, LGWR): weaker ones follow if it is refused. v$process says what each got."),
+    start("instance_cpus", Kind::Text, "shared", "CPUs that the instance runs on, as 0,2-3; empty: any. shared: any, but of instances that braid up has started on one machine each gets a part of the CPUs while several are busy, unless it needs more than that part, or lms_cpus or lgwr_cpus are given."),
     start("lms_cpus", Kind::Text, "", "CPUs that the threads receiving from other instances are bound to, as 0,2-3; empty: any."),
     start("lgwr_cpus", Kind::Text, "", "CPUs that LGWR is bound to, as 0,2-3; empty: any."),
     start("css_misscount", SECONDS, "30", "How long another instance may be silent before its end is ordered, if it keeps its locks; and how long one that cannot read or write what all have in common goes on trying."),

@@ -339,10 +339,7 @@ fn processes(_: &Context) -> Result<Rows> {
     let row = |s: std::sync::Arc<Session>| {
         let used = views::schedule(s.tid);
         let got = s.priority();
-        let cpus = got.filter(|g| !g.cpus.is_empty()).map(|g| {
-            let numbers: Vec<_> = g.cpus.iter().map(usize::to_string).collect();
-            numbers.join(",")
-        });
+        let cpus = views::cpus(s.tid);
         let refused = got.filter(|g| !g.refused.is_empty());
         let refused = refused.map(|g| g.refused.join("; "));
         let background = if s.kind == Kind::Background {
