@@ -2,7 +2,8 @@
 //!
 //! Threads of several processes that wake each other's clients all over the machine cost the kernel more than threads of one (`bench/README.md`). So instances that are busy at the
 //! same time get a part of the CPUs each. A part may be too small, though, for what an instance is asked: then it must not be kept from CPUs that nobody uses. Both are seen from outside:
-//! what each instance used, and where CPUs were idle.
+//! what each instance used, and where CPUs were idle. And while much of the machine is idle parts have nothing to give: threads of two instances that wake each other in turn, as when a block goes to and fro,
+//! are quicker on one CPU that is awake.
 //!
 //! **Invariants.** Parts are disjoint, and there are at least two. Only who is busy has one, so an instance that works alone runs everywhere.
 
@@ -32,6 +33,9 @@ pub enum Change {
 /// Of an equal share of the machine: from so much on an instance is busy, below so much it no longer is.
 const BUSY: f64 = 0.2;
 const CALM: f64 = 0.05;
+/// Parts are cut once less than this share of the machine is idle, and given up once more than that is.
+const CONTENDED: f64 = 0.3;
+const LEISURE: f64 = 0.5;
 /// An instance that used more than this of what its part would be gets none.
 const FITS: f64 = 0.9;
 /// A part with less idle time than this is too small if the CPUs of others have more than that.
@@ -69,10 +73,9 @@ impl Policy {
 
     fn share_out(&mut self, window: &Window) -> Option<Change> {
         let busy = busy(window, BUSY);
-        let parts = cut(window.idle.len(), &busy).filter(|p| {
-            p.iter()
-                .all(|(k, part)| window.used[k] <= FITS * part.len() as f64)
-        });
+        let fits = |(k, part): (&u16, &Range<usize>)| window.used[k] <= FITS * part.len() as f64;
+        let parts = cut(window.idle.len(), &busy)
+            .filter(|p| mean(&window.idle) < CONTENDED && p.iter().all(fits));
         if parts.is_none() || busy != self.busy {
             self.agreed = 0;
         }
@@ -97,9 +100,9 @@ impl Policy {
         let mut busy = busy(window, CALM);
         // Who had no part becomes busy as anybody does.
         busy.retain(|k| parts.contains_key(k) || window.used[k] >= BUSY * fair(window));
-        let others_are_busy = !busy.iter().eq(parts.keys());
+        let is_other_work = !busy.iter().eq(parts.keys()) || mean(&window.idle) > LEISURE;
         let is_full = parts.values().any(|part| is_too_small(part, &window.idle));
-        self.agreed = match others_are_busy || is_full {
+        self.agreed = match is_other_work || is_full {
             true => self.agreed + 1,
             false => 0,
         };
@@ -109,9 +112,13 @@ impl Policy {
         }
         self.agreed = 0;
         self.busy.clear();
-        self.failures += u32::from(is_full && !others_are_busy && !is_gone);
+        self.failures += u32::from(is_full && !is_other_work && !is_gone);
         Some(Change::Open)
     }
+}
+
+fn mean(idle: &[f64]) -> f64 {
+    idle.iter().sum::<f64>() / idle.len().max(1) as f64
 }
 
 fn fair(window: &Window) -> f64 {
@@ -183,6 +190,20 @@ mod tests {
         assert_eq!(looks(&mut policy, &alone, 2), [Change::Open]);
         assert_eq!(looks(&mut policy, &both, 2).len(), 1);
         assert_eq!(policy.look(&one), Some(Change::Open), "at once");
+    }
+
+    #[test]
+    fn where_much_is_idle_nobody_is_bound() {
+        let mut policy = Policy::default();
+        // A block goes to and fro.
+        let idle = window(&[0.4, 0.5], &[(1, 0.4), (2, 0.4)]);
+        assert!(looks(&mut policy, &idle, 1000).is_empty());
+        let work = window(&[0.2, 0.2], &[(1, 0.5), (2, 0.5)]);
+        assert_eq!(looks(&mut policy, &work, 2).len(), 1);
+        // Apart they may leave more idle than they did together.
+        assert!(looks(&mut policy, &idle, 1000).is_empty());
+        let calm = window(&[0.5, 0.6], &[(1, 0.3), (2, 0.3)]);
+        assert_eq!(looks(&mut policy, &calm, 2), [Change::Open]);
     }
 
     #[test]
