@@ -361,6 +361,9 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     one.run("commit");
     waiter.join().expect("the waiter goes on");
     assert_eq!(third.rows("select v from t"), ["11"]);
+    // The whole of it was one wait, most of it for the other's transaction to end.
+    let parts = "select count(*), sum(case when part = 'total' then waits end), sum(case when part = 'total' then time_waited_micro end) < 2 * sum(case when part = 'pin' then time_waited_micro end) from v$gc_latency where event = 'enq: TX - row lock contention' and instance = 1";
+    assert_eq!(third.rows(parts), ["9|1|t"]);
     // And one of the same instance.
     third.run("begin; update t set v = 2");
     let mut fourth = pair.connect(2);

@@ -25,7 +25,8 @@ use block::{InstanceId, Scn};
 pub const MAGIC: u32 = u32::from_le_bytes(*b"BRIC");
 /// Of the frames, of the proof before them, and of everything that goes in payloads: to be raised with each change of what instances say to each other, so that a build that says it otherwise is refused by name.
 /// 2: requests that stand ahead of others are told by their numbers in walks; a request for a lock says what its owner uses already.
-pub const VERSION: u16 = 2;
+/// 3: answers about transactions, locks and groups say what they took.
+pub const VERSION: u16 = 3;
 pub const HEADER_BYTES: usize = 96;
 pub const NOTE_BYTES: usize = 24;
 pub const SERVICE_BYTES: usize = 40;
@@ -401,14 +402,14 @@ mod tests {
             hex,
             concat!(
                 "42524943",
-                "0200",
+                "0300",
                 "02",
                 "02",
                 "8877665544332211",
                 "02000000",
                 "09000000",
                 "0500000000000000",
-                "0300",
+                "0200",
                 "0a0b",
                 "08200000",
                 "4d00000000000000",
@@ -420,7 +421,7 @@ mod tests {
                 "efbeadde",
                 "000000000000000000000000",
                 "CRC_____",
-                "0200",
+                "0300",
                 "000000000000",
                 "1f00000000000000",
                 "e703000000000000",

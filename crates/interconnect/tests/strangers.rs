@@ -25,7 +25,7 @@ fn until_closed(mut s: TcpStream) -> Vec<u8> {
 
 fn greeting() -> Vec<u8> {
     let mut g = b"BRHS".to_vec();
-    g.extend([2, 0, 0, 0]);
+    g.extend([3, 0, 0, 0]);
     g.extend([5; 32]);
     g
 }
@@ -51,7 +51,7 @@ fn a_stranger_hears_random_bytes_and_nothing_else() {
     let said = say(&wrong_proof);
     assert_eq!(
         (said.len(), &said[..8]),
-        (GREETING_BYTES, &b"BRHS\x02\0\0\0"[..])
+        (GREETING_BYTES, &b"BRHS\x03\0\0\0"[..])
     );
     assert_ne!(
         say(&wrong_proof),

@@ -20,6 +20,7 @@ use seam::thread::Thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use wait::Event;
+use wait::remote::Served;
 
 const WAITING: u8 = 0;
 const SERVED: u8 = 1;
@@ -32,21 +33,34 @@ struct Seat {
     told: AtomicU8,
     /// When the flush was over, of one that waits for more; zero if that took no time.
     flushed_ns: AtomicU64,
+    /// Who knew of it last, of one that waits for more: kept until it is told.
+    known: Mutex<Option<Known>>,
     thread: Thread,
+}
+
+/// What another instance said when it knew of a commit.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// But for the waking.
+    pub by: Served,
+    /// When it was heard, by [`wait::timestamp_ns`].
+    pub at_ns: u64,
 }
 
 /// A thread that waits until all who must know of its commit, which is durable, know of it.
 pub struct CommitWaiter(Arc<Seat>);
 
 impl CommitWaiter {
-    pub fn wake(self) {
+    /// `known`: by whom, if another instance was waited for.
+    pub fn wake(self, known: Option<Known>) {
+        *self.0.known.lock() = known;
         self.0.tell(KNOWN);
     }
 
     /// The same if all knew of it as soon as it was durable: nothing was waited for but the flush.
     pub fn wake_at_once(self) {
         self.0.flushed_ns.store(0, Ordering::Relaxed);
-        self.wake();
+        self.0.tell(KNOWN);
     }
 }
 
@@ -67,6 +81,13 @@ pub(crate) struct Wish {
 }
 
 impl Seat {
+    fn known_by(&self) -> Option<Served> {
+        let known = self.known.lock().take()?;
+        Some(Served {
+            wake_ns: wait::timestamp_ns().saturating_sub(known.at_ns),
+            ..known.by
+        })
+    }
     fn tell(&self, what: u8) {
         self.told.store(what, Ordering::Release);
         self.thread.unpark();
@@ -86,6 +107,7 @@ thread_local! {
     static SEAT: Arc<Seat> = Arc::new(Seat {
         told: AtomicU8::new(WAITING),
         flushed_ns: AtomicU64::new(0),
+        known: Mutex::new(None),
         thread: seam::thread::current(),
     });
 }
@@ -236,7 +258,7 @@ impl FlushQueue {
             let told = seat.wait();
             let flushed = (told == KNOWN).then(|| seat.flushed_ns.load(Ordering::Relaxed));
             let flushed = flushed.filter(|&ns| ns != 0);
-            (told, flushed)
+            (told, flushed.map(|ns| (ns, seat.known_by())))
         };
         let p = [0, wish.pos, 0];
         Ok(wait::during_both(

@@ -37,7 +37,7 @@ pub use clock::{CeilingHook, Clock};
 pub use dead::DeadRedo;
 pub use error::{Error, Result};
 pub use files::{Geometry, LogFiles};
-pub use flush::CommitWaiter;
+pub use flush::{CommitWaiter, Known};
 pub use interface::{
     Appended, GroupList, GroupSink, LogEvents, RedoConfig, RestartPoint, WantSink,
 };

@@ -246,7 +246,7 @@ impl Writes for Redo {
     fn pass_on(&self, batch: BatchNo, waiters: Vec<CommitWaiter>) {
         match self.sink.get() {
             Some(sink) => sink.wake_when_known(batch, waiters),
-            None => waiters.into_iter().for_each(CommitWaiter::wake),
+            None => waiters.into_iter().for_each(CommitWaiter::wake_at_once),
         }
     }
 

@@ -105,7 +105,7 @@ fn a_commit_that_must_be_known_is_woken_once_it_is() {
             );
             let known = std::mem::take(&mut *sink.unknown.lock().unwrap());
             woken += known.len() as u64;
-            known.into_iter().for_each(|(_, waiter)| waiter.wake());
+            known.into_iter().for_each(|(_, waiter)| waiter.wake(None));
             redo.set_checkpoint(redo.restart_point(redo.durable()));
             std::thread::yield_now();
         }
@@ -141,7 +141,7 @@ impl GroupSink for Wanting {
         self.clock.lock().unwrap().as_ref().unwrap().tick()
     }
     fn wake_when_known(&self, _: BatchNo, waiters: Vec<CommitWaiter>) {
-        waiters.into_iter().for_each(CommitWaiter::wake);
+        waiters.into_iter().for_each(|w| w.wake(None));
     }
 }
 impl WantSink for Wanting {

@@ -25,6 +25,7 @@ mod purge;
 mod recovery;
 mod status;
 mod status_file;
+mod timing;
 mod transaction;
 mod undo_space;
 mod visibility;

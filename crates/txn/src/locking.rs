@@ -1,7 +1,7 @@
 //! Locks as a session takes them: what it holds is written down here, so that the end of the transaction gives it back.
 
 use crate::cluster::is_over;
-use crate::enqueue::{Level, LockMode, LockWait, NameClass, Resource};
+use crate::enqueue::{Level, LockMode, LockWait, NameClass, Resource, Runs};
 use crate::ges::PICTURE;
 use crate::{Error, Result, Transaction, TxnState};
 use block::{ObjectId, RowId, TxnId};
@@ -42,15 +42,17 @@ impl Transaction {
         if manager.state_now(holder)? != TxnState::Active {
             return Ok(());
         }
-        // Its owner, if it is another instance's, is known there.
-        let here = holder.instance() == manager.config.instance;
+        let runs = match holder.instance() == manager.config.instance {
+            true => Runs::Here(manager.active.owner(holder)),
+            false => Runs::Elsewhere,
+        };
         manager.enqueues.wait_for_txn(
             &self.locker,
             holder,
-            here.then(|| manager.active.owner(holder)).flatten(),
+            runs,
             || !is_over(manager.state(holder)),
             || {
-                if !here {
+                if runs == Runs::Elsewhere {
                     manager.cluster.want_end(holder);
                 }
             },

@@ -159,8 +159,8 @@ impl TxnManager {
                 .cluster
                 .end_wanted(from, r, |txn| self.visibility.own_state(txn)),
             kind::TXN_ENDED => {
-                let txn = self.cluster.answered(from, r)?;
-                self.enqueues.txn_ended(txn);
+                let (txn, how) = self.cluster.answered(from, r)?;
+                self.enqueues.txn_ended(txn, Some(how));
                 Ok(())
             }
             kind::HEARTBEAT => r.end(),
@@ -191,7 +191,7 @@ impl TxnManager {
     fn drive_waits(&self, of: impl Fn(InstanceId) -> bool) {
         for txn in self.enqueues.awaited_elsewhere(self.config.instance) {
             if self.cluster.is_down(txn.instance()) {
-                self.enqueues.txn_ended(txn);
+                self.enqueues.txn_ended(txn, None);
             } else if of(txn.instance()) {
                 self.cluster.want_end(txn);
             }

@@ -447,7 +447,7 @@ impl Transaction {
     pub fn commit(&mut self) -> Result<Scn> {
         if !self.logged {
             self.abandon_number();
-            self.finish(Scn::ZERO);
+            self.finish(Scn::ZERO, None);
             return Ok(Scn::ZERO);
         }
         self.manager.cache.reserve()?;
@@ -463,7 +463,9 @@ impl Transaction {
         });
         // Among others the client hears of it when every instance has.
         let hasty = seam::planted("a commit is answered before others know of it");
-        let to_be_known = manager.cluster.is_active() && !hasty;
+        let among_others = manager.cluster.is_active();
+        let to_be_known = among_others && !hasty;
+        let flushing_ns = among_others.then(interconnect::now_ns);
         let known = manager.cache.redo().flush_commit(appended, to_be_known)?;
         let TxnState::Committed(e) = manager.state(id) else {
             panic!("invariant: {id:?} is committed once its commit record is durable");
@@ -472,7 +474,7 @@ impl Transaction {
             manager.purge.push(e, self.purge.drain(..));
         }
         wait::stat::add(Stat::UserCommits, 1);
-        self.finish(e);
+        self.finish(e, flushing_ns);
         // Row locks are free and others see the commit.
         if !known && !hasty {
             self.manager.cluster.wait_for_group(appended.batch, e);
@@ -495,7 +497,7 @@ impl Transaction {
             wait::stat::add(Stat::UserRollbacks, 1);
         }
         self.abandon_number();
-        self.finish(self.manager.clock.now());
+        self.finish(self.manager.clock.now(), None);
         Ok(())
     }
 
@@ -562,14 +564,14 @@ impl Transaction {
         }
     }
 
-    /// The status word says how it ended. `end`: no snapshot from here on needs its undo.
-    fn finish(&mut self, end: Scn) {
+    /// The status word says how it ended. `end`: no snapshot from here on needs its undo. `flushing_ns`: since when the log was waited for, if somebody may want to know.
+    fn finish(&mut self, end: Scn, flushing_ns: Option<u64>) {
         self.extents.drain(..).for_each(|extent| extent.end(end));
         if !self.id.is_none() {
-            self.manager.enqueues.txn_ended(self.id);
-            self.manager
-                .cluster
-                .txn_ended(self.id, |txn| self.manager.visibility.own_state(txn));
+            self.manager.enqueues.txn_ended(self.id, None);
+            self.manager.cluster.txn_ended(self.id, flushing_ns, |txn| {
+                self.manager.visibility.own_state(txn)
+            });
             wait::session::set_transaction(0);
         }
         self.unlock_transaction();
@@ -607,7 +609,7 @@ impl Drop for Transaction {
             return;
         }
         self.abandon_number();
-        self.finish(Scn::ZERO);
+        self.finish(Scn::ZERO, None);
         self.manager.active.unregister(&self.active);
         self.manager.enqueues.unregister(&self.locker);
     }

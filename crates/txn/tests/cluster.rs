@@ -10,6 +10,8 @@ mod enqueues;
 mod memory;
 #[path = "common/net.rs"]
 mod net;
+#[path = "cluster/provenance.rs"]
+mod provenance;
 #[path = "cluster/waits.rs"]
 mod waits;
 

@@ -22,11 +22,11 @@ pub enum Part {
     MessageOut,
     /// For its turn: in the socket until a receiving thread came to it, and behind others' requests for the same block.
     Queue,
-    /// For the buffer, which sessions there used or `dbw0` was writing.
+    /// For the buffer, which sessions there used or `dbw0` was writing; for those there who used a lock; for the end of a transaction.
     Pin,
     /// Making the answer.
     Build,
-    /// For the redo of the block's changes to be durable.
+    /// For the redo of the block's changes to be durable, or that of a commit.
     Flush,
     /// What the serving took beyond the parts above.
     Other,
@@ -77,6 +77,8 @@ pub struct Served {
     pub other_ns: u64,
     /// How long ago the answer arrived here, when the session ran again.
     pub wake_ns: u64,
+    /// When the waiting began, by [`crate::timestamp_ns`], if that was before this wait: of a long one that the session interrupts to look around.
+    pub since_ns: Option<u64>,
     /// A block came.
     pub transfer: Option<Transfer>,
 }
@@ -278,6 +280,7 @@ mod tests {
             flush_ns: 40,
             other_ns: 5,
             wake_ns: 100,
+            since_ns: None,
             transfer: None,
         }
     }

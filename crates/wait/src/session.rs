@@ -224,7 +224,8 @@ impl Session {
         let ns = now.saturating_sub(started);
         self.counters.add_wait(event, ns);
         if let Some(served) = served {
-            let wait = RemoteWait::new(event, ns, served);
+            let whole_ns = now.saturating_sub(served.since_ns.unwrap_or(started));
+            let wait = RemoteWait::new(event, whole_ns, served);
             *self.remote.lock() = Some((self.wait_seq(), wait));
             remote::note(&wait, served);
         }

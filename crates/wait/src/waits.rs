@@ -101,12 +101,12 @@ pub fn during_remote<R>(
 }
 
 /// The same for two waits in a row between which the thread need not run: `f` returns when the first one ended, by [`timestamp_ns`], and what comes after is charged to
-/// `second`; nothing, if there was no second one. The first is shown all the time.
+/// `second`, and taken apart by what another instance says that served it; nothing, if there was no second one. The first is shown all the time.
 pub fn during_both<R>(
     first: Event,
     second: Event,
     p: [u64; 3],
-    f: impl FnOnce() -> (R, Option<u64>),
+    f: impl FnOnce() -> (R, Option<(u64, Option<Served>)>),
 ) -> R {
     about_to_wait();
     if !ENABLED.load(Relaxed) {
@@ -122,11 +122,12 @@ pub fn during_both<R>(
         served: None,
     };
     let (result, first_ended) = f();
-    if let Some(ended) = first_ended {
+    if let Some((ended, served)) = first_ended {
         let ended = ended.max(charge.started);
         bump(&session.wait_seq, 1);
         session.counters.add_wait(first, ended - charge.started);
         (charge.event, charge.started) = (second, ended);
+        charge.served = served;
     }
     result
 }
@@ -230,11 +231,17 @@ mod tests {
             assert_eq!((first.0, second), (1, (0, 0)));
             let hour = 3_600_000_000_000;
             during_both(Event::PmonTimer, Event::SmonTimer, [0; 3], || {
-                ((), Some(timestamp_ns() + hour))
+                let served = Served {
+                    instance: 9,
+                    ..Served::default()
+                };
+                ((), Some((timestamp_ns() + hour, Some(served))))
             });
             let [both, second] = counted();
             assert_eq!((both.0, second.0, second.1), (2, 1, 0));
             assert!(both.1 - first.1 >= hour, "{both:?} after {first:?}");
+            let (_, w) = guard.session().last_remote().unwrap();
+            assert_eq!((w.event, w.instance), (Event::SmonTimer, 9));
         })
         .join()
         .unwrap();

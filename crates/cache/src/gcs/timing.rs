@@ -92,6 +92,7 @@ impl Spent {
             flush_ns: self.flush_ns,
             other_ns: 0,
             wake_ns,
+            since_ns: None,
             transfer: None,
         }
     }

@@ -7,13 +7,14 @@
 mod service;
 
 use super::message::{Effect, Kept, Message, Resource, Value};
-use super::{Against, Mode};
+use super::{Against, Mode, PART, part_of};
 use crate::ids::{Epoch, RequestId, Term, Turn};
 use crate::planted::{Mutation, Planted};
 use block::ids::InstanceId;
 pub(super) use service::Request;
 use service::{Service, Stage};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Entry {
@@ -27,14 +28,16 @@ struct Entry {
     value: Option<Value>,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Directory {
     entries: BTreeMap<Resource, Entry>,
     epoch: Epoch,
     last_turn: u64,
     members: BTreeSet<InstanceId>,
-    /// Who has not declared what it keeps; nothing is granted until all have.
-    missing: BTreeSet<InstanceId>,
+    /// Who has not declared all that it keeps, and up to where it has; nothing is granted until all have.
+    missing: BTreeMap<InstanceId, Option<Resource>>,
+    /// [`super::PART`]
+    pub(super) part: usize,
     /// Nor is anything in this epoch ([`super::Plan::in_doubt`]).
     pub(super) in_doubt: bool,
     /// Members that came in this epoch.
@@ -46,8 +49,15 @@ impl Directory {
     /// Of an instance that is alone.
     pub(super) fn alone(me: InstanceId) -> Directory {
         Directory {
+            entries: BTreeMap::new(),
+            epoch: Epoch(0),
+            last_turn: 0,
             members: [me].into(),
-            ..Directory::default()
+            missing: BTreeMap::new(),
+            part: PART,
+            in_doubt: false,
+            fresh: BTreeSet::new(),
+            planted: Planted::default(),
         }
     }
 
@@ -368,8 +378,8 @@ impl Directory {
         self.entries.len()
     }
 
-    /// Members whose declarations are missing.
-    pub(super) fn missing(&self) -> &BTreeSet<InstanceId> {
+    /// Members whose declarations are missing, from where on.
+    pub(super) fn missing(&self) -> &BTreeMap<InstanceId, Option<Resource>> {
         &self.missing
     }
 
@@ -421,23 +431,30 @@ impl Directory {
             mastered(resource)
         });
         self.epoch = epoch;
-        self.missing = members;
+        self.missing = members.into_iter().map(|k| (k, None)).collect();
         self.fresh.clear();
     }
 
     pub(super) fn declared(
         &mut self,
         from: InstanceId,
-        (kept, fresh): (Vec<Kept>, bool),
+        (after, kept, more): (Option<Resource>, Vec<Kept>, bool),
+        fresh: bool,
         out: &mut Vec<Effect>,
     ) {
-        if !self.missing.remove(&from) {
-            if fresh && self.may_grant() {
-                self.welcome(from, out);
+        match self.missing.get(&from) {
+            Some(reached) if *reached == after => {}
+            // This part is known.
+            Some(_) => return,
+            None => {
+                if fresh && self.may_grant() {
+                    self.welcome(from, None, out);
+                }
+                return;
             }
-            return;
         }
-        if fresh {
+        let last = kept.last().map(|k| k.resource).filter(|_| more);
+        if fresh && after.is_none() {
             self.fresh.insert(from);
             // It counts from the beginning, also if it came back within one epoch.
             for entry in self.entries.values_mut() {
@@ -455,12 +472,19 @@ impl Directory {
             // Whoever keeps a lock knows its value: no exclusive holder can have stood beside it.
             entry.value = entry.value.max(lock.value);
         }
+        if last.is_some() {
+            self.missing.insert(from, last);
+            let message = Message::DeclareWanted { after: last };
+            out.push(Effect::Send { to: from, message });
+            return;
+        }
+        self.missing.remove(&from);
         if !self.may_grant() {
             return;
         }
         for fresh in std::mem::take(&mut self.fresh) {
             self.make_room(fresh);
-            self.welcome(fresh, out);
+            self.welcome(fresh, None, out);
         }
         let resources: Vec<Resource> = self.entries.keys().copied().collect();
         for resource in resources {
@@ -483,13 +507,31 @@ impl Directory {
         }
     }
 
-    fn welcome(&mut self, fresh: InstanceId, out: &mut Vec<Effect>) {
+    fn welcome(&mut self, fresh: InstanceId, after: Option<Resource>, out: &mut Vec<Effect>) {
         let lacks = |(r, e): &(&Resource, &Entry)| {
             r.implied() != Mode::Null && !e.holders.contains_key(&fresh)
         };
-        let without = self.entries.iter().filter(lacks).map(|(r, _)| *r).collect();
-        let message = Message::Welcome { without };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let entries = self.entries.range((from, Bound::Unbounded));
+        let (without, more) = part_of(entries.filter(lacks).map(|(r, _)| *r), self.part);
+        let message = Message::Welcome {
+            after,
+            without,
+            more,
+        };
         out.push(Effect::Send { to: fresh, message });
+    }
+
+    /// A newcomer knows what it lacks up to there.
+    pub(super) fn welcome_wanted(
+        &mut self,
+        from: InstanceId,
+        after: Resource,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.may_grant() {
+            self.welcome(from, Some(after), out);
+        }
     }
 
     /// Which instances stand against the request of `from`, the mode they stand against, and whether it is their own

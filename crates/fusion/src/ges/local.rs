@@ -17,6 +17,7 @@ use crate::ids::{RequestId, Turn};
 use crate::planted::{Mutation, Planted};
 use lock::{Lock, Recall, Waiting, Wanted, may_go, opened};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// Locks kept that nobody uses, beyond which the instance gives up half of them: about a megabyte here and at the masters.
 pub(super) const MAX_IDLE: usize = 10_000;
@@ -514,8 +515,11 @@ impl Locks {
         });
     }
 
-    pub(super) fn kept(&self) -> impl Iterator<Item = Kept> + '_ {
-        let held = self.locks.iter().filter(|(r, l)| l.mode != r.implied());
+    /// In the order of their resources, those behind `after`.
+    pub(super) fn kept(&self, after: Option<Resource>) -> impl Iterator<Item = Kept> + '_ {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let locks = self.locks.range((from, Bound::Unbounded));
+        let held = locks.filter(|(r, l)| l.mode != r.implied());
         held.map(|(&resource, lock)| Kept {
             resource,
             mode: lock.mode,

@@ -120,18 +120,54 @@ pub enum Message {
         resource: Resource,
         value: Value,
     },
-    /// The declaration was lost: once more.
-    DeclareWanted,
-    /// All locks that the sender keeps of the receiver's resources. Who is `fresh` has come in this epoch and uses nothing until it is welcome.
+    /// The declaration behind this resource was lost, or has not been sent yet.
+    DeclareWanted {
+        after: Option<Resource>,
+    },
+    /// Locks that the sender keeps of the receiver's resources, in their order: [`super::PART`] of those behind `after`; there are `more`, to be asked for. Who is `fresh` has come in this epoch and uses nothing until it is
+    /// welcome.
     Declare {
         epoch: Epoch,
+        after: Option<Resource>,
         kept: Vec<Kept>,
+        more: bool,
         fresh: bool,
     },
-    /// Of these implied resources the receiver has nothing: others have them more strongly.
+    /// Of these implied resources the receiver has nothing: others have them more strongly. In parts, as declarations.
     Welcome {
+        after: Option<Resource>,
         without: Vec<Resource>,
+        more: bool,
     },
+    /// The rest of the welcome.
+    WelcomeWanted {
+        after: Resource,
+    },
+}
+
+impl Message {
+    /// The lock that it is about, if it is about one.
+    pub fn resource(&self) -> Option<Resource> {
+        match self {
+            Message::Request { resource, .. }
+            | Message::Grant { resource, .. }
+            | Message::Denied { resource, .. }
+            | Message::Cancel { resource, .. }
+            | Message::Waits { resource, .. }
+            | Message::Done { resource, .. }
+            | Message::Recall { resource, .. }
+            | Message::Recalled { resource, .. }
+            | Message::Recalling { resource, .. }
+            | Message::Void { resource, .. }
+            | Message::Refused { resource, .. }
+            | Message::Released { resource, .. }
+            | Message::ValueRead { resource, .. } => Some(*resource),
+            Message::DeclareWanted { .. }
+            | Message::Declare { .. }
+            | Message::Welcome { .. }
+            | Message::WelcomeWanted { .. } => None,
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

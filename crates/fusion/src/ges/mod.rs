@@ -19,7 +19,10 @@ pub use mode::Mode;
 
 use crate::ids::{Epoch, Member, RequestId};
 use block::ids::InstanceId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Locks in one message: 60 KiB as `txn` sends them. An instance may keep any number.
+pub const PART: usize = 1024;
 
 type MasterOf<'a> = &'a dyn Fn(Resource) -> InstanceId;
 
@@ -55,8 +58,10 @@ pub struct Enqueues {
     directory: Directory,
     /// This instance uses nothing yet: others may have taken away what it would have by implication.
     fresh: bool,
-    /// While fresh: masters that have not said what it lacks.
-    unwelcome: BTreeSet<InstanceId>,
+    /// While fresh: masters that have not said all that it lacks, and up to where they have.
+    unwelcome: BTreeMap<InstanceId, Option<Resource>>,
+    /// [`PART`]
+    part: usize,
 }
 
 impl Enqueues {
@@ -70,7 +75,8 @@ impl Enqueues {
             locks: Locks::default(),
             directory: Directory::alone(me),
             fresh: true,
-            unwelcome: BTreeSet::new(),
+            unwelcome: BTreeMap::new(),
+            part: PART,
         }
     }
 
@@ -168,12 +174,15 @@ impl Enqueues {
             l.reopen(m, out);
             l.shed(m, out);
         });
-        for &to in &self.unwelcome {
-            let message = self.declaration_for(to);
+        for (&to, &after) in &self.unwelcome {
+            let message = match after {
+                None => self.declaration_for(to, None),
+                Some(after) => Message::WelcomeWanted { after },
+            };
             out.push(Effect::Send { to, message });
         }
-        for &to in self.directory.missing() {
-            let message = Message::DeclareWanted;
+        for (&to, &after) in self.directory.missing() {
+            let message = Message::DeclareWanted { after };
             out.push(Effect::Send { to, message });
         }
         self.settle(out);
@@ -194,7 +203,7 @@ impl Enqueues {
         self.masters = plan.masters;
         let living: BTreeSet<InstanceId> = self.members.iter().map(|m| m.instance).collect();
         if self.fresh {
-            self.unwelcome = living.clone();
+            self.unwelcome = living.iter().map(|&k| (k, None)).collect();
         }
         let (me, masters) = (self.me, &self.masters);
         self.directory
@@ -202,7 +211,7 @@ impl Enqueues {
         self.directory.in_doubt = plan.in_doubt;
         self.locks.new_epoch(out);
         for to in self.members.iter().map(|m| m.instance) {
-            let message = self.declaration_for(to);
+            let message = self.declaration_for(to, None);
             out.push(Effect::Send { to, message });
         }
         self.with_locks(out, |l, m, out| l.resume(m, out));
@@ -229,13 +238,39 @@ impl Enqueues {
         self.locks.owners_against(resource, against)
     }
 
-    fn declaration_for(&self, master: InstanceId) -> Message {
+    fn declaration_for(&self, master: InstanceId, after: Option<Resource>) -> Message {
         let his = |k: &Kept| self.masters[at(k.resource, &self.masters)] == master;
+        let (kept, more) = part_of(self.locks.kept(after).filter(his), self.part);
         Message::Declare {
             epoch: self.epoch,
-            kept: self.locks.kept().filter(his).collect(),
+            after,
+            kept,
+            more,
             fresh: self.fresh,
         }
+    }
+
+    /// A master says what this instance lacks.
+    fn welcomed(
+        &mut self,
+        from: InstanceId,
+        (after, without, more): (Option<Resource>, Vec<Resource>, bool),
+        out: &mut Vec<Effect>,
+    ) {
+        // Otherwise it comes again, or it was asked for twice.
+        if !self.fresh || self.unwelcome.get(&from) != Some(&after) {
+            return;
+        }
+        let last = without.last().copied();
+        without.into_iter().for_each(|r| self.locks.exclude(r, out));
+        if let Some(after) = last.filter(|_| more) {
+            self.unwelcome.insert(from, Some(after));
+            let message = Message::WelcomeWanted { after };
+            out.push(Effect::Send { to: from, message });
+            return;
+        }
+        self.unwelcome.remove(&from);
+        self.fresh = !self.unwelcome.is_empty();
     }
 
     fn with_locks(
@@ -301,9 +336,15 @@ impl Enqueues {
             Message::Refused { resource, turn } => d.refused(resource, (from, turn), out),
             Message::Released { resource, id } => d.released(resource, (from, id), out),
             Message::ValueRead { resource, value } => d.value_read(resource, value),
-            Message::Declare { epoch, kept, fresh } => {
+            Message::Declare {
+                epoch,
+                after,
+                kept,
+                more,
+                fresh,
+            } => {
                 assert_eq!(epoch, self.epoch, "the driver admits messages by epoch");
-                d.declared(from, (kept, fresh), out);
+                d.declared(from, (after, kept, more), fresh, out);
             }
             Message::Grant {
                 resource,
@@ -319,17 +360,23 @@ impl Enqueues {
                 keep,
                 patient,
             } => l.recall(resource, (turn, keep, patient), &master, out),
-            Message::DeclareWanted => {
-                let message = self.declaration_for(from);
+            Message::DeclareWanted { after } => {
+                let message = self.declaration_for(from, after);
                 out.push(Effect::Send { to: from, message });
             }
-            Message::Welcome { without } => {
-                if self.fresh && self.unwelcome.remove(&from) {
-                    without.into_iter().for_each(|r| l.exclude(r, out));
-                    self.fresh = !self.unwelcome.is_empty();
-                }
-            }
+            Message::Welcome {
+                after,
+                without,
+                more,
+            } => self.welcomed(from, (after, without, more), out),
+            Message::WelcomeWanted { after } => d.welcome_wanted(from, after, out),
         }
+    }
+
+    #[cfg(test)]
+    fn speak_in_parts_of(&mut self, part: usize) {
+        self.part = part;
+        self.directory.part = part;
     }
 
     #[cfg(test)]
@@ -337,6 +384,12 @@ impl Enqueues {
         self.locks.planted = planted;
         self.directory.planted = planted;
     }
+}
+
+/// The first of them, and whether there are more.
+fn part_of<T>(mut all: impl Iterator<Item = T>, part: usize) -> (Vec<T>, bool) {
+    let first = all.by_ref().take(part).collect();
+    (first, all.next().is_some())
 }
 
 fn at(resource: Resource, masters: &[InstanceId]) -> usize {

@@ -55,6 +55,8 @@ struct World {
     next_owner: u64,
     faults: u32,
     planted: Planted,
+    /// Locks in one message.
+    part: usize,
     /// Instances whose lane has closed the implied resource.
     closed: BTreeSet<usize>,
     denied: Vec<Owner>,
@@ -82,6 +84,7 @@ impl World {
             next_owner: 0,
             faults,
             planted,
+            part: if seed.is_multiple_of(2) { PART } else { 1 },
             closed: BTreeSet::new(),
             denied: Vec::new(),
             in_doubt: Vec::new(),
@@ -98,6 +101,7 @@ impl World {
         self.lives[n].0 += 1;
         let mut lane = Enqueues::new(instance(n));
         lane.plant(self.planted);
+        lane.speak_in_parts_of(self.part);
         self.nodes[n] = Some(lane);
         self.closed.remove(&n);
     }
@@ -713,7 +717,7 @@ fn a_lone_instance_keeps_nothing() {
         assert!(out.iter().all(|e| matches!(e, Effect::Opened { .. })));
         out.clear();
     }
-    assert_eq!(lane.locks.kept().count(), 0);
+    assert_eq!(lane.locks.kept(None).count(), 0);
     assert_eq!(lane.directory.len(), 0);
 }
 
@@ -734,7 +738,7 @@ fn e9_unused_locks_are_given_up_but_not_one_with_a_value() {
     (2..many).for_each(|n| use_once(Resource(n as _), n));
     let kept = |world: &World| -> Vec<Resource> {
         let locks = &world.nodes[1].as_ref().expect("it is up").locks;
-        locks.kept().map(|k| k.resource).collect()
+        locks.kept(None).map(|k| k.resource).collect()
     };
     let before = kept(&world).len();
     assert!(before > super::local::MAX_IDLE);

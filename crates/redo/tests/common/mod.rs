@@ -87,7 +87,7 @@ impl GroupSink for Sink {
     }
 
     fn wake_when_known(&self, _: BatchNo, waiters: Vec<CommitWaiter>) {
-        waiters.into_iter().for_each(CommitWaiter::wake);
+        waiters.into_iter().for_each(|w| w.wake(None));
     }
 }
 

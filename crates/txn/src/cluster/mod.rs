@@ -24,6 +24,7 @@ mod waits;
 pub(crate) mod wire;
 
 use crate::Result;
+use crate::timing::{Answered, Begun, Noted, Spent};
 use block::{InstanceId, LastGroups, Scn, ThreadId, TxnId};
 use commit_cache::CommitCache;
 use deadlock::Walks;
@@ -69,6 +70,8 @@ impl Letter {
 /// A thread that waits for groups to be acknowledged.
 struct Seat {
     told: AtomicBool,
+    /// Whose word it was that was missing. Set before it is told.
+    answer: Mutex<Option<Answered>>,
     thread: Thread,
 }
 
@@ -80,13 +83,17 @@ enum Parked {
 }
 
 impl Parked {
-    fn wake(self) {
+    /// `how`: by another instance's message.
+    fn wake(self, how: Option<Answered>) {
         match self {
             Parked::Here(seat) => {
+                *seat.answer.lock() = how;
                 seat.told.store(true, Ordering::Release);
                 seat.thread.unpark();
             }
-            Parked::Committed(waiters) => waiters.into_iter().for_each(CommitWaiter::wake),
+            Parked::Committed(waiters) => waiters
+                .into_iter()
+                .for_each(|w| w.wake(how.map(|how| how.known()))),
         }
     }
 }
@@ -97,6 +104,10 @@ struct Machine {
     next_reply: u64,
     out: Vec<Effect>,
     outboxes: memory::Outboxes,
+    /// Of the message that is being looked at: whoever is woken by it waited for its sender.
+    answer: Option<Answered>,
+    /// Since when others want to be told that a group is stable.
+    wanted: Noted<(InstanceId, InstanceId, GroupNo), Begun>,
 }
 
 thread_local! {
@@ -156,6 +167,8 @@ impl Cluster {
                 next_reply: 0,
                 out: Vec::new(),
                 outboxes: memory::Outboxes::default(),
+                answer: None,
+                wanted: Noted::default(),
             }),
             clock,
             oldest_unstable: AtomicU64::new(u64::MAX),
@@ -355,14 +368,19 @@ impl Cluster {
     fn park(&self, shown: Shown, p: [u64; 3]) {
         let seat = Arc::new(Seat {
             told: AtomicBool::new(false),
+            answer: Mutex::default(),
             thread: seam::thread::current(),
         });
+        let since_ns = wait::timestamp_ns();
         self.park_as(Parked::Here(seat.clone()), shown);
         if !seat.told.load(Ordering::Acquire) {
-            wait::during(Event::LogFileSyncScn, p, || {
+            let event = Event::LogFileSyncScn;
+            wait::during_remote(event, p, (0, since_ns), || {
                 while !seat.told.load(Ordering::Acquire) {
                     seam::thread::park();
                 }
+                let answer = seat.answer.lock().take();
+                ((), event, answer.map(|how| how.served(since_ns)))
             });
         }
     }
@@ -444,6 +462,7 @@ impl Cluster {
     pub(crate) fn group_message(&self, from: InstanceId, kind: u16, r: Reader<'_>) -> Result<()> {
         let mut r = r;
         let mut committed = Vec::new();
+        let mut answer = None;
         let message = match kind {
             kind::ANNOUNCE => {
                 let evidence = r.evidence()?;
@@ -461,14 +480,23 @@ impl Cluster {
             _ => {
                 let (instance, group) = (r.instance()?, r.group()?);
                 match kind {
-                    kind::ACKNOWLEDGE => Message::Acknowledge { instance, group },
                     kind::STABLE_WANTED => Message::StableWanted { instance, group },
-                    _ => Message::Stable { instance, group },
+                    _ => {
+                        answer = Some(Answered::now(Spent::read(&mut r)?));
+                        match kind {
+                            kind::ACKNOWLEDGE => Message::Acknowledge { instance, group },
+                            _ => Message::Stable { instance, group },
+                        }
+                    }
                 }
             }
         };
         r.end()?;
         let mut m = self.machine.lock();
+        m.answer = answer;
+        if let Message::StableWanted { instance, group } = message {
+            m.wanted.note((from, instance, group), Begun::now());
+        }
         let Machine {
             visibility, out, ..
         } = &mut *m;
@@ -529,7 +557,8 @@ impl Cluster {
         for effect in std::mem::take(&mut m.out) {
             match effect {
                 Effect::Send { to, message, .. } => {
-                    letters.push(letter(to, message, committed));
+                    let spent = self.spent(&mut m, to, message);
+                    letters.push(letter(to, message, committed, spent));
                 }
                 Effect::Release(reply) => free.extend(m.parked.remove(&reply)),
                 Effect::MarkPending(_) | Effect::Publish(_) | Effect::Learned { .. } => {
@@ -547,9 +576,22 @@ impl Cluster {
             ..
         } = &mut *m;
         outboxes.set_stable(visibility.stable_up_to());
+        let how = m.answer.take();
         drop(m);
         letters.into_iter().for_each(|l| self.send(l));
-        free.into_iter().for_each(Parked::wake);
+        free.into_iter().for_each(|parked| parked.wake(how));
+    }
+
+    /// What is said behind a message about groups, if it is an answer.
+    fn spent(&self, m: &mut Machine, to: InstanceId, message: Message) -> Option<Spent> {
+        match message {
+            Message::Acknowledge { .. } => Some(Spent::at_once(self.me)),
+            Message::Stable { instance, group } => {
+                let begun = m.wanted.take(&(to, instance, group));
+                Some(begun.map_or(Spent::by(self.me), |b| b.answered(self.me)))
+            }
+            _ => None,
+        }
     }
 
     /// Sends; with no latch of this module held.
@@ -600,7 +642,8 @@ impl Cluster {
     }
 }
 
-fn letter(to: InstanceId, message: Message, committed: &[TxnId]) -> Letter {
+/// `spent`: of an answer.
+fn letter(to: InstanceId, message: Message, committed: &[TxnId], spent: Option<Spent>) -> Letter {
     let (kind, evidence, group) = match message {
         Message::Announce(e) => (kind::ANNOUNCE, Some(e), None),
         Message::Acknowledge { instance, group } => {
@@ -620,7 +663,10 @@ fn letter(to: InstanceId, message: Message, committed: &[TxnId]) -> Letter {
             out.extend_from_slice(&(committed.len() as u16).to_le_bytes());
             committed.iter().for_each(|txn| wire::put(out, &[txn.0]));
         }
-        (None, Some((instance, group))) => wire::put_group(instance, group, out),
+        (None, Some((instance, group))) => {
+            wire::put_group(instance, group, out);
+            spent.iter().for_each(|s| s.put(out));
+        }
         (None, None) => {}
     })
 }

@@ -4,6 +4,7 @@ use super::wire::{self, Answer, Reader, kind};
 use super::{Cluster, Letter};
 use crate::Result;
 use crate::status::{Status, StatusArray};
+use crate::timing::{Answered, Spent};
 use crate::visibility::TxnState;
 use block::{InstanceId, Scn, TxnId};
 use seam::HashMap;
@@ -61,7 +62,7 @@ struct Question {
     /// The snapshot that the answer must serve.
     snapshot: Scn,
     /// Kept here too: the cache may have thrown it out by the time its asker looks.
-    answer: Option<Answer>,
+    answer: Option<(Answer, Answered)>,
 }
 
 #[derive(Default)]
@@ -78,10 +79,10 @@ impl Questions {
             .collect()
     }
 
-    fn answered(&self, txn: TxnId, answer: Answer) {
+    fn answered(&self, txn: TxnId, answer: Answer, how: Answered) {
         for q in self.open.lock().get_mut(&txn).into_iter().flatten() {
             if serves(answer, q.snapshot) {
-                q.answer = Some(answer);
+                q.answer = Some((answer, how));
                 q.waiter.wake();
             }
         }
@@ -95,7 +96,7 @@ impl Questions {
         }
     }
 
-    fn take_answer(&self, txn: TxnId, of: &Arc<Waiter>) -> Option<Answer> {
+    fn answer(&self, txn: TxnId, of: &Arc<Waiter>) -> Option<(Answer, Answered)> {
         let open = self.open.lock();
         let mut asked = open.get(&txn)?.iter();
         asked.find(|q| Arc::ptr_eq(&q.waiter, of))?.answer
@@ -154,17 +155,28 @@ impl Cluster {
         let mut open = self.questions.open.lock();
         open.entry(txn).or_default().push(question);
         drop(open);
+        let began_ns = wait::timestamp_ns();
         self.ask(txn, snapshot);
         let p = [u64::from(txn.instance().0), txn.0, snapshot.0];
+        let served = || {
+            let (_, how) = self.questions.answer(txn, &waiter)?;
+            Some(how.served(began_ns))
+        };
         let result = loop {
-            match self.questions.take_answer(txn, &waiter) {
+            match self
+                .questions
+                .answer(txn, &waiter)
+                .map(|(answer, _)| answer)
+            {
                 Some(Answer::Committed(scn)) => break Ok(TxnState::Committed(scn)),
                 Some(Answer::Aborted) => break Ok(TxnState::Aborted),
                 Some(Answer::ActiveTo(_)) => break Ok(TxnState::Active),
                 None if self.is_down(txn.instance()) => break Ok(TxnState::Unknown),
                 None => {}
             }
-            if waiter.wait(Event::GcTransactionTable, p, None) == WaitResult::Cancelled {
+            let asked = (txn.instance().0, wait::timestamp_ns());
+            let waited = waiter.wait_remote(Event::GcTransactionTable, p, None, asked, served);
+            if waited == WaitResult::Cancelled {
                 break Err(wait::Cancelled.into());
             }
         };
@@ -201,13 +213,19 @@ impl Cluster {
         self.send(Letter::new(from, kind::ANSWER, |out| {
             wire::put(out, &[txn.0]);
             wire::put_answer(answer, out);
+            Spent::at_once(self.me).put(out);
         }));
         Ok(())
     }
 
     /// An instance said how a transaction of its own stands.
-    pub(crate) fn answered(&self, from: InstanceId, mut r: Reader<'_>) -> Result<TxnId> {
+    pub(crate) fn answered(
+        &self,
+        from: InstanceId,
+        mut r: Reader<'_>,
+    ) -> Result<(TxnId, Answered)> {
         let (txn, answer) = (r.txn()?, r.answer()?);
+        let how = Answered::now(Spent::read(&mut r)?);
         if txn.instance() != from {
             return Err(r.bad("the transaction is not the sender's"));
         }
@@ -218,7 +236,7 @@ impl Cluster {
         if let Some(learnt) = self.learnt.get() {
             learnt.put(txn, answer);
         }
-        self.questions.answered(txn, answer);
-        Ok(txn)
+        self.questions.answered(txn, answer, how);
+        Ok((txn, how))
     }
 }

@@ -6,17 +6,19 @@
 use super::wire::{self, Answer, Reader, kind};
 use super::{Cluster, Letter};
 use crate::Result;
+use crate::timing::{self, Begun, Spent};
 use crate::visibility::TxnState;
 use block::{InstanceId, TxnId};
 use seam::HashMap;
 use seam::Mutex;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// Transactions of this instance whose end others wait for.
 #[derive(Default)]
 pub(crate) struct ToTell {
-    waiting: Mutex<HashMap<TxnId, BTreeSet<InstanceId>>>,
+    /// When each of them asked, too.
+    waiting: Mutex<HashMap<TxnId, BTreeMap<InstanceId, Begun>>>,
     /// Their number, so that an end that no other instance waits for takes no latch.
     count: AtomicUsize,
 }
@@ -24,12 +26,14 @@ pub(crate) struct ToTell {
 impl ToTell {
     fn add(&self, txn: TxnId, who: InstanceId) {
         let mut waiting = self.waiting.lock();
-        waiting.entry(txn).or_default().insert(who);
+        let who_asked = waiting.entry(txn).or_default();
+        // It may ask again: it waits since it first did.
+        who_asked.entry(who).or_insert_with(Begun::now);
         self.count.store(waiting.len(), Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    fn take(&self, txn: TxnId) -> BTreeSet<InstanceId> {
+    fn take(&self, txn: TxnId) -> BTreeMap<InstanceId, Begun> {
         let mut waiting = self.waiting.lock();
         let who = waiting.remove(&txn).unwrap_or_default();
         self.count.store(waiting.len(), Ordering::SeqCst);
@@ -59,22 +63,27 @@ impl Cluster {
         r.end()?;
         self.to_tell.add(txn, from);
         if state(txn) != TxnState::Active {
-            self.tell_end(txn, &state);
+            self.tell_end(txn, None, &state);
         }
         Ok(())
     }
 
-    /// A transaction of this instance has ended, and its status says so.
+    /// A transaction of this instance has ended, and its status says so. `flushing_ns`: since when it was waiting for the log to say so, by [`interconnect::now_ns`].
     #[inline]
-    pub(crate) fn txn_ended(&self, txn: TxnId, state: impl Fn(TxnId) -> TxnState) {
+    pub(crate) fn txn_ended(
+        &self,
+        txn: TxnId,
+        flushing_ns: Option<u64>,
+        state: impl Fn(TxnId) -> TxnState,
+    ) {
         fence(Ordering::SeqCst);
         if self.to_tell.count.load(Ordering::SeqCst) != 0 {
-            self.tell_end(txn, &state);
+            self.tell_end(txn, flushing_ns, &state);
         }
     }
 
     #[cold]
-    fn tell_end(&self, txn: TxnId, state: &impl Fn(TxnId) -> TxnState) {
+    fn tell_end(&self, txn: TxnId, flushing_ns: Option<u64>, state: &impl Fn(TxnId) -> TxnState) {
         let answer = match state(txn) {
             TxnState::Committed(scn) => Answer::Committed(scn),
             TxnState::Aborted => Answer::Aborted,
@@ -82,10 +91,18 @@ impl Cluster {
                 unreachable!("invariant: {txn:?} has ended, and is this instance's")
             }
         };
-        for to in self.to_tell.take(txn) {
+        for (to, begun) in self.to_tell.take(txn) {
+            let waited = begun.answered(self.me);
+            let flush_ns = flushing_ns.map_or(0, |at| timing::since(at.max(begun.at_ns)));
+            let spent = Spent {
+                pin_ns: waited.pin_ns.saturating_sub(flush_ns),
+                flush_ns,
+                ..waited
+            };
             self.send(Letter::new(to, kind::TXN_ENDED, |out| {
                 wire::put(out, &[txn.0]);
                 wire::put_answer(answer, out);
+                spent.put(out);
             }));
         }
     }
@@ -94,7 +111,7 @@ impl Cluster {
     pub(super) fn forget_waiters_of_the_gone(&self) {
         let mut waiting = self.to_tell.waiting.lock();
         waiting.retain(|_, who| {
-            who.retain(|i| self.is_up(*i));
+            who.retain(|i, _| self.is_up(*i));
             !who.is_empty()
         });
         self.to_tell.count.store(waiting.len(), Ordering::SeqCst);

@@ -24,10 +24,12 @@ pub use locks::{Level, NameClass, Resource};
 pub use mode::LockMode;
 
 use crate::ges::{Global, local};
+use crate::timing::Answered;
 use crate::{Error, Result};
 use block::{InstanceId, ObjectId, TxnId};
 use deadlock::Edge;
 use locks::{Asked, LockTable};
+use seam::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -50,6 +52,14 @@ pub enum LockWait {
     Forever,
     Until(Instant),
     NoWait,
+}
+
+/// Where a transaction runs that is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Runs {
+    /// In this session of this instance, unless it is over.
+    Here(Option<LockerId>),
+    Elsewhere,
 }
 
 /// One row of `v$lock`: held or requested is `Null`.
@@ -91,6 +101,8 @@ pub(crate) struct Locker {
     pub(crate) id: LockerId,
     sid: u32,
     waiter: Arc<Waiter>,
+    /// What ended its wait, if another instance did. Set before it is woken.
+    answer: Mutex<Option<Answered>>,
     /// `object << 8 | mode`, zero when free. Set by the owner; taken away by the owner, or under the latch by a strong locker.
     fast: [AtomicU64; FAST_SLOTS],
 }
@@ -150,6 +162,7 @@ impl Enqueues {
             id: LockerId(free),
             sid,
             waiter: Waiter::new(),
+            answer: Mutex::default(),
             fast: Default::default(),
         });
         t.lockers.insert(free, locker.clone());
@@ -179,7 +192,7 @@ impl Enqueues {
             Asked::Refused => Err(Error::LockNotAvailable(r.to_string())),
             Asked::Queued => {
                 drop(t);
-                self.wait(locker, r, mode, wait)
+                self.wait(locker, r, mode, wait, None)
             }
         }
     }
@@ -264,20 +277,23 @@ impl Enqueues {
         self.tables.lock().locks.await_global(locker.id, g, mode);
     }
 
+    /// `asked`: the instance that decides, if it is another one.
     pub(crate) fn wait_global(
         &self,
         locker: &Locker,
         g: Global,
         mode: LockMode,
         wait: LockWait,
+        asked: Option<InstanceId>,
     ) -> Result<()> {
-        self.wait(locker, Resource::Global(g), mode, wait)
+        self.wait(locker, Resource::Global(g), mode, wait, asked)
     }
 
-    /// Lets the session go that waits for it, if it does.
-    pub(crate) fn end_global(&self, locker: LockerId, g: Global) {
+    /// Lets the session go that waits for it, if it does. `how`: by another instance's answer.
+    pub(crate) fn end_global(&self, locker: LockerId, g: Global, how: Option<Answered>) {
         let mut t = self.tables.lock();
         if t.locks.end_global(locker, g) {
+            t.answered(&[locker], how);
             wake_after(t, vec![locker]);
         }
     }
@@ -328,13 +344,13 @@ impl Enqueues {
         }
     }
 
-    /// Waits for the end of `txn`, which runs in the session `owner`, or in another instance. `is_active` must say false once the end is published, which comes
+    /// Waits for the end of `txn`. `is_active` must say false once the end is published, which comes
     /// before [`Enqueues::txn_ended`]. `queued` is called once the session is in the queue.
     pub(crate) fn wait_for_txn(
         &self,
         locker: &Locker,
         txn: TxnId,
-        owner: Option<LockerId>,
+        runs: Runs,
         is_active: impl Fn() -> bool,
         queued: impl FnOnce(),
         wait: LockWait,
@@ -347,17 +363,21 @@ impl Enqueues {
         } else if wait == LockWait::NoWait {
             Err(Error::LockNotAvailable(Resource::Txn(txn).to_string()))
         } else {
+            let (owner, asked) = match runs {
+                Runs::Here(owner) => (owner, None),
+                Runs::Elsewhere => (None, Some(txn.instance())),
+            };
             t.locks.await_txn(locker.id, txn, owner);
             drop(t);
             queued();
-            self.wait(locker, Resource::Txn(txn), LockMode::S, wait)
+            self.wait(locker, Resource::Txn(txn), LockMode::S, wait, asked)
         };
         self.txn_waiters.fetch_sub(1, Ordering::SeqCst);
         result
     }
 
-    /// Lets go whoever waits for `txn`. Its end has been published: either the waiter has seen that, or this sees the waiter.
-    pub(crate) fn txn_ended(&self, txn: TxnId) {
+    /// Lets go whoever waits for `txn`. Its end has been published: either the waiter has seen that, or this sees the waiter. `how`: another instance said so.
+    pub(crate) fn txn_ended(&self, txn: TxnId, how: Option<Answered>) {
         fence(Ordering::SeqCst);
         if self.txn_waiters.load(Ordering::SeqCst) == 0 {
             return;
@@ -365,6 +385,7 @@ impl Enqueues {
         let mut t = self.tables.lock();
         let mut wake = Vec::new();
         t.locks.end_txn(txn, &mut wake);
+        t.answered(&wake, how);
         wake_after(t, wake);
     }
 
@@ -381,8 +402,15 @@ impl Enqueues {
         awaited.collect()
     }
 
-    /// Waits until this locker's request is granted.
-    fn wait(&self, locker: &Locker, r: Resource, mode: LockMode, wait: LockWait) -> Result<()> {
+    /// Waits until this locker's request is granted, by another instance if one is `asked`.
+    fn wait(
+        &self,
+        locker: &Locker,
+        r: Resource,
+        mode: LockMode,
+        wait: LockWait,
+        asked: Option<InstanceId>,
+    ) -> Result<()> {
         let user_deadline = match wait {
             LockWait::Until(at) => Some(at),
             LockWait::Forever | LockWait::NoWait => None,
@@ -393,13 +421,22 @@ impl Enqueues {
         }
         let mut check_at = seam::now() + deadlock::FIRST_CHECK;
         let mut suspected: Option<Vec<Edge>> = None;
+        let began_ns = wait::timestamp_ns();
+        let served = || {
+            let how = locker.answer.lock().take()?;
+            Some(how.served(began_ns))
+        };
         loop {
             let deadline = user_deadline.map_or(check_at, |d| d.min(check_at));
-            let woken = locker.waiter.wait(event, p, Some(deadline));
+            let asked = (asked.map_or(0, |k| k.0), wait::timestamp_ns());
+            let woken = locker
+                .waiter
+                .wait_remote(event, p, Some(deadline), asked, served);
             let mut t = self.tables.lock();
             let doomed = t.take_doom(locker.id);
             if !t.locks.is_waiting(locker.id) {
                 locker.waiter.clear();
+                *locker.answer.lock() = None;
                 return Ok(());
             }
             let now = seam::now();
@@ -499,6 +536,13 @@ fn wake_after(t: LatchGuard<'_, Tables>, lockers: Vec<LockerId>) {
 }
 
 impl Tables {
+    /// These are let go, by what another instance has said if there is an answer.
+    fn answered(&self, lockers: &[LockerId], how: Option<Answered>) {
+        for locker in lockers.iter().filter_map(|id| self.lockers.get(&id.0)) {
+            *locker.answer.lock() = how;
+        }
+    }
+
     fn describe(&self, circle: &[Edge]) -> String {
         let sid = |l: LockerId| self.lockers.get(&l.0).map_or(0, |l| l.sid);
         let next = |i: usize| sid(circle[(i + 1) % circle.len()].waiter);

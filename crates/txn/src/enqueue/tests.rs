@@ -216,13 +216,13 @@ fn rows_in_opposite_orders_have_one_victim() {
                     let got = e.wait_for_txn(
                         me,
                         txn(other),
-                        Some(lockers[other].id),
+                        Runs::Here(Some(lockers[other].id)),
                         active,
                         || (),
                         LockWait::Forever,
                     );
                     ended[i].store(true, Ordering::SeqCst);
-                    e.txn_ended(txn(i));
+                    e.txn_ended(txn(i), None);
                     e.unlock(me, row, LockMode::X, Level::Transaction);
                     usize::from(matches!(got, Err(Error::Deadlock(_))))
                 })

@@ -15,10 +15,12 @@
 
 mod dictionary;
 mod names;
+mod timing;
 mod wire;
 
 use crate::cluster::{Cluster, Letter, kind};
 use crate::enqueue::{Enqueues, Locker, LockerId};
+use crate::timing::Spent;
 use crate::{Error, LockMode, LockWait, Resource, Result};
 use block::{InstanceId, ObjectId, TxnId};
 use dictionary::Picture;
@@ -29,6 +31,7 @@ use seam::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
+use timing::Timing;
 use wait::Event;
 
 pub(crate) use dictionary::PICTURE;
@@ -51,13 +54,14 @@ struct State {
     /// Sessions that wait for the machine, and what it has said.
     waiting: HashMap<LockerId, Option<Outcome>>,
     out: Vec<Effect>,
+    timing: Timing,
 }
 
 /// What the machine has said to others.
 struct Letters {
     /// The cluster's epoch in which it said so.
     epoch: u64,
-    messages: Vec<(InstanceId, Message)>,
+    messages: Vec<(InstanceId, Message, Option<Spent>)>,
 }
 
 /// See the module.
@@ -86,6 +90,7 @@ impl GlobalEnqueues {
                 closed: BTreeSet::new(),
                 waiting: HashMap::default(),
                 out: Vec::new(),
+                timing: Timing::default(),
             }),
             established: Condvar::new(),
             picture: Picture::default(),
@@ -111,7 +116,7 @@ impl GlobalEnqueues {
         };
         let owner = self.owner(locker.id);
         let patient = wait != LockWait::NoWait;
-        {
+        let asked = {
             let mut s = self.state.lock();
             s.waiting.insert(locker.id, None);
             let State { machine, out, .. } = &mut *s;
@@ -124,15 +129,19 @@ impl GlobalEnqueues {
                 return self.outcome(outcome, r);
             }
             self.enqueues.await_global(locker, resource, mode);
+            let (_, master) = s.machine.blockers(resource, owner);
             drop(s);
             self.send(letters);
-        }
+            master.filter(|m| *m != self.me)
+        };
         // Who will not wait waits for the answer only.
         let wait = match wait {
             LockWait::NoWait => LockWait::Forever,
             wait => wait,
         };
-        let waited = self.enqueues.wait_global(locker, resource, mode, wait);
+        let waited = self
+            .enqueues
+            .wait_global(locker, resource, mode, wait, asked);
         let outcome = self.state.lock().waiting.remove(&locker.id).flatten();
         waited?;
         self.outcome(
@@ -167,10 +176,18 @@ impl GlobalEnqueues {
     // ---- steps of the machine ----
 
     fn step<R>(&self, f: impl FnOnce(&mut fusion::ges::Enqueues, &mut Vec<Effect>) -> R) -> R {
+        self.step_about(None, |s| f(&mut s.machine, &mut s.out))
+    }
+
+    /// The same, because of a message about this lock.
+    fn step_about<R>(&self, resource: Option<Global>, f: impl FnOnce(&mut State) -> R) -> R {
         let mut s = self.state.lock();
-        let State { machine, out, .. } = &mut *s;
-        let result = f(machine, out);
+        let result = f(&mut s);
         let letters = self.carry_out(&mut s);
+        if let Some(resource) = resource {
+            let used = s.machine.is_recalled(resource);
+            s.timing.step_is_over(resource, used);
+        }
         let established = s.machine.is_established();
         drop(s);
         self.send(letters);
@@ -192,7 +209,10 @@ impl GlobalEnqueues {
             }
             for effect in effects {
                 match effect {
-                    Effect::Send { to, message } => messages.push((to, message)),
+                    Effect::Send { to, message } => {
+                        let spent = s.timing.leaving(self.me, to, &message);
+                        messages.push((to, message, spent));
+                    }
                     Effect::Granted {
                         resource, owner, ..
                     } => self.told(s, owner, resource, Outcome::Granted),
@@ -222,7 +242,8 @@ impl GlobalEnqueues {
         let locker = locker(owner);
         if let Some(told) = s.waiting.get_mut(&locker) {
             *told = Some(outcome);
-            self.enqueues.end_global(locker, resource);
+            let how = s.timing.answer();
+            self.enqueues.end_global(locker, resource, how);
         }
     }
 
@@ -245,8 +266,8 @@ impl GlobalEnqueues {
     }
 
     fn send(&self, letters: Letters) {
-        for (to, message) in letters.messages {
-            let letter = Letter::new(to, kind::GES, |out| wire::put(&message, out));
+        for (to, message, spent) in letters.messages {
+            let letter = Letter::new(to, kind::GES, |out| wire::put(&message, spent, out));
             self.cluster.send_in_epoch(letter, letters.epoch);
         }
     }
@@ -255,23 +276,24 @@ impl GlobalEnqueues {
 
     /// A message of a member, behind its header.
     pub(crate) fn message(&self, from: InstanceId, epoch: u64, body: &[u8]) -> Result<()> {
-        let message = wire::read(from, body)?;
-        let mut bad = Ok(());
-        self.step(|machine, out| {
-            if machine.epoch() != own_epoch(epoch) {
-                return; // it is said again in the epoch that both are in
+        let (message, spent) = wire::read(from, body)?;
+        self.step_about(message.resource(), |s| {
+            if s.machine.epoch() != own_epoch(epoch) {
+                return Ok(()); // it is said again in the epoch that both are in
             }
-            match &message {
-                Message::Declare { epoch, .. } if *epoch != machine.epoch() => {
-                    bad = Err(Error::BadMessage {
-                        from,
-                        what: "it declares for another epoch than its own",
-                    });
-                }
-                _ => machine.message(from, message, out),
+            if matches!(&message, Message::Declare { epoch, .. } if *epoch != s.machine.epoch()) {
+                return Err(Error::BadMessage {
+                    from,
+                    what: "it declares for another epoch than its own",
+                });
             }
-        });
-        bad
+            if let Some(resource) = message.resource() {
+                let used = s.machine.is_recalled(resource);
+                s.timing.arrived(from, &message, spent, used);
+            }
+            s.machine.message(from, message, &mut s.out);
+            Ok(())
+        })
     }
 
     /// `in_doubt`: [`Plan::in_doubt`].
@@ -291,7 +313,10 @@ impl GlobalEnqueues {
             masters: members.iter().copied().collect(),
             in_doubt,
         };
-        self.step(|machine, out| machine.reconfigure(plan, out));
+        self.step_about(None, |s| {
+            s.timing.forget();
+            s.machine.reconfigure(plan, &mut s.out);
+        });
     }
 
     /// Says everything again that may have been lost.

@@ -3,6 +3,7 @@
 use super::{Global, names};
 use crate::Result;
 use crate::cluster::wire::{self as base, Reader};
+use crate::timing::Spent;
 use block::InstanceId;
 use fusion::ges::{Kept, Message, Mode, Value};
 use fusion::{Epoch, RequestId, Term, Turn};
@@ -31,12 +32,37 @@ fn put_value(value: Option<Value>, out: &mut Vec<u8>) {
     }
 }
 
+fn put_after(after: Option<Global>, out: &mut Vec<u8>) {
+    out.push(u8::from(after.is_some()));
+    after.iter().for_each(|r| put_resource(*r, out));
+}
+
 fn put_count(n: usize, out: &mut Vec<u8>) {
     let n = u32::try_from(n).expect("invariant: locks fit memory");
     out.extend_from_slice(&n.to_le_bytes());
 }
 
-pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
+/// Answers, behind which stands what they took.
+fn is_timed(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Grant { .. }
+            | Message::Denied { .. }
+            | Message::Recalled { .. }
+            | Message::Refused { .. }
+    )
+}
+
+/// `spent`: of an answer, and of nothing else.
+pub(super) fn put(message: &Message, spent: Option<Spent>, out: &mut Vec<u8>) {
+    put_message(message, out);
+    assert_eq!(spent.is_some(), is_timed(message), "{message:?}");
+    if let Some(spent) = spent {
+        spent.put(out);
+    }
+}
+
+fn put_message(message: &Message, out: &mut Vec<u8>) {
     let mut head = |tag: u8, resource: Global| {
         out.push(tag);
         put_resource(resource, out);
@@ -133,11 +159,21 @@ pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
             head(8, *resource);
             put_value(Some(*value), out);
         }
-        Message::DeclareWanted => out.push(9),
-        Message::Declare { epoch, kept, fresh } => {
+        Message::DeclareWanted { after } => {
+            out.push(9);
+            put_after(*after, out);
+        }
+        Message::Declare {
+            epoch,
+            after,
+            kept,
+            more,
+            fresh,
+        } => {
             out.push(10);
             base::put(out, &[epoch.0]);
-            out.push(u8::from(*fresh));
+            put_after(*after, out);
+            out.extend_from_slice(&[u8::from(*more), u8::from(*fresh)]);
             put_count(kept.len(), out);
             for k in kept {
                 put_resource(k.resource, out);
@@ -147,11 +183,18 @@ pub(super) fn put(message: &Message, out: &mut Vec<u8>) {
                 put_value(k.value, out);
             }
         }
-        Message::Welcome { without } => {
+        Message::Welcome {
+            after,
+            without,
+            more,
+        } => {
             out.push(11);
+            put_after(*after, out);
+            out.push(u8::from(*more));
             put_count(without.len(), out);
             without.iter().for_each(|r| put_resource(*r, out));
         }
+        Message::WelcomeWanted { after } => head(16, *after),
     }
 }
 
@@ -200,6 +243,13 @@ impl Reader<'_> {
         Ok(Some(Value { version, data }))
     }
 
+    fn after(&mut self) -> Result<Option<Global>> {
+        match self.flag()? {
+            true => Ok(Some(self.resource()?)),
+            false => Ok(None),
+        }
+    }
+
     fn kept(&mut self) -> Result<Kept> {
         Ok(Kept {
             resource: self.resource()?,
@@ -211,10 +261,19 @@ impl Reader<'_> {
     }
 }
 
-pub(super) fn read(from: InstanceId, body: &[u8]) -> Result<Message> {
+pub(super) fn read(from: InstanceId, body: &[u8]) -> Result<(Message, Option<Spent>)> {
     let mut r = Reader::new(from, body);
-    let tag = r.u8()?;
-    let message = match tag {
+    let message = read_message(&mut r)?;
+    let spent = match is_timed(&message) {
+        true => Some(Spent::read(&mut r)?),
+        false => None,
+    };
+    r.end()?;
+    Ok((message, spent))
+}
+
+fn read_message(r: &mut Reader<'_>) -> Result<Message> {
+    let message = match r.u8()? {
         0 => Message::Request {
             resource: r.resource()?,
             id: r.id()?,
@@ -267,17 +326,28 @@ pub(super) fn read(from: InstanceId, body: &[u8]) -> Result<Message> {
                 None => return Err(r.bad("a value that was read is none")),
             }
         }
-        9 => Message::DeclareWanted,
+        9 => Message::DeclareWanted { after: r.after()? },
         10 => {
-            let (epoch, fresh, n) = (Epoch(r.u64()?), r.flag()?, r.u32()?);
+            let (epoch, after) = (Epoch(r.u64()?), r.after()?);
+            let (more, fresh, n) = (r.flag()?, r.flag()?, r.u32()?);
             // As many as there are bytes for; the count alone must not take memory.
             let kept = (0..n).map(|_| r.kept()).collect::<Result<_>>()?;
-            Message::Declare { epoch, kept, fresh }
+            Message::Declare {
+                epoch,
+                after,
+                kept,
+                more,
+                fresh,
+            }
         }
         11 => {
-            let n = r.u32()?;
+            let (after, more, n) = (r.after()?, r.flag()?, r.u32()?);
             let without = (0..n).map(|_| r.resource()).collect::<Result<_>>()?;
-            Message::Welcome { without }
+            Message::Welcome {
+                after,
+                without,
+                more,
+            }
         }
         12 => Message::Cancel {
             resource: r.resource()?,
@@ -295,9 +365,11 @@ pub(super) fn read(from: InstanceId, body: &[u8]) -> Result<Message> {
             resource: r.resource()?,
             turn: r.turn()?,
         },
+        16 => Message::WelcomeWanted {
+            after: r.resource()?,
+        },
         _ => return Err(r.bad("a message about locks is of no kind that there is")),
     };
-    r.end()?;
     Ok(message)
 }
 
@@ -306,6 +378,7 @@ mod tests {
     use super::*;
     use crate::{NameClass, Resource};
     use block::ObjectId;
+    use fusion::ges::PART;
 
     fn all() -> Vec<Message> {
         let table = names::global(Resource::Table(ObjectId(77))).unwrap();
@@ -371,20 +444,55 @@ mod tests {
                 resource: key,
                 value: read,
             },
-            Message::DeclareWanted,
+            Message::DeclareWanted { after: Some(key) },
             Message::Declare {
                 epoch,
+                after: None,
                 kept: vec![kept, kept],
+                more: false,
                 fresh: true,
             },
             Message::Welcome {
+                after: Some(table),
                 without: vec![table, key],
+                more: true,
             },
             Message::Cancel { resource, id },
             Message::Waits { resource, id },
             Message::Recalling { resource, turn },
             Message::Void { resource, turn },
+            Message::WelcomeWanted { after: table },
         ]
+    }
+
+    /// However many locks an instance keeps, what it says of them in one message fits into one.
+    #[test]
+    fn a_whole_part_fits_into_a_message() {
+        let all = all();
+        let of_all = |m: &Message| match m.clone() {
+            Message::Declare { epoch, kept, .. } => Some(Message::Declare {
+                epoch,
+                after: Some(kept[0].resource),
+                kept: vec![kept[0]; PART],
+                more: true,
+                fresh: true,
+            }),
+            Message::Welcome { after, without, .. } => Some(Message::Welcome {
+                after,
+                without: vec![without[0]; PART],
+                more: true,
+            }),
+            _ => None,
+        };
+        let whole: Vec<Message> = all.iter().filter_map(of_all).collect();
+        assert_eq!(whole.len(), 2);
+        for message in whole {
+            let mut bytes = Vec::new();
+            put(&message, None, &mut bytes);
+            // Before it stands what is said before every message.
+            assert!(bytes.len() <= 64 << 10, "{} bytes", bytes.len());
+            assert_eq!(read(InstanceId(2), &bytes).unwrap(), (message, None));
+        }
     }
 
     #[test]
@@ -392,9 +500,13 @@ mod tests {
         let from = InstanceId(2);
         for (tag, message) in all().into_iter().enumerate() {
             let mut bytes = Vec::new();
-            put(&message, &mut bytes);
+            let spent = is_timed(&message).then(|| Spent {
+                queue_ns: 3,
+                ..Spent::by(from)
+            });
+            put(&message, spent, &mut bytes);
             assert_eq!(bytes[0], tag as u8, "the tag is part of the protocol");
-            assert_eq!(read(from, &bytes).unwrap(), message);
+            assert_eq!(read(from, &bytes).unwrap(), (message.clone(), spent));
             for cut in 0..bytes.len() {
                 assert!(read(from, &bytes[..cut]).is_err(), "{message:?} at {cut}");
             }

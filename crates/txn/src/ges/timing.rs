@@ -1,0 +1,142 @@
+//! Where the time of a request for a lock goes, as its master and the instance that has it see it (see [`crate::timing`]).
+//!
+//! ```text
+//! requester ── Request ──► master: queue, behind other requests ── Recall ──► holder: pin, until its users let go ── Recalled ──► master ── Grant ──► requester
+//! ```
+//!
+//! Whose recall is answered last has kept the requester waiting; of a lock that the master's own sessions use, the master.
+
+use crate::timing::{Answered, Begun, Noted, Spent, received_ns, since};
+use block::InstanceId;
+use fusion::ges::{Message, Resource};
+use fusion::{RequestId, Turn};
+
+/// The message that is being looked at, if it answers something that was asked from here.
+#[derive(Clone, Copy)]
+struct Answer {
+    how: Answered,
+    /// When this instance, the master, had asked for it.
+    recalled_ns: Option<u64>,
+}
+
+/// See the module. Guarded by the machine's latch.
+#[derive(Default)]
+pub(super) struct Timing {
+    /// Others' requests, when they came.
+    requests: Noted<(InstanceId, RequestId), u64>,
+    /// Recalls that this instance has sent as a master.
+    recalls: Noted<Turn, u64>,
+    /// Recalls that have come from a master.
+    recalled: Noted<(InstanceId, Turn), Begun>,
+    /// Since when sessions of this instance, the master, keep others waiting.
+    used: Noted<Resource, u64>,
+    answer: Option<Answer>,
+}
+
+impl Timing {
+    /// The members have changed: everything is asked again.
+    pub(super) fn forget(&mut self) {
+        *self = Timing::default();
+    }
+
+    /// A message is about to be looked at. `used`: sessions of this instance keep others waiting for its lock.
+    pub(super) fn arrived(
+        &mut self,
+        from: InstanceId,
+        message: &Message,
+        spent: Option<Spent>,
+        used: bool,
+    ) {
+        let at_ns = received_ns();
+        match *message {
+            Message::Request { resource, id, .. } => {
+                self.requests.note((from, id), at_ns);
+                if !used {
+                    self.used.take(&resource);
+                }
+            }
+            Message::Recall { turn, .. } => self.recalled.note((from, turn), Begun::now()),
+            _ => {}
+        }
+        let recalled_ns = match *message {
+            Message::Recalled { turn, .. } | Message::Refused { turn, .. } => {
+                self.recalls.get(&turn)
+            }
+            _ => None,
+        };
+        self.answer = spent.map(|spent| Answer {
+            how: Answered { spent, at_ns },
+            recalled_ns,
+        });
+    }
+
+    /// It has been looked at, and what came of it has left.
+    pub(super) fn step_is_over(&mut self, resource: Resource, used: bool) {
+        self.answer = None;
+        match used {
+            true => self.used.note(resource, interconnect::now_ns()),
+            false => drop(self.used.take(&resource)),
+        }
+    }
+
+    /// What is to be said behind a message of `me` that leaves.
+    pub(super) fn leaving(
+        &mut self,
+        me: InstanceId,
+        to: InstanceId,
+        message: &Message,
+    ) -> Option<Spent> {
+        match *message {
+            Message::Recall { turn, .. } => {
+                self.recalls.note(turn, interconnect::now_ns());
+                None
+            }
+            Message::Recalled { turn, .. } | Message::Refused { turn, .. } => {
+                let begun = self.recalled.take(&(to, turn));
+                Some(begun.map_or(Spent::by(me), |b| b.answered(me)))
+            }
+            Message::Grant {
+                resource, id, turn, ..
+            } => {
+                let spent = self.served(me, resource, (to, id));
+                self.recalls.take(&turn);
+                Some(spent)
+            }
+            Message::Denied { resource, id } => Some(self.served(me, resource, (to, id))),
+            _ => None,
+        }
+    }
+
+    /// As the master: what a request has cost that is answered now.
+    fn served(&mut self, me: InstanceId, resource: Resource, of: (InstanceId, RequestId)) -> Spent {
+        let Some(asked_ns) = self.requests.take(&of) else {
+            return Spent::by(me);
+        };
+        if let Some(Answer {
+            recalled_ns: Some(recalled_ns),
+            how: Answered { spent, .. },
+        }) = self.answer
+        {
+            let waited_ns = recalled_ns.saturating_sub(asked_ns);
+            return Spent {
+                messages: 4,
+                queue_ns: spent.queue_ns.saturating_add(waited_ns),
+                ..spent
+            };
+        }
+        let pin_ns = self
+            .used
+            .get(&resource)
+            .map_or(0, |at| since(at.max(asked_ns)));
+        Spent {
+            pin_ns,
+            queue_ns: since(asked_ns).saturating_sub(pin_ns),
+            ..Spent::by(me)
+        }
+    }
+
+    /// What a session of this instance has waited for that is let go in this step: none, if no other instance kept it waiting.
+    pub(super) fn answer(&self) -> Option<Answered> {
+        self.answer.map(|a| a.how)
+    }
+}

@@ -1,0 +1,219 @@
+//! Where the time of a question to another instance goes, about a transaction, a lock or a commit: measured by those who serve it, each by its own clock, and said behind the answer.
+//!
+//! The machines of `fusion` know of no clock, so this stands beside them, as `cache::gcs::timing` does for blocks. Whoever waits takes its wait apart with it (`wait::remote`).
+//!
+//! **Invariants.**
+//! - Nothing depends on what is here: what is lost shows as time of the messages, never as a wrong sum.
+//! - The memory is bounded ([`NOTED_MAX`]).
+
+use crate::Result;
+use crate::cluster::wire::{self, Reader};
+use block::InstanceId;
+use redo::Known;
+use seam::HashMap;
+use std::hash::Hash;
+use wait::remote::Served;
+
+/// Things noted of one kind. Each session waits for one at a time, so there are few; beyond this all are forgotten.
+const NOTED_MAX: usize = 4096;
+
+/// What serving took. Its messages are those of the way from the question to the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spent {
+    /// Who was waited for: who answered, or whose use of a lock had to end before.
+    pub by: InstanceId,
+    pub messages: u8,
+    /// Until somebody came to it, and behind others' requests.
+    pub queue_ns: u64,
+    /// Until those who used it there let go.
+    pub pin_ns: u64,
+    /// For the log, of a transaction that was committing.
+    pub flush_ns: u64,
+}
+
+impl Spent {
+    /// A question to `by` and its answer.
+    pub fn by(by: InstanceId) -> Spent {
+        Spent {
+            by,
+            messages: 2,
+            queue_ns: 0,
+            pin_ns: 0,
+            flush_ns: 0,
+        }
+    }
+
+    /// The same, answered as soon as this thread had come to it.
+    pub fn at_once(by: InstanceId) -> Spent {
+        Spent {
+            queue_ns: since(received_ns()),
+            ..Spent::by(by)
+        }
+    }
+
+    fn served(&self) -> Served {
+        Served {
+            instance: self.by.0,
+            messages: self.messages,
+            queue_ns: self.queue_ns,
+            pin_ns: self.pin_ns,
+            flush_ns: self.flush_ns,
+            ..Served::default()
+        }
+    }
+
+    pub fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.by.0.to_le_bytes());
+        out.push(self.messages);
+        wire::put(out, &[self.queue_ns, self.pin_ns, self.flush_ns]);
+    }
+
+    pub fn read(r: &mut Reader<'_>) -> Result<Spent> {
+        Ok(Spent {
+            by: r.instance()?,
+            messages: r.u8()?,
+            queue_ns: r.u64()?,
+            pin_ns: r.u64()?,
+            flush_ns: r.u64()?,
+        })
+    }
+}
+
+/// An answer that came: what it took, and when it was here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answered {
+    pub spent: Spent,
+    pub at_ns: u64,
+}
+
+impl Answered {
+    /// By the message that this thread handles.
+    pub fn now(spent: Spent) -> Answered {
+        Answered {
+            spent,
+            at_ns: received_ns(),
+        }
+    }
+
+    /// For a wait that ends now and began then, by [`wait::timestamp_ns`], perhaps in several.
+    pub fn served(&self, since_ns: u64) -> Served {
+        Served {
+            wake_ns: since(self.at_ns),
+            since_ns: Some(since_ns),
+            ..self.spent.served()
+        }
+    }
+
+    /// For who waits for a commit to be known.
+    pub fn known(&self) -> Known {
+        Known {
+            by: self.spent.served(),
+            at_ns: wait::timestamp_ns().saturating_sub(since(self.at_ns)),
+        }
+    }
+}
+
+/// When the message came that this thread handles; otherwise now.
+pub(crate) fn received_ns() -> u64 {
+    interconnect::handled_message_received_ns().unwrap_or_else(interconnect::now_ns)
+}
+
+/// What has passed since, by [`interconnect::now_ns`].
+pub(crate) fn since(at_ns: u64) -> u64 {
+    interconnect::now_ns().saturating_sub(at_ns)
+}
+
+/// A question, when this thread came to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Begun {
+    pub at_ns: u64,
+    /// For how long it had been here by then.
+    pub queue_ns: u64,
+}
+
+impl Begun {
+    pub fn now() -> Begun {
+        let (received_ns, at_ns) = (received_ns(), interconnect::now_ns());
+        Begun {
+            at_ns,
+            queue_ns: at_ns.saturating_sub(received_ns),
+        }
+    }
+
+    /// What the answer took that leaves now, if nothing but users were waited for since.
+    pub fn answered(&self, by: InstanceId) -> Spent {
+        Spent {
+            queue_ns: self.queue_ns,
+            pin_ns: since(self.at_ns),
+            ..Spent::by(by)
+        }
+    }
+}
+
+/// When things began that are not over.
+pub(crate) struct Noted<K, V>(HashMap<K, V>);
+
+impl<K, V> Default for Noted<K, V> {
+    fn default() -> Self {
+        Noted(HashMap::default())
+    }
+}
+
+impl<K: Hash + Eq, V: Copy> Noted<K, V> {
+    /// Keeps what is noted already: a question that is repeated began with the first.
+    pub fn note(&mut self, key: K, begun: V) {
+        if self.0.len() >= NOTED_MAX {
+            self.0.clear();
+        }
+        self.0.entry(key).or_insert(begun);
+    }
+
+    pub fn take(&mut self, key: &K) -> Option<V> {
+        self.0.remove(key)
+    }
+
+    pub fn get(&self, key: &K) -> Option<V> {
+        self.0.get(key).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_comes_back_and_strangers_are_refused() {
+        let from = InstanceId(1);
+        let spent = Spent {
+            by: InstanceId(3),
+            messages: 4,
+            queue_ns: 1,
+            pin_ns: u64::MAX,
+            flush_ns: 2,
+        };
+        let mut bytes = Vec::new();
+        spent.put(&mut bytes);
+        let read = |bytes: &[u8]| Spent::read(&mut Reader::new(from, bytes));
+        assert_eq!(read(&bytes).unwrap(), spent);
+        for cut in 0..bytes.len() {
+            assert!(read(&bytes[..cut]).is_err(), "{cut}");
+        }
+        bytes[0] = 0;
+        assert!(read(&bytes).is_err(), "there is no instance 0");
+    }
+
+    #[test]
+    fn notes_keep_the_first_time_and_stay_bounded() {
+        let mut noted: Noted<usize, u64> = Noted::default();
+        noted.note(7, 10);
+        noted.note(7, 20);
+        assert_eq!(
+            (noted.get(&7), noted.take(&7), noted.take(&7)),
+            (Some(10), Some(10), None)
+        );
+        for n in 0..3 * NOTED_MAX {
+            noted.note(n, 1);
+            assert!(noted.0.len() <= NOTED_MAX);
+        }
+    }
+}
