@@ -451,7 +451,11 @@ impl Work {
             if self.stamped {
                 frame.stamped.store(true, Release);
             }
+            // Latched, as where it is cleaned: who wants the block has parked by now, or finds that it is not being written.
+            frame.latch.lock_shared(&self.cache.latch_group);
             frame.writing.store(false, SeqCst);
+            // SAFETY: just latched.
+            unsafe { frame.latch.unlock_shared() }
         }
         self.cache.no_write_in_flight();
     }

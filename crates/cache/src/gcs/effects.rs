@@ -414,13 +414,14 @@ impl Cache {
         }
     }
 
-    /// The closed frame's bytes are a past image from now on, the frame is free.
+    /// What is given away is a past image from now on. An older image is contained in it, but the redo that this one needs is not.
     fn keep_image(&self, s: &mut State, dba: Dba, version: Scn) {
+        let older = s.images.get(&dba).map_or(CLEAN, |older| older.first_dirty);
         if let Some(arrived) = s.arrived.remove(&dba) {
             let image = Image {
                 block: arrived.block,
                 version,
-                first_dirty: self.redo.end().0,
+                first_dirty: older.min(self.redo.end().0),
             };
             s.images.insert(dba, image);
             return;
@@ -438,22 +439,10 @@ impl Cache {
         let image = Image {
             block: Box::new(block.clone()),
             version,
-            first_dirty: frame.first_dirty.load(SeqCst),
+            first_dirty: older.min(frame.first_dirty.load(SeqCst)),
         };
-        // An older image is contained in the newer one, but its redo is not.
-        let first_dirty = s
-            .images
-            .get(&dba)
-            .map_or(CLEAN, |older| older.first_dirty)
-            .min(image.first_dirty);
-        s.images.insert(
-            dba,
-            Image {
-                first_dirty,
-                ..image
-            },
-        );
-        self.clean_closed(frame);
+        s.images.insert(dba, image);
+        self.clean_closed(frame); // the frame is free
     }
 
     fn discard(&self, s: &mut State, dba: Dba) {

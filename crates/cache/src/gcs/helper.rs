@@ -49,7 +49,7 @@ pub(super) enum Job {
     },
     /// Bring back the newest version of a block that nobody holds.
     Recover(Dba),
-    /// Read a block that was granted to sessions which are gone.
+    /// Read a block that was granted to sessions which are gone, or give one a frame that came for them.
     Read(Dba),
     Flush(LogPos),
 }
@@ -75,7 +75,7 @@ struct Queues {
     flush: Option<LogPos>,
     /// In order, so that neighbours are read at once.
     recover: BTreeSet<Dba>,
-    read: VecDeque<Dba>,
+    read: BTreeSet<Dba>,
     own: VecDeque<(u8, u64, Box<Message>)>,
     stop: bool,
 }
@@ -129,7 +129,7 @@ impl Jobs {
                 self.recovery.notify_one();
             }
             Job::Read(dba) => {
-                queues.read.push_back(dba);
+                queues.read.insert(dba);
                 self.recovery.notify_one();
             }
             Job::Stay(stay) => {
@@ -209,7 +209,7 @@ impl Jobs {
             if let Some(first) = queues.recover.pop_first() {
                 return Some(Recovery::Blocks(queues.run_from(first)));
             }
-            if let Some(dba) = queues.read.pop_front() {
+            if let Some(dba) = queues.read.pop_first() {
                 return Some(Recovery::Read(dba));
             }
             wait::during(Event::RdbmsIpcMessage, [0; 3], || {

@@ -304,7 +304,8 @@ impl Cache {
         let at_ns = wait::timestamp_ns();
         let s = &mut *self.planned(dba);
         s.last_waiter += 1;
-        let waiter = s.last_waiter;
+        // A thread's place is the same whichever lane it waits in: what another lane says late must not be taken for this one's.
+        let waiter = s.last_waiter << 8 | u64::from(s.number);
         slot.begin(waiter);
         let waiting = Waiting {
             dba,
@@ -381,7 +382,8 @@ impl Cache {
         }
     }
 
-    /// Blocks that were granted for sessions that wait no more, or that their reader got an error for, and that could not be let go: that is tried once more, before they are read for nobody here.
+    /// Blocks that were granted for sessions that wait no more, or that their reader got an error for, and that could not be let go: that is tried once more, before they are read for nobody here. And blocks that came for such sessions: they
+    /// get frames.
     pub(super) fn read_unattended(&self, s: &mut State) {
         let idle = |r: &ToRead| !r.recovery && r.claimed.is_none();
         let idle = s.to_read.iter().filter(|(_, r)| idle(r));
@@ -392,11 +394,17 @@ impl Cache {
                 s.outgoing.job(Job::Read(dba));
             }
         }
+        let awaited = |dba: &Dba| s.waiting.values().any(|w| w.dba == *dba);
+        let unsettled = s.arrived.keys().copied().filter(|dba| !awaited(dba));
+        for dba in unsettled.collect::<Vec<_>>() {
+            s.outgoing.job(Job::Read(dba));
+        }
     }
 
     /// Of `lmr0` and its like, for nobody in particular.
     pub(super) fn read_for_others(&self, dba: Dba) {
-        if let Err(e) = self.read_granted(dba, Fill::Disk) {
+        let read = self.read_granted(dba, Fill::Disk);
+        if let Err(e) = read.and_then(|()| self.settle(dba)) {
             self.could_not_read(dba, "read for other instances", &e);
         }
     }

@@ -142,6 +142,68 @@ fn a_grant_for_a_session_that_is_gone_is_let_go() {
     cluster.end();
 }
 
+/// R5. A block came for a session that had gone, and left again: the image of it that stays needs all the redo that the image before it needed, or the checkpoint passes what nobody has written, and
+/// whoever recovers all instances finds a gap.
+#[test]
+fn what_came_for_nobody_leaves_with_the_redo_of_the_image_before() {
+    let cluster = Cluster::new(2, 5);
+    load(cluster.cache(1), 1..=4);
+    cluster.cache(1).checkpoint().unwrap();
+    (0..2).for_each(|n| cluster.join(n));
+    cluster.enter(1, &[0, 1]);
+    cluster.cache(0).checkpoint().unwrap();
+    let first_needed = cluster.cache(0).redo().end();
+    for b in 1..=4 {
+        increment(cluster.cache(0), b, false);
+        increment(cluster.cache(1), b, false);
+    }
+    let held = hold(&cluster);
+    for b in 1..=4 {
+        let read = move |cache: &Arc<Cache>| {
+            session::cancellable(|| cache.read_to_change(dba(b)).map(drop))
+        };
+        assert!(is_cancelled(&cancelled(cluster.cache(0), read)));
+    }
+    held.let_through(&cluster);
+    // They come to the first one, and go back.
+    (1..=4).for_each(|b| increment(cluster.cache(1), b, false));
+    // It does not hear that they are on disk.
+    let queue = cut(&cluster);
+    cluster.cache(0).checkpoint().unwrap();
+    let reached = cluster.cache(0).redo().checkpoint();
+    assert!(
+        reached <= first_needed,
+        "{reached:?} is beyond {first_needed:?}"
+    );
+    mend(&cluster, queue);
+    cluster.end();
+}
+
+/// What came for a session that had gone is in a frame after a tick, where it can be written and evicted as everything.
+#[test]
+fn what_came_for_nobody_gets_a_frame() {
+    let cluster = Cluster::new(2, 5);
+    load(cluster.cache(1), 1..=4);
+    (0..2).for_each(|n| cluster.join(n));
+    cluster.enter(1, &[0, 1]);
+    (1..=4).for_each(|b| increment(cluster.cache(1), b, false));
+    let held = hold(&cluster);
+    for b in 1..=4 {
+        let read = move |cache: &Arc<Cache>| {
+            session::cancellable(|| cache.read_to_change(dba(b)).map(drop))
+        };
+        assert!(is_cancelled(&cancelled(cluster.cache(0), read)));
+    }
+    held.let_through(&cluster);
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while (1..=4).any(|b| cluster.cache(0).try_read(dba(b)).is_none()) {
+        assert!(std::time::Instant::now() < deadline, "they have no frames");
+        cluster.cache(0).tick();
+        std::thread::yield_now();
+    }
+    cluster.end();
+}
+
 /// What may leave half of a change behind waits on.
 #[test]
 fn other_waits_do_not_end_with_the_statement() {
