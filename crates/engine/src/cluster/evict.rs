@@ -135,11 +135,6 @@ impl Cluster {
 
     /// Orders the end of a member that hangs. If that was done before and has not helped, the fence command is asked.
     pub(super) fn evict(self: &Arc<Self>, silent: Member) -> Result<()> {
-        let again = {
-            let mut state = self.state.lock();
-            let suspicion = state.suspicion.entry(silent.instance.0).or_default();
-            suspicion.ordered.replace(seam::now()).is_some()
-        };
         let orders = self.orders()?;
         if self.obeys(orders)? {
             return Ok(());
@@ -155,6 +150,12 @@ impl Cluster {
             by: self.me.instance,
             epoch: self.members().epoch,
         })?;
+        // What could not be ordered is ordered at the next look.
+        let again = {
+            let mut state = self.state.lock();
+            let suspicion = state.suspicion.entry(silent.instance.0).or_default();
+            suspicion.ordered.replace(seam::now()).is_some()
+        };
         match (again, &self.eviction.fence) {
             (true, Some(fence)) => self.fence(silent, fence.clone()),
             _ => Ok(()),
@@ -195,11 +196,14 @@ impl Cluster {
             }
             cluster.fencing.store(false, SeqCst);
         };
-        let thread =
-            wait::thread::spawn_named("fenc", run).map_err(|source| crate::Error::Thread {
+        let started = wait::thread::spawn_named("fenc", run);
+        let thread = started.map_err(|source| {
+            self.fencing.store(false, SeqCst);
+            crate::Error::Thread {
                 name: "fenc",
                 source,
-            })?;
+            }
+        })?;
         self.readers.lock().push(thread);
         Ok(())
     }

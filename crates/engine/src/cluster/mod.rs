@@ -160,6 +160,8 @@ struct State {
     broken: BTreeMap<u16, Instant>,
     /// What was last said about peers that do not answer and cannot be proved dead.
     told: BTreeMap<u16, Instant>,
+    /// The newest epoch whose dead are being read, or have been.
+    reading: u64,
     /// The newest epoch in which the blocks of the dead were recovered.
     recovered: u64,
     /// The newest groups of each instance's thread that others have heard of.

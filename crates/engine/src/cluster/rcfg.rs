@@ -80,6 +80,7 @@ impl Cluster {
         if found.epoch > self.members().epoch && !self.is_meeting_joiners(&found)? {
             self.enter(&found)?;
         }
+        self.read_the_dead()?;
         self.settle();
         self.finish_recovery()?;
         self.forget_leavers();
@@ -180,7 +181,7 @@ impl Cluster {
         for peer in new.others(self.me).chain(left) {
             self.say_epoch(peer, new.epoch);
         }
-        self.start_recovery(&new)
+        Ok(())
     }
 
     /// Forgets leavers that have hung up.

@@ -28,25 +28,28 @@ type Ends = Vec<(ThreadId, ThreadEnd)>;
 const RETRY: Duration = Duration::from_millis(500);
 
 impl Cluster {
-    /// Starts the thread that reads the redo of the dead of the epoch just entered.
-    pub(super) fn start_recovery(self: &Arc<Self>, members: &Arc<Members>) -> Result<()> {
-        if members.dead.is_empty() {
+    /// Starts the thread that reads the redo of the dead of the epoch entered last, unless it has been started: everybody who needs a block of theirs waits for it, so a start that fails is tried again at the next look.
+    pub(super) fn read_the_dead(self: &Arc<Self>) -> Result<()> {
+        let members = self.members();
+        let begun = |s: &super::State| s.entered < members.epoch || s.reading >= members.epoch;
+        if members.dead.is_empty() || begun(&self.state.lock()) {
             return Ok(());
         }
-        let (cluster, members) = (self.clone(), members.clone());
-        let started = wait::thread::spawn_named("rcvr", move || cluster.read_the_dead(&members));
+        let (cluster, epoch) = (self.clone(), members.epoch);
+        let started = wait::thread::spawn_named("rcvr", move || cluster.read_threads_of(&members));
         let reader = started.map_err(|source| crate::Error::Thread {
             name: "rcvr",
             source,
         })?;
+        self.state.lock().reading = epoch;
         let mut readers = self.readers.lock();
         readers.retain(|r| !r.is_finished());
         readers.push(reader);
         Ok(())
     }
 
-    /// Everybody who needs a block of the dead waits for this: it is tried again until it succeeds, another epoch comes, or this instance ends so that others can do it.
-    fn read_the_dead(&self, members: &Members) {
+    /// Tried again until it succeeds, another epoch comes, or this instance ends so that others can do it.
+    fn read_threads_of(&self, members: &Members) {
         let began = seam::now();
         let waiter = Waiter::new();
         while self.is_current(members.epoch) {

@@ -36,7 +36,7 @@ use wire::Spent;
 pub(crate) const SEQUENCE_KINDS: RangeInclusive<u16> = SEQUENCE..=SEQUENCE;
 const SEQUENCE: u16 = 250;
 
-/// Requests waiting for `lck0`. An instance has one under way for each sequence; what is over the limit is asked for again.
+/// Requests waiting for `lck0`. An instance has one under way for each sequence; what is over the limit is refused, and the wish for a flush asked for again.
 const QUEUE_MAX: usize = 16384;
 
 /// A session's place to wait.
@@ -428,7 +428,7 @@ impl Sequences {
                 });
                 match taken {
                     Some(taken) => self.served(&serve, Some(taken), (received_ns, begun)),
-                    None => self.queue(job),
+                    None => self.queue(Job::Serve(serve, received_ns)),
                 }
             }
             Job::Flush(to, pos, received_ns) => {
@@ -446,9 +446,19 @@ impl Sequences {
 
     fn queue(&self, job: Job) {
         let mut inbox = self.inbox.lock();
-        if inbox.queue.len() < QUEUE_MAX {
+        if inbox.queue.len() < QUEUE_MAX && !inbox.stop {
             inbox.queue.push_back(job);
             self.arrived.notify_one();
+            return;
+        }
+        drop(inbox);
+        self.refuse(&job);
+    }
+
+    /// The machine remembers a request that it has given out: without an answer the same one would never be given out again.
+    fn refuse(&self, job: &Job) {
+        if let Job::Serve(serve, received_ns) = job {
+            self.served(serve, None, (*received_ns, now_ns()));
         }
     }
 
@@ -620,6 +630,8 @@ impl Sequences {
         self.inbox.lock().stop = true;
         self.arrived.notify_all();
         self.worker.join();
+        let left = std::mem::take(&mut self.inbox.lock().queue);
+        left.iter().for_each(|job| self.refuse(job));
     }
 
     fn say_again(&self, to: Option<InstanceId>) {
