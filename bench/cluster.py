@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two instances over one database against one instance, in one run.
 
-    bench/cluster.py --binary target/release/braid [--only lone,gc,select,own,uniform,hot] [--seconds 5] [--rounds 5]
+    bench/cluster.py --binary target/release/braid [--only lone,gc,select,own,uniform,hot,batch] [--seconds 5] [--rounds 5]
                      [--base OLD-BINARY] [--peer galera] [--detail]
 
 Two databases are started here, one with one instance and one with two, in fresh directories under --work. Every figure is measured on both in turn,
@@ -15,11 +15,13 @@ and four on two instances, twice four on one, with the same scripts.
   own      update by key, each half of the clients its own half of the rows
   uniform  update by key over all 100,000 rows
   hot      update by key of 100 rows side by side (two blocks)
+  batch    `braid lab batch-isolation` for a time instead of once over: 20,000 lines of two organizations by turns, each half of the clients updates lines
+           of its own organization, in blocks that both have lines in
 
 --apart, with lone and select, keeps servers on one processor and clients on another: left to itself, the scheduler puts them on the same or on
 different ones for as long as a round lasts, which makes a third of difference.
 --detail adds what a transaction took of each: CPU time of all server processes, the longest waits, blocks sent and writes of the log.
---peer galera does uniform and hot on MariaDB with Galera as well, in turn with ours: two nodes over loopback, and one server without Galera.
+--peer galera does uniform, hot and batch on MariaDB with Galera as well, in turn with ours: two nodes over loopback, and one server without Galera.
 Needs pgbench, psql, Python's psycopg; a C compiler for the round trip (cc); for galera Debian's mariadb-server, galera-4, sysbench and rsync.
 """
 import argparse
@@ -42,20 +44,41 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from bench import ROOT, pgbench_rate, sh, wait_port  # noqa: E402
 
 ROWS = 100_000
+LINES_TABLE = "create table interface_lines (line_id bigint primary key, organization_id int not null, processed int not null, amount bigint not null, note text)"
 CLIENTS = 8
 # Between the waits of an idle machine that are measured the second time: long enough for its processors to go to sleep.
 PAUSE_US = 3000
-GOALS = {"select": 0.95, "own": 0.9, "uniform": 0.6, "hot": 0.4}
-AGAINST_PEER = {"uniform": 1, "hot": 3}
+LINES = 20_000
+GOALS = {"select": 0.95, "own": 0.9, "uniform": 0.6, "hot": 0.4, "batch": None}
+AGAINST_PEER = {"uniform": 1, "hot": 3, "batch": 1}
 # The peer's servers that the two halves of the clients are at: one without Galera, or the two nodes.
 NODES = ((0, 0), (1, 2))
 
-SCRIPTS = {
-    "select": "\\set k random(1, {rows})\nselect v from shared where id = :k;\n",
-    "own": "\\set k random({low}, {high})\nupdate shared set v = v + 1 where id = :k;\n",
-    "uniform": "\\set k random(1, {rows})\nupdate shared set v = v + 1 where id = :k;\n",
-    "hot": "\\set k random(1, 100)\nupdate shared set v = v + 1 where id = :k;\n",
+UPDATE = "update shared set v = v + 1 where id = {key}"
+STATEMENTS = {
+    "select": "select v from shared where id = {key}",
+    "own": UPDATE,
+    "uniform": UPDATE,
+    "hot": UPDATE,
+    "batch": "update interface_lines set processed = processed + 1, amount = amount + 1 where line_id = {key} and organization_id = {organization}",
 }
+
+
+def keys_of(what, half):
+    """What each half of the clients draws its keys from: `factor` times one of low .. high, less `less`."""
+    factor, low, high, less = 1, 1, ROWS, 0
+    if what == "hot":
+        high = 100
+    elif what == "own":
+        low, high = (1, ROWS // 2) if half == 0 else (ROWS // 2 + 1, ROWS)
+    elif what == "batch":
+        factor, high, less = 2, LINES // 2, half
+    return {"factor": factor, "low": low, "high": high, "less": less}
+
+
+def statement_of(what, half, key):
+    """Line 2r - half is of organization half + 1."""
+    return STATEMENTS[what].format(key=key, organization=half + 1)
 
 
 class Cluster:
@@ -189,14 +212,16 @@ class Bench:
             for c in (self.one, self.two):
                 c.psql(1, "create table shared (id int primary key, v int, filler char(84))")
                 c.psql(1, f"insert into shared select g, 0, '' from generate_series(1, {ROWS}) g")
+                c.psql(1, LINES_TABLE)
+                c.psql(1, f"insert into interface_lines select g, 1 + g % 2, 0, g, 'line of an interface table' from generate_series(1, {LINES}) g")
         return self.one, self.two
 
     def scripts(self, what):
         paths = []
         for half in (0, 1):
-            low, high = (1, ROWS // 2) if half == 0 else (ROWS // 2 + 1, ROWS)
+            keys = "{factor} * random({low}, {high}) - {less}".format(**keys_of(what, half))
             path = self.work / f"{what}{half}.sql"
-            path.write_text(SCRIPTS[what].format(rows=ROWS, low=low, high=high))
+            path.write_text(f"\\set k {keys}\n{statement_of(what, half, ':k')};\n")
             paths.append(str(path))
         return paths
 
@@ -209,7 +234,7 @@ class Bench:
     def ratio(self, what):
         """Rounds in turn: one instance, two, and the peer's one server and two nodes if it is asked for, forwards and backwards."""
         pair = self.databases()
-        peer = self.galera() if self.args.peer and what in ("uniform", "hot") else None
+        peer = self.galera() if self.args.peer and what in AGAINST_PEER else None
         warm = max(2, self.args.seconds // 2)
         for c in pair:
             self.round(c, what, warm)
@@ -366,6 +391,7 @@ class Galera:
             if k < 2:
                 self.sql(k, "create database b; create table b.shared (id int primary key, v int, filler char(84)) engine=innodb")
                 self.sql(k, f"use b; insert into shared select seq, 0, '' from seq_1_to_{ROWS}")
+                self.sql(k, f"use b; {LINES_TABLE}; insert into interface_lines select seq, 1 + seq % 2, 0, seq, 'line of an interface table' from seq_1_to_{LINES}")
         end = time.time() + 60
         while self.sql(1, "show status like 'wsrep_cluster_size'").split()[-1:] != ["2"]:
             if time.time() > end:
@@ -403,10 +429,10 @@ class Galera:
 
     def round(self, nodes, what, seconds):
         """Statements that were done each second, and the share that failed. Half of the clients on each of the nodes, over TCP as pgbench's are."""
-        rows = 100 if what == "hot" else ROWS
-        runs = [subprocess.Popen(["sysbench", str(self.script), f"--rows={rows}", "--db-driver=mysql", "--mysql-user=root", "--mysql-db=b",
+        runs = [subprocess.Popen(["sysbench", str(self.script), f"--statement={statement_of(what, half, '?')}",
+                                  *(f"--{name}={value}" for name, value in keys_of(what, half).items()), "--db-driver=mysql", "--mysql-user=root", "--mysql-db=b",
                                   "--mysql-host=127.0.0.1", f"--mysql-port={self.port + k}", "--mysql-ignore-errors=all", f"--threads={CLIENTS // 2}",
-                                  f"--time={seconds}", "run"], stdout=subprocess.PIPE, text=True) for k in nodes]
+                                  f"--time={seconds}", "run"], stdout=subprocess.PIPE, text=True) for half, k in enumerate(nodes)]
         done = failed = 0
         for run in runs:
             out, _ = run.communicate()
@@ -424,15 +450,17 @@ class Galera:
 
 
 SYSBENCH = """
-sysbench.cmdline.options = { rows = { "rows to choose from", 100000 } }
+sysbench.cmdline.options = {
+   statement = { "to execute", "" }, factor = { "of keys", 1 }, low = { "lowest", 1 }, high = { "highest", 1 }, less = { "taken off keys", 0 }
+}
 function thread_init()
    connection = sysbench.sql.driver():connect()
-   statement = connection:prepare("update shared set v = v + 1 where id = ?")
+   statement = connection:prepare(sysbench.opt.statement)
    key = statement:bind_create(sysbench.sql.type.INT)
    statement:bind_param(key)
 end
 function event()
-   key:set(sysbench.rand.uniform(1, sysbench.opt.rows))
+   key:set(sysbench.opt.factor * sysbench.rand.uniform(sysbench.opt.low, sysbench.opt.high) - sysbench.opt.less)
    statement:execute()
 end
 function thread_done()
@@ -516,7 +544,7 @@ def mean_and_spread(pairs, goal):
     """The rest of a row: how much more the second of each pair is, as geometric mean with its standard error; what is to be reached; every round."""
     ratios = [after / before for before, after in pairs]
     error = statistics.stdev(map(math.log, ratios)) / len(ratios) ** 0.5 if len(ratios) > 1 else 0.0
-    return f"mean {statistics.geometric_mean(ratios):.3f} +- {error:.3f} | {goal} | {'/'.join(f'{r:.2f}' for r in ratios)}"
+    return f"mean {statistics.geometric_mean(ratios):.3f} +- {error:.3f} | {goal or ''} | {'/'.join(f'{r:.2f}' for r in ratios)}"
 
 
 def main():

@@ -289,15 +289,27 @@ fn tell(args: &SequenceCacheArgs, case: &Case, t: &Times, report: &mut Report) {
         "times as long",
         bars,
     );
-    report.goals.push(Goal {
-        what: format!("{}, two instances against one, same rows", case.name),
-        paper: case
-            .paper
-            .map_or("-".to_string(), |(one, two)| format!("{:.1}", two / one)),
-        asked: format!("at most {}", case.asked),
-        ours: format!("{ratio:.2}"),
-        met: ratio <= case.asked,
-    });
+    let of_paper = case
+        .paper
+        .map_or("-".to_string(), |(one, two)| format!("{:.1}", two / one));
+    // The paper's way, and the strictest way to read "the same rows": one instance with as many sessions as the two have.
+    let ways = [
+        (format!("{rows} rows by each"), of_paper, as_paper),
+        (
+            format!("{half} rows by each of two sessions"),
+            "-".to_string(),
+            ratio,
+        ),
+    ];
+    for (way, paper, ours) in ways {
+        report.goals.push(Goal {
+            what: format!("{}, two instances against one, {way}", case.name),
+            paper,
+            asked: format!("at most {}", case.asked),
+            ours: format!("{ours:.2}"),
+            met: ours <= case.asked,
+        });
+    }
     let name = case.name.replace(' ', "_");
     report.figure(format!("{name}_ratio"), ratio);
     report.figure(format!("{name}_ratio_as_paper"), as_paper);
