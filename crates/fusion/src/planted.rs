@@ -46,6 +46,8 @@ pub(crate) enum Mutation {
     MemoryUnreadByDraws,
     /// An instance that enters an epoch reports what it knows without looking there.
     MemoryUnreadByReports,
+    /// Who wants to hear that a group is known to all is not told.
+    StableUntold,
     /// R1: exclusive ownership is granted without taking shared copies back.
     NoInvalidation,
     /// R2: a current copy leaves before its redo is durable.
@@ -60,6 +62,8 @@ pub(crate) enum Mutation {
     AdmitOldEpochs,
     /// R6: the latest request is served first.
     ServeTheLatest,
+    /// R6: an exclusive holder that only serves readers stays one.
+    NeverStepDown,
     /// R7: a grant is recalled before the sessions it was made for have latched it.
     RecallFromGuests,
     /// 9: an order that overtakes the installation is answered at once.

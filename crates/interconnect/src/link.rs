@@ -85,9 +85,10 @@ impl Link {
         self.changed.notify_all();
     }
 
-    /// Whether a connection has been handed over that the lane's thread has not taken yet: the one it has is no longer wanted.
-    pub fn has_offer(&self) -> bool {
-        self.incoming.lock().offered.is_some()
+    /// Whether the connection that the lane's thread has is no longer wanted: another has been handed over, or the peer was removed while this one was made.
+    pub fn is_replaced(&self) -> bool {
+        let incoming = self.incoming.lock();
+        incoming.offered.is_some() || incoming.stopping
     }
 
     /// Waits for a connection from the acceptor; none when stopping.

@@ -417,7 +417,7 @@ impl Mesh {
         if let Some(h) = handed {
             self.flusher.take(link, h);
         }
-        if self.is_stopping() || link.has_offer() {
+        if self.is_stopping() || link.is_replaced() {
             stream.shutdown();
         }
         self.service

@@ -414,6 +414,37 @@ fn r6_requests_are_served_in_order() {
     assert_eq!(run(Some(Mutation::ServeTheLatest)), [1, 3, 2]);
 }
 
+/// A writer's block is read elsewhere, as copies, for its redo is not durable. An instance that does nothing but make copies gives up its right to change the block, and readers get it to keep (R6).
+#[test]
+fn r6_a_holder_that_only_serves_readers_steps_down() {
+    let run = |mutation| {
+        let mut story = Story::of(3, 1, mutation);
+        let block = dba(0);
+        story.go(Action::Start(0, block, Want::Exclusive));
+        let no_flush = |a: &Action| matches!(a, Action::Flush(_));
+        story.settle_without(no_flush);
+        for _ in 0..STEP_DOWN_AFTER_COPIES {
+            story.go(Action::Start(1, block, READ));
+            story.settle_without(no_flush);
+        }
+        let mode = |story: &Story, n: usize| {
+            let node = story.0.nodes[n].as_ref().expect("it lives");
+            node.lane.mode(block).map(|(mode, _)| mode)
+        };
+        assert_eq!(mode(&story, 1), None, "it has had copies only");
+        story.settle();
+        let holder = mode(&story, 0);
+        story.go(Action::Start(1, block, READ));
+        story.settle();
+        assert!(story.fine());
+        (holder, mode(&story, 1))
+    };
+    let shared = Some(Mode::Shared);
+    assert_eq!(run(None), (shared, shared));
+    let (holder, _) = run(Some(Mutation::NeverStepDown));
+    assert_eq!(holder, Some(Mode::Exclusive));
+}
+
 /// A lone instance sends nothing.
 #[test]
 fn a_lone_instance_sends_no_messages() {

@@ -72,7 +72,7 @@ impl Model for Exhaustive {
         vec![
             Property::always("R1-R8", |_, world: &World| world.violation.is_none()),
             Property::always("nobody is left waiting", |_, world: &World| {
-                !world.pending() || !world.actions().is_empty()
+                !world.pending() || !world.helpful_actions().is_empty()
             }),
         ]
     }

@@ -391,6 +391,7 @@ impl Visibility {
             }
             Message::StableWanted { instance, group } => {
                 match self.unstable.get_mut(&(instance, group)) {
+                    _ if self.planted.breaks(Mutation::StableUntold) => {}
                     Some(u) => {
                         u.tell.insert(from);
                     }

@@ -142,7 +142,9 @@ fn walk(config: &Config, seed: u64) -> Result<(), String> {
             ));
         }
     }
-    Ok(())
+    world.settle().map_err(|violation| {
+        format!("{violation}, at the end of {path:?} (BRAID_FUSION_SEED={seed} replays it)")
+    })
 }
 
 fn finds(config: Config, tries: u64) -> Option<u64> {
@@ -279,6 +281,7 @@ fn every_rule_left_out_is_noticed() {
         Mutation::MemoryUnreadBySnapshots,
         Mutation::MemoryUnreadByDraws,
         Mutation::MemoryUnreadByReports,
+        Mutation::StableUntold,
     ] {
         let planted = planted(mutation);
         let seeds = configs().map(|config| finds(Config { planted, ..config }, 60_000));

@@ -360,7 +360,8 @@ impl Holder {
         };
         held.copies = (version, count.min(STEP_DOWN_AFTER_COPIES));
         let idle = held.idle() && local.parked.is_none() && local.wanted.is_none();
-        if count >= STEP_DOWN_AFTER_COPIES && idle {
+        let stays = self.planted.breaks(Mutation::NeverStepDown);
+        if count >= STEP_DOWN_AFTER_COPIES && idle && !stays {
             self.close(block, Order::StepDown, out);
         }
     }
