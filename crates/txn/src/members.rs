@@ -126,9 +126,9 @@ impl TxnManager {
         self.cluster.header_into(self.horizon.own(), out);
     }
 
-    /// Takes in the front of a message, before the rest is looked at. Returns its length.
-    pub fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> Result<usize> {
-        self.cluster.header_arrived(from, bytes)
+    /// Takes in the front of a message that was sent in `epoch`, before the rest is looked at. Returns its length.
+    pub fn header_arrived(&self, from: InstanceId, epoch: u64, bytes: &[u8]) -> Result<usize> {
+        self.cluster.header_arrived(from, epoch, bytes)
     }
 
     /// A message of a kind in [`interconnect::kinds::TXN`], behind its header. Waits for nothing.

@@ -98,6 +98,58 @@ fn a_commit_is_seen_by_the_snapshots_of_another_instance_that_come_after_it() {
     db.stop();
 }
 
+/// A group of a dead instance that is heard of when the others have been told that it was not: nobody could say that it is known to all, and replies would wait for that.
+#[test]
+fn what_the_dead_said_counts_for_nothing_once_the_epoch_is_entered() {
+    let db = Db::new(3);
+    db.net.run(seed(), || {
+        let mut writer = db.node(1).session();
+        db.node(1)
+            .add(&mut writer, of(1, 0), 1, LockWait::NoWait)
+            .unwrap();
+        db.net.hold(ANNOUNCE);
+        let announced = db.net.sent(ANNOUNCE);
+        let ids = [2, 3].map(InstanceId);
+        let dead = Departed {
+            in_limbo: &[InstanceId(1)],
+            in_doubt: false,
+        };
+        thread::scope(|s| {
+            s.spawn(move || drop(writer.commit()));
+            eventually("announcements", || db.net.sent(ANNOUNCE) == announced + 2);
+            for k in [2, 3] {
+                db.manager(k).members_changed(2, &ids, dead).unwrap();
+            }
+            db.manager(3).settled();
+            db.net.deliver_held(ANNOUNCE, 1);
+            let now = db.manager(2).clock().now();
+            let left = AtomicBool::new(false);
+            thread::scope(|s| {
+                s.spawn(|| {
+                    db.manager(2).gate(now);
+                    left.store(true, Ordering::SeqCst);
+                });
+                db.manager(2).tick();
+                db.settle();
+                let done = Instant::now() + Duration::from_secs(20);
+                while !left.load(Ordering::SeqCst) && Instant::now() < done {
+                    thread::yield_now();
+                }
+                let in_time = left.load(Ordering::SeqCst);
+                // Here nobody has died: let all go.
+                for (k, departed) in [(1, Departed::default()), (2, dead), (3, dead)] {
+                    let alone = [InstanceId(k as u16)];
+                    db.manager(k).members_changed(3, &alone, departed).unwrap();
+                    db.manager(k).settled();
+                }
+                assert!(in_time, "a reply waits for one who is gone");
+            });
+        });
+    });
+    // Their books differ now: no clean stop.
+    std::mem::forget(db);
+}
+
 /// Without the broadcast, or without waiting for its acknowledgement, the client of one instance would read old data on the other.
 #[test]
 fn the_client_is_answered_when_all_have_acknowledged() {
@@ -486,14 +538,14 @@ fn nonsense_is_refused() {
             .map(|_| rng.next() as u8 & 0x83)
             .collect();
         refused += usize::from(one.message(from, 1, kind, &bytes, None).is_err());
-        refused += usize::from(one.header_arrived(from, &bytes).is_err());
+        refused += usize::from(one.header_arrived(from, 1, &bytes).is_err());
     }
     assert!(refused > 30_000, "{refused}");
     let mut header = Vec::new();
     db.manager(2).header_into(&mut header);
     let far = one.clock().now().0 + redo::Clock::MAX_JUMP * 2;
     header[..8].copy_from_slice(&far.to_le_bytes());
-    assert!(one.header_arrived(from, &header).is_err());
+    assert!(one.header_arrived(from, 1, &header).is_err());
     assert!(one.clock().now().0 < far);
     db.stop();
 }

@@ -86,9 +86,14 @@ impl Evidence for Commits {
     fn header_into(&self, out: &mut Vec<u8>) {
         self.0.header_into(out);
     }
-    fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> std::result::Result<usize, String> {
+    fn header_arrived(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        bytes: &[u8],
+    ) -> std::result::Result<usize, String> {
         self.0
-            .header_arrived(from, bytes)
+            .header_arrived(from, epoch, bytes)
             .map_err(|e| e.to_string())
     }
     fn last_groups_of(&self, instance: InstanceId) -> LastGroups {

@@ -122,9 +122,10 @@ fn landed(block: Block<'_>) -> (Option<Box<BlockBuf>>, bool) {
 impl Cluster {
     fn arrived(&self, arrival: &Arrival<'_>, block: Option<&BlockBuf>) -> Result<(), String> {
         let (from, kind) = (arrival.from, arrival.header.kind);
+        let epoch = arrival.header.epoch;
         let used = self
             .evidence
-            .header_arrived(from.instance, arrival.message)?;
+            .header_arrived(from.instance, epoch, arrival.message)?;
         let body = arrival
             .message
             .get(used..)
@@ -133,11 +134,11 @@ impl Cluster {
             if !self.hear_of_groups(body) {
                 return Err("it is too long or too short".to_string());
             }
-            self.heard_epoch(from, arrival.header.epoch);
+            self.heard_epoch(from, epoch);
             return Ok(());
         }
         match self.layers.of_kind(kind) {
-            Some(layer) => layer.message(from.instance, arrival.header.epoch, kind, body, block),
+            Some(layer) => layer.message(from.instance, epoch, kind, body, block),
             None => Err("nobody has messages of this kind".to_string()),
         }
     }

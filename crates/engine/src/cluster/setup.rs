@@ -149,8 +149,13 @@ fn network_of_this_host() -> u64 {
 /// What stands in front of every message: the evidence about group commits that its content may rest on.
 pub trait Evidence: Send + Sync {
     fn header_into(&self, out: &mut Vec<u8>);
-    /// Takes in the header at the front of `bytes`, before anything else of the message is looked at; returns its length. An error: these are no bytes of ours; the connection is closed.
-    fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> std::result::Result<usize, String>;
+    /// Takes in the header at the front of `bytes`, sent in `epoch`, before anything else of the message is looked at; returns its length. An error: these are no bytes of ours; the connection is closed.
+    fn header_arrived(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        bytes: &[u8],
+    ) -> std::result::Result<usize, String>;
     /// The newest groups of an instance's thread, this one's own too, that this one has heard of, and when they took effect.
     fn last_groups_of(&self, instance: InstanceId) -> LastGroups;
 }

@@ -430,7 +430,13 @@ impl Cluster {
         wire::put_header(&header, horizon, out);
     }
 
-    pub(crate) fn header_arrived(&self, from: InstanceId, bytes: &[u8]) -> Result<usize> {
+    /// Of who is no member nothing counts but its clock: others have been told what this instance had heard of the dead, and wait for no more.
+    pub(crate) fn header_arrived(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        bytes: &[u8],
+    ) -> Result<usize> {
         let mut r = Reader::new(from, bytes);
         let (header, horizon) = r.header()?;
         let newest = header.evidence.iter().map(|e| e.scn);
@@ -439,11 +445,14 @@ impl Cluster {
         self.horizon_heard(from, horizon);
         // Mostly there is nothing to say: both sides have nothing unstable.
         if !header.evidence.is_empty() || self.oldest_unstable.load(Ordering::Acquire) != u64::MAX {
+            // With the latch under which an epoch is entered: it counts before that, and is told, or not at all.
             let mut m = self.machine.lock();
-            let Machine {
-                visibility, out, ..
-            } = &mut *m;
-            visibility.received(from, &header, out);
+            if self.admits(from, epoch) {
+                let Machine {
+                    visibility, out, ..
+                } = &mut *m;
+                visibility.received(from, &header, out);
+            }
             self.carry_out(m);
         }
         Ok(r.read())

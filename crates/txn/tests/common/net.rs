@@ -162,7 +162,7 @@ impl Net {
         let manager = self.managers.lock().get(&letter.to).and_then(Weak::upgrade);
         if let Some(manager) = manager {
             let from = letter.from;
-            let header = manager.header_arrived(from, &letter.bytes);
+            let header = manager.header_arrived(from, letter.epoch, &letter.bytes);
             let done = header.and_then(|h| {
                 let body = &letter.bytes[h..];
                 manager.message(from, letter.epoch, letter.kind, body, None)
