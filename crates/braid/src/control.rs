@@ -197,11 +197,24 @@ fn utc_now() -> String {
     String::from_utf8_lossy(&text).replacen(' ', "T", 1) + "Z"
 }
 
+/// An instance as `status --json` tells of it.
+#[derive(Serialize)]
+struct Told<'a> {
+    id: u16,
+    #[serde(flatten)]
+    status: &'a Status,
+}
+
 /// `braid status`.
 pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
     let all = Status::read_all(&args.data.data)?;
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&all)?);
+        let mut told = Vec::new();
+        for status in &all {
+            let id = status.instance;
+            told.push(Told { id, status });
+        }
+        say!("{}", serde_json::to_string_pretty(&told)?);
         return Ok(ExitCode::SUCCESS);
     }
     if all.is_empty() {

@@ -86,8 +86,12 @@ fn up_status_down() {
     let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let first = &status[0];
     assert_eq!(
-        (first["instance"].as_u64(), first["state"].as_str()),
-        (Some(1), Some("open"))
+        (
+            first["id"].as_u64(),
+            first["instance"].as_u64(),
+            first["state"].as_str()
+        ),
+        (Some(1), Some(1), Some("open"))
     );
     assert_eq!(
         first["address"].as_str(),

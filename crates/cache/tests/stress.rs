@@ -132,6 +132,16 @@ fn threads_that_ask_for_the_same_absent_block_all_get_it() {
     instance.stop();
 }
 
+/// 27. Whoever waited for log space with a latch held would let a slow log stall LMS.
+#[test]
+#[should_panic(expected = "invariant R7")]
+fn waiting_for_log_space_with_a_latch_held_is_a_broken_invariant() {
+    let storage = create();
+    let instance = Instance::open(&storage).unwrap();
+    let _held = instance.cache.read(dba(1)).unwrap();
+    let _ = instance.cache.reserve();
+}
+
 /// R7: a block that is not cached cannot be asked for with a latch held.
 #[test]
 #[should_panic(expected = "invariant R7")]

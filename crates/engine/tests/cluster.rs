@@ -10,7 +10,7 @@ use interconnect::{Bound, Fault, Parcel, Route, Secret};
 use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use storage::lease::Orders;
+use storage::lease::{Orders, lease_byte};
 use storage::{Faults, SimStorage, Storage};
 
 /// Longer than any of this takes on a loaded machine: only a failing test waits for it.
@@ -311,6 +311,24 @@ fn who_has_another_secret_is_refused_before_it_is_a_member() {
     assert_eq!(alone.sqlstate(), "0A000", "{alone}");
     two.stop();
     one.stop();
+}
+
+/// A joiner that does not see a living member's locks is on a mount that keeps locks to itself, and would take the living for dead one day.
+#[test]
+fn who_does_not_see_a_members_locks_is_refused() {
+    let (s, _) = create();
+    let one = start(&s, 1, 1, "a").unwrap();
+    assert!(s.lose_lock("data/0001.dbf", lease_byte(InstanceId(1))));
+    let refused = start(&s, 2, 2, "a").err().unwrap();
+    let local = matches!(
+        &refused,
+        Error::Storage(storage::Error::LocksAreLocal { peer: 1, .. })
+    );
+    assert!(local, "{refused}");
+    assert_eq!(one.up(), [(1, 3)]);
+    // It has found that its lock is gone by now, or will: it is not to write any more.
+    one.book.until("its end", |b| !b.ended.is_empty());
+    std::mem::forget(one.engine);
 }
 
 /// A member that is silent but has its locks is waited for; once they are free it is dead, and the other goes on.

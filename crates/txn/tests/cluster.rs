@@ -389,6 +389,40 @@ fn the_next_life_is_asked_again_when_all_have_entered() {
 }
 
 /// Purge and truncation stop at the oldest snapshot of all instances; a member not heard yet counts as the beginning of time.
+/// 23a: a parallel worker goes on reading after its coordinator's session is gone, also where another instance purges; so does one that it has handed the snapshot on to.
+#[test]
+fn a_worker_whose_coordinator_is_gone_keeps_its_snapshot() {
+    let db = Db::new(2);
+    db.net.run(seed(), || {
+        let (one, two) = (db.manager(1), db.manager(2));
+        let mut coordinator = db.node(2).session();
+        let snapshot = coordinator.statement();
+        let worker = coordinator.hold(snapshot).unwrap();
+        let another = worker.another().unwrap();
+        drop(coordinator);
+        let mut writer = db.node(1).session();
+        let tick = || {
+            for _ in 0..2 {
+                two.tick();
+                one.tick();
+                db.settle();
+            }
+        };
+        for left in [Some(worker), Some(another), None] {
+            for n in 0..20 {
+                db.node(1)
+                    .add(&mut writer, of(1, n), 1, LockWait::NoWait)
+                    .unwrap();
+                writer.commit().unwrap();
+            }
+            tick();
+            assert_eq!(one.horizon() > snapshot.scn, left.is_none());
+            left.into_iter().for_each(HeldSnapshot::release);
+        }
+    });
+    db.stop();
+}
+
 #[test]
 fn the_horizon_is_the_least_of_all_members() {
     let db = Db::new(2);

@@ -1,7 +1,9 @@
 //! Active session history: every second, what each active session does. A ring in memory of fixed size.
+//!
+//! What a sampled wait for another instance was spent on is known when it is over: a later sample puts it into the row.
 
 use crate::remote::RemoteWait;
-use crate::session::{self, Kind};
+use crate::session::{self, Kind, Session};
 use crate::{Class, Event};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -28,33 +30,106 @@ pub struct AshRow {
     pub asked: Option<u16>,
     /// Number of waits of the session that were over.
     pub wait_seq: u64,
-    /// The last wait that another instance served, with its number: what the sampled one will look like is not known before it is over.
+    /// The last wait that another instance served, with its number; once it is over, and if another instance served it, the sampled one, whose number is higher than `wait_seq`.
     pub remote: Option<(u64, RemoteWait)>,
     pub sql: Option<Arc<str>>,
     pub transaction: u64,
 }
 
-static RING: Mutex<VecDeque<AshRow>> = Mutex::new(VecDeque::new());
+/// Samples of a wait that its session is still in when the next ones are taken: for so many, the parts of the wait are put into the rows when it is over. Of one that lasts longer the earlier rows stay without them.
+const OPEN_MAX: usize = 3600;
+
+#[derive(Default)]
+struct Ring {
+    rows: VecDeque<AshRow>,
+    /// Rows that are not there any more: the number of the first one that is.
+    dropped: u64,
+}
+
+impl Ring {
+    fn push(&mut self, row: AshRow) -> u64 {
+        if self.rows.len() >= CAPACITY {
+            self.rows.pop_front();
+            self.dropped += 1;
+        }
+        self.rows.push_back(row);
+        self.dropped + self.rows.len() as u64 - 1
+    }
+
+    fn get(&mut self, number: u64) -> Option<&mut AshRow> {
+        let at = number.checked_sub(self.dropped)?;
+        self.rows.get_mut(at as usize)
+    }
+}
+
+static RING: Mutex<Option<Ring>> = Mutex::new(None);
+
+fn ring<R>(f: impl FnOnce(&mut Ring) -> R) -> R {
+    f(RING.lock().get_or_insert_with(Ring::default))
+}
+
+/// Samples of a session that waited, by their rows' numbers and when they were taken.
+struct Open {
+    session: Arc<Session>,
+    samples: VecDeque<(u64, u64)>,
+}
 
 /// Takes the samples; owned by `mmon`, which calls it each second.
 #[derive(Default)]
 pub struct AshSampler {
     sample_id: u64,
+    open: Vec<Open>,
 }
 
 impl AshSampler {
     pub fn sample(&mut self) {
         self.sample_id += 1;
+        self.complete();
         let now = seam::wall_clock();
-        let rows: Vec<AshRow> = session::list()
-            .into_iter()
-            .filter_map(|s| self.row(&s, now))
-            .collect();
-        let mut ring = RING.lock();
-        let excess = (ring.len() + rows.len()).saturating_sub(CAPACITY);
-        let excess = excess.min(ring.len());
-        ring.drain(..excess);
-        ring.extend(rows);
+        for s in session::list() {
+            let Some(row) = self.row(&s, now) else {
+                continue;
+            };
+            let looked = row.event.is_some().then(|| s.look());
+            let number = ring(|ring| ring.push(row));
+            if let Some(at_ns) = looked {
+                self.keep_open(s, (number, at_ns));
+            }
+        }
+    }
+
+    fn keep_open(&mut self, session: Arc<Session>, sample: (u64, u64)) {
+        let known = |o: &&mut Open| Arc::ptr_eq(&o.session, &session);
+        if let Some(open) = self.open.iter_mut().find(known) {
+            open.samples.push_back(sample);
+            if open.samples.len() > OPEN_MAX {
+                open.samples.pop_front();
+            }
+            return;
+        }
+        self.open.push(Open {
+            session,
+            samples: [sample].into(),
+        });
+    }
+
+    /// Waits that are over are put into the rows of those samples that they cover.
+    fn complete(&mut self) {
+        self.open.retain_mut(|open| {
+            if let Some(seen) = open.session.seen() {
+                let covered = |(_, at_ns): &(u64, u64)| *at_ns >= seen.began_ns;
+                ring(|ring| {
+                    for &(number, _) in open.samples.iter().filter(|s| covered(s)) {
+                        if let Some(row) = ring.get(number) {
+                            row.remote = Some((seen.number, seen.wait));
+                        }
+                    }
+                });
+                open.samples.retain(|s| !covered(s));
+            }
+            // Who waits for nothing was served by nobody else.
+            open.session.waiting().is_some() && !open.samples.is_empty()
+        });
     }
 
     /// `None` for an idle session.
@@ -92,5 +167,73 @@ impl AshSampler {
 }
 
 pub(crate) fn rows() -> Vec<AshRow> {
-    RING.lock().iter().cloned().collect()
+    ring(|ring| ring.rows.iter().cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::{Part, Served};
+    use std::sync::mpsc::channel;
+
+    /// What a session waits for when it is sampled is known in the sample once it is over, also if it is sampled twice; other waits do not get there.
+    #[test]
+    fn a_sampled_wait_gets_its_parts_when_it_is_over() {
+        let (go, gone) = (channel::<()>(), channel::<()>());
+        let thread = std::thread::spawn(move || {
+            let _guard = session::register(Kind::User, "sampled");
+            session::set_active(true);
+            let wait = |flush_ns| {
+                let since = crate::timestamp_ns();
+                crate::during_remote(Event::GcCurrentRequest, [0; 3], (6, since), || {
+                    gone.0.send(()).unwrap();
+                    go.1.recv().unwrap();
+                    let served = Served {
+                        instance: 6,
+                        messages: 2,
+                        flush_ns,
+                        ..Served::default()
+                    };
+                    ((), Event::GcCurrentBlockBusy, Some(served))
+                });
+            };
+            wait(10);
+            wait(20);
+            gone.0.send(()).unwrap();
+            go.1.recv().unwrap();
+        });
+        let mut sampler = AshSampler::default();
+        let flushes = || {
+            let mine = rows().into_iter().filter(|r| &*r.program == "sampled");
+            let own = mine.map(|r| r.remote.filter(|(n, _)| *n > r.wait_seq));
+            own.map(|w| w.map(|(_, w)| w.part_ns(Part::Flush)))
+                .collect::<Vec<_>>()
+        };
+        gone.1.recv().unwrap();
+        sampler.sample();
+        sampler.sample();
+        assert_eq!(flushes(), [None, None]);
+        go.0.send(()).unwrap();
+        gone.1.recv().unwrap();
+        sampler.sample();
+        assert_eq!(flushes(), [Some(10), Some(10), None]);
+        go.0.send(()).unwrap();
+        gone.1.recv().unwrap();
+        sampler.sample();
+        let all = flushes();
+        assert_eq!(all[..3], [Some(10), Some(10), Some(20)]);
+        go.0.send(()).unwrap();
+        thread.join().unwrap();
+        sampler.sample();
+        assert!(sampler.open.iter().all(|o| o.session.name != "sampled"));
+    }
+
+    #[test]
+    fn rows_that_are_gone_are_not_written_to() {
+        let mut ring = Ring {
+            dropped: 5,
+            ..Ring::default()
+        };
+        assert!(ring.get(4).is_none() && ring.get(5).is_none());
+    }
 }

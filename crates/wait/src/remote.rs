@@ -183,6 +183,80 @@ pub struct TransferRow {
     pub time_ns: u64,
 }
 
+/// A session's waits for one event that one instance served (`v$session_gc_latency`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionRow {
+    pub event: Event,
+    pub instance: u16,
+    pub waits: u64,
+    pub time_ns: u64,
+    /// By [`Part`].
+    pub parts_ns: [u64; PARTS],
+}
+
+/// A wait that covers a moment at which somebody looked at its session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    pub began_ns: u64,
+    pub number: u64,
+    pub wait: RemoteWait,
+}
+
+/// What a session has waited for other instances.
+#[derive(Default)]
+pub(crate) struct OfSession {
+    /// The last one, and its number among all waits of the session.
+    pub last: Option<(u64, RemoteWait)>,
+    sums: BTreeMap<(u16, u16), SessionRow>,
+    /// When somebody looked at it last.
+    looked_ns: Option<u64>,
+    seen: Option<Seen>,
+}
+
+impl OfSession {
+    pub fn note(&mut self, number: u64, began_ns: u64, wait: RemoteWait) {
+        self.last = Some((number, wait));
+        let key = (wait.event as u16, wait.instance);
+        let row = self.sums.entry(key).or_insert(SessionRow {
+            event: wait.event,
+            instance: wait.instance,
+            waits: 0,
+            time_ns: 0,
+            parts_ns: [0; PARTS],
+        });
+        row.waits += 1;
+        row.time_ns += wait.total_ns;
+        for (sum, ns) in row.parts_ns.iter_mut().zip(wait.parts_ns) {
+            *sum += ns;
+        }
+        if self
+            .looked_ns
+            .is_some_and(|looked_ns| began_ns <= looked_ns)
+        {
+            self.looked_ns = None;
+            self.seen = Some(Seen {
+                began_ns,
+                number,
+                wait,
+            });
+        }
+    }
+
+    /// Somebody looks at the session, which waits, and wants to know later what for: [`OfSession::seen`].
+    pub fn look(&mut self, now_ns: u64) {
+        self.looked_ns = Some(now_ns);
+    }
+
+    /// The wait in which the session was when somebody looked last, if it is over and was for another instance.
+    pub fn seen(&self) -> Option<Seen> {
+        self.seen
+    }
+
+    pub fn sums(&self) -> Vec<SessionRow> {
+        self.sums.values().copied().collect()
+    }
+}
+
 #[derive(Default)]
 struct Sums {
     latency: BTreeMap<(u16, u16), Box<LatencyRow>>,

@@ -142,8 +142,8 @@ pub struct Session {
     pub(crate) wait_seq: AtomicU64,
     /// The instance that the wait under way, or the last one, asked; zero for none.
     pub(crate) asked: AtomicU32,
-    /// The last wait that another instance served, and its number among all waits. Written by the session's own thread.
-    remote: Mutex<Option<(u64, RemoteWait)>>,
+    /// Its waits that other instances served. Written by the session's own thread.
+    remote: Mutex<remote::OfSession>,
     /// What its thread runs with, if it asked for something.
     priority: OnceLock<Got>,
     cancel: AtomicU8,
@@ -198,7 +198,20 @@ impl Session {
     }
     /// The last wait that another instance served, with its number among all waits of the session.
     pub fn last_remote(&self) -> Option<(u64, RemoteWait)> {
-        *self.remote.lock()
+        self.remote.lock().last
+    }
+    /// All of them, by event and instance.
+    pub fn remote_waits(&self) -> Vec<remote::SessionRow> {
+        self.remote.lock().sums()
+    }
+    /// The wait that is under way is to be told when it is over, if another instance serves it: [`Session::seen`]. Returns when this was.
+    pub(crate) fn look(&self) -> u64 {
+        let now = now_ns();
+        self.remote.lock().look(now);
+        now
+    }
+    pub(crate) fn seen(&self) -> Option<remote::Seen> {
+        self.remote.lock().seen()
     }
     /// Nanoseconds since the last wait began or ended.
     pub fn since_ns(&self) -> u64 {
@@ -224,9 +237,9 @@ impl Session {
         let ns = now.saturating_sub(started);
         self.counters.add_wait(event, ns);
         if let Some(served) = served {
-            let whole_ns = now.saturating_sub(served.since_ns.unwrap_or(started));
-            let wait = RemoteWait::new(event, whole_ns, served);
-            *self.remote.lock() = Some((self.wait_seq(), wait));
+            let began = served.since_ns.unwrap_or(started);
+            let wait = RemoteWait::new(event, now.saturating_sub(began), served);
+            self.remote.lock().note(self.wait_seq(), began, wait);
             remote::note(&wait, served);
         }
     }
@@ -332,7 +345,7 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
         since_ns: AtomicU64::new(now_ns()),
         wait_seq: AtomicU64::new(0),
         asked: AtomicU32::new(0),
-        remote: Mutex::new(None),
+        remote: Mutex::default(),
         priority: OnceLock::new(),
         cancel: AtomicU8::new(CANCEL_NONE),
         cancellable: AtomicBool::new(false),

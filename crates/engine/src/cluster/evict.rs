@@ -1,7 +1,8 @@
 //! What becomes of a member that does not answer and keeps its locks: it hangs, or the network between two that live is cut.
 //!
 //! It is waited for. After [`Eviction::misscount`] its end is ordered, on shared storage; whoever guards it there kills it, and then its locks go, which alone prove that it is dead. If they do not, an operator's fence command is asked, whose success proves the
-//! same. After a cut both sides are silent to each other and one has to go: the side with more members orders at once, of two halves the one with the lowest number; the other waits as long again, for the case that the first one hangs as a whole.
+//! same. After a cut both sides are silent to each other and one has to go. The largest group whose members all hear each other stays, of equal ones that with the lowest number (`fusion::membership`), by what each says in its heartbeats of whom it hears: who is in that group orders at once, who is not waits as long again, for the case
+//! that the group hangs as a whole. What a silent member said last counts: it says that its part may be whole.
 //!
 //! **Invariants.**
 //! - Nothing here proves a death. An order too many costs an instance that lived, never a row.
@@ -10,7 +11,9 @@
 use super::{Cluster, Contact, Members, SUSPICIOUS_LOOKS, State};
 use crate::Result;
 use block::InstanceId;
-use interconnect::Member;
+use fusion::membership::{Reach, who_stays};
+use interconnect::{Member, Seen, ViewOf};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -119,13 +122,11 @@ impl Cluster {
     /// Whether a silent member has been waited for long enough.
     pub(super) fn is_overdue(&self, silent: Member) -> bool {
         let members = self.members();
+        let views = self.interconnect.get().map_or(Vec::new(), |i| i.views());
         let state = self.state.lock();
-        let group: Vec<InstanceId> = members
-            .numbers()
-            .into_iter()
-            .filter(|k| !state.is_silent(*k))
-            .collect();
-        let patience = match goes_first(&group, &members) {
+        let heard = |m: &&Member| !state.is_silent(m.instance);
+        let heard: Vec<Member> = members.up.iter().filter(heard).copied().collect();
+        let patience = match goes_first(self.me, &members, &heard, &views) {
             true => self.eviction.misscount,
             false => 2 * self.eviction.misscount,
         };
@@ -221,13 +222,24 @@ impl Cluster {
     }
 }
 
-/// Whether those who hear each other are to end the others, rather than the other way round.
-fn goes_first(group: &[InstanceId], members: &Members) -> bool {
-    match (2 * group.len()).cmp(&members.up.len()) {
-        std::cmp::Ordering::Greater => true,
-        std::cmp::Ordering::Equal => group.contains(&members.up[0].instance),
-        std::cmp::Ordering::Less => false,
+/// Whether this instance is of those who are to end the others, rather than the other way round. `heard`: by itself; `views`: what the others have said last of whom they hear.
+fn goes_first(me: Member, members: &Members, heard: &[Member], views: &[ViewOf]) -> bool {
+    let hears = |seen: &Seen| seen.silent_looks < SUSPICIOUS_LOOKS;
+    let mut reach = Reach::new();
+    for member in &members.up {
+        let view = views.iter().find(|v| v.instance == member.instance);
+        let whom: BTreeSet<InstanceId> = match view {
+            _ if *member == me => heard.iter().map(|m| m.instance).collect(),
+            Some(view) => {
+                let of_members = view.seen.iter().filter(|s| members.up.contains(&s.member));
+                let heard = of_members.filter(|s| hears(s));
+                heard.map(|s| s.member.instance).collect()
+            }
+            None => BTreeSet::new(),
+        };
+        reach.insert(member.instance, whom);
     }
+    who_stays(&reach).contains(&me.instance)
 }
 
 #[cfg(test)]
@@ -252,29 +264,76 @@ mod tests {
         );
     }
 
+    fn member(k: u16) -> Member {
+        Member {
+            instance: InstanceId(k),
+            incarnation: 1,
+        }
+    }
+
+    /// Who goes first of `n` members between which these links are cut: each hears the heartbeats of whom it is not cut from; what it heard last of the others is from before.
+    fn first(n: u16, cut: &[(u16, u16)]) -> Vec<u16> {
+        let all: Vec<Member> = (1..=n).map(member).collect();
+        let members = Members {
+            epoch: 1,
+            up: all.clone(),
+            dead: Vec::new(),
+            in_limbo: Vec::new(),
+        };
+        let linked = |a: u16, b: u16| !cut.contains(&(a, b)) && !cut.contains(&(b, a));
+        let view = |of: u16, now: bool| ViewOf {
+            instance: InstanceId(of),
+            seen: (1..=n)
+                .filter(|k| *k != of)
+                .map(|k| Seen {
+                    member: member(k),
+                    frames_read: 1,
+                    silent_looks: if now && !linked(of, k) {
+                        SUSPICIOUS_LOOKS
+                    } else {
+                        0
+                    },
+                })
+                .collect(),
+        };
+        let goes = |k: &u16| {
+            let heard: Vec<Member> = all
+                .iter()
+                .copied()
+                .filter(|m| linked(*k, m.instance.0))
+                .collect();
+            let others = (1..=n).filter(|o| o != k);
+            let views: Vec<ViewOf> = others.map(|o| view(o, linked(*k, o))).collect();
+            goes_first(member(*k), &members, &heard, &views)
+        };
+        (1..=n).filter(goes).collect()
+    }
+
     #[test]
     fn of_two_parts_exactly_one_goes_first() {
         for n in 1..=6u16 {
-            let all: Vec<InstanceId> = (1..=n).map(InstanceId).collect();
-            let members = Members {
-                epoch: 1,
-                up: all
-                    .iter()
-                    .map(|&instance| Member {
-                        instance,
-                        incarnation: 1,
-                    })
-                    .collect(),
-                dead: Vec::new(),
-                in_limbo: Vec::new(),
-            };
             for part in 0..1u32 << n {
-                let (a, b): (Vec<_>, Vec<_>) = all.iter().partition(|i| part >> (i.0 - 1) & 1 == 1);
-                assert!(
-                    goes_first(&a, &members) != goes_first(&b, &members),
-                    "{a:?} {b:?}"
-                );
+                let (a, b): (Vec<u16>, Vec<u16>) = (1..=n).partition(|k| part >> (k - 1) & 1 == 1);
+                let cut: Vec<(u16, u16)> = a
+                    .iter()
+                    .flat_map(|&a| b.iter().map(move |&b| (a, b)))
+                    .collect();
+                let larger = match a.len().cmp(&b.len()) {
+                    std::cmp::Ordering::Greater => a,
+                    std::cmp::Ordering::Equal if a.contains(&1) => a,
+                    _ => b,
+                };
+                assert_eq!(first(n, &cut), larger);
             }
         }
+    }
+
+    /// Where some reach both sides of a cut.
+    #[test]
+    fn c22_in_a_network_that_is_half_broken_the_largest_group_goes_first() {
+        assert_eq!(first(5, &[(1, 2), (1, 3)]), [2, 3, 4, 5]);
+        assert_eq!(first(3, &[(2, 3)]), [1, 2]);
+        assert_eq!(first(4, &[(1, 2), (3, 4)]), [1, 3]);
+        assert_eq!(first(3, &[]), [1, 2, 3]);
     }
 }

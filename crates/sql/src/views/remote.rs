@@ -31,6 +31,19 @@ pub const VIEWS: &[VirtualTable] = &[
     },
     VirtualTable {
         schema: "pg_catalog",
+        name: "v$session_gc_latency",
+        columns: &[
+            ("sid", Int4),
+            ("event", Text),
+            ("instance", Int4),
+            ("part", Text),
+            ("total_waits", Int8),
+            ("time_waited_micro", Int8),
+        ],
+        rows: Here(of_sessions),
+    },
+    VirtualTable {
+        schema: "pg_catalog",
         name: "v$gc_latency_histogram",
         columns: &[
             ("event", Text),
@@ -89,6 +102,31 @@ fn latencies(_: &Context) -> Result<Rows> {
                 int8(sum.max_ns / 1000),
                 int4(u128::from(sum.time_ns) * 100 / u128::from(total_ns)),
             ]);
+        }
+    }
+    Ok(rows)
+}
+
+/// As the first, of the sessions that there are; a part's waits are all in which it could have been.
+fn of_sessions(_: &Context) -> Result<Rows> {
+    let mut rows = Rows::new();
+    for s in wait::views::sessions() {
+        for r in s.remote_waits() {
+            let parts = Part::ALL.iter().map(|p| p.name()).zip(r.parts_ns);
+            rows.extend(
+                std::iter::once((TOTAL, r.time_ns))
+                    .chain(parts)
+                    .map(|(part, ns)| {
+                        vec![
+                            int4(s.sid),
+                            text(r.event.name()),
+                            int4(r.instance),
+                            text(part),
+                            int8(r.waits),
+                            int8(ns / 1000),
+                        ]
+                    }),
+            );
         }
     }
     Ok(rows)
