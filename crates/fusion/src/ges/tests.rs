@@ -48,6 +48,7 @@ struct World {
     users: Vec<User>,
     /// What the dictionary says: the number of changes made under the resource's exclusive lock.
     truth: BTreeMap<Resource, u64>,
+    /// The newest epoch that was decided, which each enters by itself.
     epoch: Epoch,
     members: BTreeSet<Member>,
     masters: Vec<InstanceId>,
@@ -94,6 +95,7 @@ impl World {
             world.start(n);
         }
         world.new_epoch();
+        world.all_enter();
         world
     }
 
@@ -106,7 +108,7 @@ impl World {
         self.closed.remove(&n);
     }
 
-    /// All survivors enter the epoch; what they say to each other in it still comes in any order.
+    /// An epoch is decided; those who live will enter it, one after the other.
     fn new_epoch(&mut self) {
         self.epoch.0 += 1;
         let alive: Vec<usize> = (0..NODES).filter(|&n| self.nodes[n].is_some()).collect();
@@ -117,15 +119,30 @@ impl World {
         self.members = alive.iter().map(member).collect();
         let living: Vec<InstanceId> = alive.iter().map(|&n| instance(n)).collect();
         assign_masters(&mut self.masters, &living);
-        for n in alive {
-            let plan = Plan {
-                epoch: self.epoch,
-                members: self.members.clone(),
-                masters: self.masters.clone(),
-                in_doubt: !self.in_doubt.is_empty(),
-            };
-            self.with(n, |lane, out| lane.reconfigure(plan, out));
-        }
+    }
+
+    /// Who has not entered the newest epoch.
+    fn behind(&self) -> Vec<usize> {
+        let is_behind = |n: &usize| self.epoch_of(*n).is_some_and(|e| e < self.epoch);
+        (0..NODES).filter(is_behind).collect()
+    }
+
+    fn epoch_of(&self, n: usize) -> Option<Epoch> {
+        self.nodes[n].as_ref().map(Enqueues::epoch)
+    }
+
+    fn enter_epoch(&mut self, n: usize) {
+        let plan = Plan {
+            epoch: self.epoch,
+            members: self.members.clone(),
+            masters: self.masters.clone(),
+            in_doubt: !self.in_doubt.is_empty(),
+        };
+        self.with(n, |lane, out| lane.reconfigure(plan, out));
+    }
+
+    fn all_enter(&mut self) {
+        self.behind().into_iter().for_each(|n| self.enter_epoch(n));
     }
 
     fn die(&mut self, n: usize) {
@@ -136,8 +153,9 @@ impl World {
         self.new_epoch();
     }
 
-    /// It is decided when the last commits of the dead took effect.
+    /// It is decided when the last commits of the dead took effect: when all are in the epoch without them.
     fn recovered(&mut self) {
+        self.all_enter();
         if !self.in_doubt.is_empty() {
             self.in_doubt.clear();
             self.new_epoch();
@@ -155,7 +173,7 @@ impl World {
                         from: n,
                         to,
                         life: self.lives[to],
-                        epoch: self.epoch,
+                        epoch: self.epoch_of(n).expect("alive"),
                         message,
                     });
                 }
@@ -374,8 +392,8 @@ impl World {
         } else {
             self.letters.swap_remove(at)
         };
-        let current = self.lives[letter.to] == letter.life && letter.epoch == self.epoch;
-        if current && self.nodes[letter.to].is_some() {
+        let current = self.epoch_of(letter.to) == Some(letter.epoch);
+        if current && self.lives[letter.to] == letter.life {
             self.with(letter.to, |lane, out| {
                 lane.message(instance(letter.from), letter.message, out);
             });
@@ -388,7 +406,9 @@ impl World {
         match self.random.below(5) {
             0 if self.nodes.iter().flatten().count() > 1 && self.nodes[n].is_some() => self.die(n),
             4 => self.recovered(),
+            // Who misses a death of which the dead one has come back ends itself.
             1 if self.nodes[n].is_none() => {
+                self.all_enter();
                 self.start(n);
                 self.new_epoch();
             }
@@ -414,7 +434,12 @@ impl World {
     }
 
     fn step(&mut self, work: bool) {
+        let behind = self.behind();
         match self.random.below(12) {
+            5 if !behind.is_empty() => {
+                let n = behind[self.random.below(behind.len())];
+                self.enter_epoch(n);
+            }
             0 | 1 if work => self.begin(),
             2 if work && self.faults > 0 && self.random.below(4) == 0 => self.fault(),
             3 | 4 if !self.users.is_empty() => {
@@ -447,6 +472,7 @@ fn walk(seed: u64, faults: u32, planted: Planted) -> Result<(), String> {
         }
     }
     world.recovered();
+    world.all_enter();
     for _ in 0..40 {
         for _ in 0..300 {
             world.step(false);
@@ -688,11 +714,13 @@ fn a_request_that_nobody_waits_for_keeps_nobody_waiting() {
 fn a_newcomer_learns_what_is_locked() {
     let mut world = World::quiet();
     world.die(2);
+    world.all_enter();
     world.run();
     world.enter(owner(0, 1), TABLE, Mode::Shared, true);
     world.run();
     world.start(2);
     world.new_epoch();
+    world.all_enter();
     assert!(!world.nodes[2].as_ref().unwrap().is_established());
     world.run();
     assert!(world.nodes[2].as_ref().unwrap().is_established());
