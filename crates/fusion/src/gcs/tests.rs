@@ -70,7 +70,7 @@ impl Model for Exhaustive {
     }
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("R1-R8", |_, world: &World| world.violation.is_none()),
+            Property::always("no rule is broken", |_, world: &World| world.violation.is_none()),
             Property::always("nobody is left waiting", |_, world: &World| {
                 !world.pending() || !world.helpful_actions().is_empty()
             }),
@@ -285,8 +285,8 @@ fn simulation_of_granules_that_move_in_parts() {
     }
 }
 
-/// Looks for a seed that notices the mutation; returns it with what was noticed.
-fn notices(mutation: Mutation, config: Config, tries: u64) -> Option<(u64, String)> {
+/// Looks for a seed that notices the mutation by what it breaks; returns it with what was noticed.
+fn notices(mutation: Mutation, config: Config, breaks: &str, tries: u64) -> Option<(u64, String)> {
     let planted = Planted {
         mutation: Some(mutation),
     };
@@ -294,7 +294,7 @@ fn notices(mutation: Mutation, config: Config, tries: u64) -> Option<(u64, Strin
     (0..tries).find_map(|seed| {
         let violation = walk(&config, seed, 300).err()?;
         let first = violation.lines().next().unwrap_or_default().to_string();
-        Some((seed, first))
+        first.starts_with(breaks).then_some((seed, first))
     })
 }
 
@@ -320,28 +320,28 @@ fn every_rule_left_out_is_noticed() {
         ..quiet.clone()
     };
     let mut unnoticed = Vec::new();
-    for (mutation, config) in [
-        (Mutation::NoInvalidation, &quiet),
-        (Mutation::ShipUnflushed, &quiet),
-        (Mutation::CopyFromPastImage, &one_block),
-        (Mutation::GrantDiskBesideExclusive, &quiet),
-        (Mutation::NoPastImage, &quiet),
-        (Mutation::RecallFromGuests, &quiet),
-        (Mutation::AnswerBeforeInstallation, &quiet),
-        (Mutation::ModeWithoutGeneration, &quiet),
-        (Mutation::ReadBeforeGrant, &quiet),
-        (Mutation::CloseDuringWrite, &quiet),
-        (Mutation::ForgetRequests, &twice),
-        (Mutation::IgnoreTurns, &twice),
-        (Mutation::AdmitOldEpochs, &faulty()),
-        (Mutation::NoInheritedDuty, &faulty()),
-        (Mutation::AdmitOldTerms, &moving()),
-        (Mutation::OpenUndeclared, &moving()),
-        (Mutation::NewcomerUntaught, &moving()),
-        (Mutation::KeepEntriesOfTheGone, &moving()),
-        (Mutation::NamesByBelief, &moving()),
+    for (mutation, config, breaks) in [
+        (Mutation::NoInvalidation, &quiet, "R1"),
+        (Mutation::ShipUnflushed, &quiet, "R2"),
+        (Mutation::CopyFromPastImage, &one_block, "R3"),
+        (Mutation::GrantDiskBesideExclusive, &quiet, "R1"),
+        (Mutation::NoPastImage, &quiet, "R5"),
+        (Mutation::RecallFromGuests, &quiet, "R7"),
+        (Mutation::AnswerBeforeInstallation, &quiet, "R1"),
+        (Mutation::ModeWithoutGeneration, &quiet, "8:"),
+        (Mutation::ReadBeforeGrant, &quiet, "R4/11"),
+        (Mutation::CloseDuringWrite, &quiet, "5:"),
+        (Mutation::ForgetRequests, &twice, "R5"),
+        (Mutation::IgnoreTurns, &twice, "R5"),
+        (Mutation::AdmitOldEpochs, &faulty(), "R1"),
+        (Mutation::NoInheritedDuty, &faulty(), "R4/11"),
+        (Mutation::AdmitOldTerms, &moving(), "R1"),
+        (Mutation::OpenUndeclared, &moving(), "R1"),
+        (Mutation::NewcomerUntaught, &moving(), "no progress"),
+        (Mutation::KeepEntriesOfTheGone, &moving(), "R4/11"),
+        (Mutation::NamesByBelief, &moving(), "18:"),
     ] {
-        let noticed = notices(mutation, config.clone(), 20_000);
+        let noticed = notices(mutation, config.clone(), breaks, 20_000);
         println!("{mutation:?}: {noticed:?}");
         unnoticed.extend(noticed.is_none().then_some(mutation));
     }

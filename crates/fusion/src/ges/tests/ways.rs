@@ -1,5 +1,6 @@
 //! Who stands in whose way: owners that are named while they wait, requests that stand ahead, and those who want more of what they have.
 
+use super::world::{Letter, User};
 use super::*;
 
 /// A reader stands here behind somebody who wants the table strongly; another instance, which came first, wants it, too. Its recall names the reader as a user: it has to be let go on, or

@@ -1,0 +1,171 @@
+//! Commits of this instance's groups, and replies: who waits until all members have heard of what.
+
+use super::{Cluster, Machine, memory};
+use crate::timing::Answered;
+use block::{Scn, ThreadId, TxnId};
+use fusion::GroupNo;
+use fusion::visibility::{ReplyId, Shown, Status};
+use redo::{BatchNo, CommitWaiter, GroupEvidence};
+use seam::Mutex;
+use seam::thread::Thread;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use wait::Event;
+
+/// Transactions that an announcement names: those of a larger group are asked about. 2 KiB.
+const MAX_ANNOUNCED: usize = 256;
+
+/// A thread that waits for groups to be acknowledged.
+pub(super) struct Seat {
+    told: AtomicBool,
+    /// Whose word it was that was missing. Set before it is told.
+    answer: Mutex<Option<Answered>>,
+    thread: Thread,
+}
+
+/// Who is to be woken when a reply may leave.
+pub(super) enum Parked {
+    Here(Arc<Seat>),
+    /// Threads that have not been woken since their group became durable.
+    Committed(Vec<CommitWaiter>),
+}
+
+impl Parked {
+    /// `how`: by another instance's message.
+    pub(super) fn wake(self, how: Option<Answered>) {
+        match self {
+            Parked::Here(seat) => {
+                *seat.answer.lock() = how;
+                seat.told.store(true, Ordering::Release);
+                seat.thread.unpark();
+            }
+            Parked::Committed(waiters) => waiters
+                .into_iter()
+                .for_each(|w| w.wake(how.map(|how| how.known()))),
+        }
+    }
+}
+
+thread_local! {
+    /// The highest SCN of a commit that this thread found visible while its group was not known to be stable. It never falls: what it stands for becomes stable.
+    static SHOWN: Cell<u64> = const { Cell::new(0) };
+}
+
+impl Cluster {
+    /// The group was drawn at `scn` by the clock, is marked, and not published yet.
+    pub(crate) fn drawn(&self, batch: BatchNo, scn: Scn) {
+        let mut m = self.machine.lock();
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        visibility.drawn(GroupNo(batch.0), scn, out);
+        out.clear(); // its publication is the caller's next step
+        self.carry_out(m);
+    }
+
+    /// The group's transactions read "committed". Its announcement says which they are, so that who meets their changes elsewhere need not ask.
+    pub(crate) fn published(&self, batch: BatchNo, committed: &[TxnId]) {
+        let mut m = self.machine.lock();
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        // Nobody's question is parked in the machine: they are answered from the words.
+        visibility.published(GroupNo(batch.0), |_| Status::None, out);
+        let told = &committed[..committed.len().min(MAX_ANNOUNCED)];
+        memory::announce(&mut m, told);
+        self.carry_out_with(m, told);
+    }
+
+    /// Waits until all members have acknowledged the group.
+    pub(crate) fn wait_for_group(&self, batch: BatchNo, scn: Scn) {
+        if self.oldest_unstable.load(Ordering::Acquire) <= scn.0 {
+            let p = [u64::from(self.me.0), batch.0, scn.0];
+            self.park(Shown::Commit(self.me, GroupNo(batch.0)), p);
+        }
+    }
+
+    /// This thread shows a commit. Noted if its group is not known to be stable, which alone is never so.
+    #[inline]
+    pub(crate) fn shows(&self, committed: Scn) {
+        if committed.0 >= self.oldest_unstable.load(Ordering::Acquire) && committed.0 > SHOWN.get()
+        {
+            SHOWN.set(committed.0);
+        }
+    }
+
+    /// What replies of this thread rest on, as far as it was not stable when it was looked at.
+    #[inline]
+    pub(crate) fn shown(&self) -> Scn {
+        Scn(SHOWN.get())
+    }
+
+    /// Waits until every group at or below `snapshot` that this instance knows of has been acknowledged by all members.
+    #[inline]
+    pub(crate) fn gate(&self, snapshot: Scn) {
+        if self.oldest_unstable.load(Ordering::Acquire) > snapshot.0 {
+            return;
+        }
+        self.look(); // the other instance may have said meanwhile that all have heard
+        if self.oldest_unstable.load(Ordering::Acquire) <= snapshot.0 {
+            self.park(Shown::UpTo(snapshot), [0, 0, snapshot.0]);
+        }
+    }
+
+    #[cold]
+    fn park(&self, shown: Shown, p: [u64; 3]) {
+        let seat = Arc::new(Seat {
+            told: AtomicBool::new(false),
+            answer: Mutex::default(),
+            thread: seam::thread::current(),
+        });
+        let since_ns = wait::timestamp_ns();
+        self.park_as(Parked::Here(seat.clone()), shown);
+        if !seat.told.load(Ordering::Acquire) {
+            let event = Event::LogFileSyncScn;
+            wait::during_remote(event, p, (0, since_ns), || {
+                while !seat.told.load(Ordering::Acquire) {
+                    seam::thread::park();
+                }
+                let answer = seat.answer.lock().take();
+                ((), event, answer.map(|how| how.served(since_ns)))
+            });
+        }
+    }
+
+    /// What the redo that is in the log now may rest on, of other instances' groups. Called under the log latch.
+    pub(crate) fn evidence(&self, out: &mut Vec<GroupEvidence>) {
+        // Whoever has seen something of an unstable group finds it here: see the module.
+        if self.oldest_unstable.load(Ordering::Acquire) == u64::MAX {
+            return;
+        }
+        let m = self.machine.lock();
+        out.extend(m.visibility.evidence_for_redo().map(|e| GroupEvidence {
+            thread: ThreadId(e.instance.0),
+            batch: BatchNo(e.group.0),
+            scn: e.scn,
+        }));
+    }
+
+    fn park_as(&self, who: Parked, shown: Shown) {
+        let mut m = self.machine.lock();
+        m.next_reply += 1;
+        let reply = ReplyId(m.next_reply);
+        m.parked.insert(reply, who);
+        let Machine {
+            visibility, out, ..
+        } = &mut *m;
+        visibility.gate(reply, shown, out);
+        self.carry_out(m);
+    }
+
+    /// Wakes those who committed in the group, which is published, when all members have acknowledged it.
+    pub(crate) fn wake_when_stable(&self, batch: BatchNo, waiters: Vec<CommitWaiter>) {
+        if self.oldest_unstable.load(Ordering::Acquire) == u64::MAX {
+            waiters.into_iter().for_each(CommitWaiter::wake_at_once);
+            return;
+        }
+        let group = Shown::Commit(self.me, GroupNo(batch.0));
+        self.park_as(Parked::Committed(waiters), group);
+    }
+}
