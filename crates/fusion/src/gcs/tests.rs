@@ -70,7 +70,9 @@ impl Model for Exhaustive {
     }
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no rule is broken", |_, world: &World| world.violation.is_none()),
+            Property::always("no rule is broken", |_, world: &World| {
+                world.violation.is_none()
+            }),
             Property::always("nobody is left waiting", |_, world: &World| {
                 !world.pending() || !world.helpful_actions().is_empty()
             }),

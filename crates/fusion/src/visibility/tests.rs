@@ -122,7 +122,10 @@ fn walk(config: &Config, seed: u64) -> Result<(), String> {
     let mut random = Random::new(seed);
     let mut world = World::new(config.clone());
     for _ in 0..120 {
-        let mut actions = world.actions();
+        let mut actions = match random.below(40) {
+            0 => world.faults(),
+            _ => world.actions(),
+        };
         // A crash is one of many possible actions; uniformly chosen it would nearly always come first.
         if random.below(24) != 0 {
             actions.retain(|a| !matches!(a, Action::Crash(_)));

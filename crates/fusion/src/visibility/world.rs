@@ -133,6 +133,10 @@ pub(super) enum Action {
     Join,
     EnterEpoch(usize),
     Recover,
+    /// A letter will come twice. Like the next one chosen by walks only: models would not end.
+    Duplicate(usize),
+    /// A connection breaks, with all that is on its way, and is made again.
+    Break(usize, usize),
 }
 
 fn instance(node: usize) -> InstanceId {
@@ -387,6 +391,8 @@ impl World {
             Action::Join => self.join(),
             Action::EnterEpoch(n) => self.enter_epoch(n),
             Action::Recover => self.recover(),
+            Action::Duplicate(l) => self.letters.push(self.letters[l].clone()),
+            Action::Break(a, b) => self.break_connection(a, b),
         }
         self.letters.sort();
     }
@@ -489,6 +495,28 @@ impl World {
         }
         if let Body::Cleaned(t, scn) = letter.body {
             self.learn(letter.to, t, Verdict::Committed(scn), true);
+        }
+    }
+
+    /// What can go wrong with the network.
+    pub(super) fn faults(&self) -> Vec<Action> {
+        let mut all: Vec<Action> = (0..self.letters.len()).map(Action::Duplicate).collect();
+        for a in self.living() {
+            let peers = self.living().into_iter().filter(|&b| b > a);
+            all.extend(peers.map(|b| Action::Break(a, b)));
+        }
+        all
+    }
+
+    fn break_connection(&mut self, a: usize, b: usize) {
+        let lost = |l: &Letter| [(a, b), (b, a)].contains(&(l.from, l.to));
+        // Whoever welcomes a joiner says so again.
+        self.letters
+            .retain(|l| !lost(l) || matches!(l.body, Body::Welcome(_)));
+        for (n, peer) in [(a, b), (b, a)] {
+            self.with(n, |node, out| {
+                node.machine.reconnected(instance(peer), out);
+            });
         }
     }
 
