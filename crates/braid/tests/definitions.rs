@@ -167,3 +167,92 @@ fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
     }
     database.verify();
 }
+
+/// 23e. A transaction that has changed the dictionary itself learns of what others change, too: it went by its own picture for all tables, wrote no entry into an index made meanwhile, and into a segment that was given
+/// up.
+#[test]
+fn c23e_who_has_defined_something_learns_of_others_definitions() {
+    let database = Database::up("own-picture");
+    let (mut one, mut two) = (database.connect(1), database.connect(2));
+    one.batch_execute("create table u (id int primary key, k int)")
+        .unwrap();
+    one.batch_execute("begin; create table x (i int)").unwrap();
+    two.batch_execute("create unique index u_k on u (k)")
+        .unwrap();
+    one.batch_execute("insert into u values (1, 7); commit")
+        .unwrap();
+    let twice = two.batch_execute("insert into u values (2, 7)");
+    assert_eq!(code(&twice.unwrap_err()), "23505");
+
+    one.batch_execute("begin; create table y (i int)").unwrap();
+    two.batch_execute("truncate u").unwrap();
+    one.batch_execute("insert into u values (3, 9); commit")
+        .unwrap();
+    let rows = two.query("select id from u", &[]).unwrap();
+    assert_eq!(rows.len(), 1, "what was acknowledged is there");
+
+    one.batch_execute("begin; create table z (i int)").unwrap();
+    two.batch_execute("create table w (i int)").unwrap();
+    let taken = one.batch_execute("create table w (i text)");
+    assert_eq!(code(&taken.unwrap_err()), "42P07");
+    one.batch_execute("rollback").unwrap();
+    database.verify();
+}
+
+/// Definitions go by the rows that there are, not by those of a transaction's snapshot; and an older snapshot does not read by an index that lacks what it sees.
+#[test]
+fn definitions_and_old_snapshots() {
+    let database = Database::up("old-snapshots");
+    let (mut one, mut two) = (database.connect(1), database.connect(2));
+    one.batch_execute(
+        "create table t (id int primary key, k int); insert into t select g, g from generate_series(1, 2000) g;
+         create table other (i int)",
+    )
+    .unwrap();
+    let old = "begin isolation level repeatable read; select count(*) from other";
+    let id = |client: &mut Client, k: i32| -> Vec<i32> {
+        let rows = client
+            .query("select id from t where k = $1", &[&k])
+            .unwrap();
+        rows.iter().map(|r| r.get(0)).collect()
+    };
+
+    // Built by a transaction that does not see what was inserted and changed since.
+    one.batch_execute(old).unwrap();
+    two.batch_execute("insert into t values (5000, 5000); update t set k = 6000 where id = 6")
+        .unwrap();
+    one.batch_execute("create index t_k on t (k); commit")
+        .unwrap();
+    assert_eq!(
+        (id(&mut two, 5000), id(&mut two, 6000)),
+        (vec![5000], vec![6])
+    );
+
+    // Checked, and written to.
+    one.batch_execute(old).unwrap();
+    two.batch_execute("update t set k = -1 where id = 7")
+        .unwrap();
+    let checked = one.batch_execute("alter table t add check (k >= 0)");
+    assert_eq!(code(&checked.unwrap_err()), "23514");
+    one.batch_execute("rollback").unwrap();
+    one.batch_execute(old).unwrap();
+    two.batch_execute("update t set k = 8000 where id = 8")
+        .unwrap();
+    one.batch_execute("alter table t add column r float8 default random(); commit")
+        .unwrap();
+    assert_eq!(id(&mut one, 8000), [8]);
+
+    // Used by a transaction from before it.
+    two.batch_execute("drop index t_k").unwrap();
+    one.batch_execute(old).unwrap();
+    two.batch_execute("update t set k = 9000 where id = 9; create index t_k on t (k)")
+        .unwrap();
+    let read = one.query("select id from t where k = 9", &[]);
+    match read {
+        Ok(rows) => assert_eq!(rows.len(), 1, "it was so when the transaction began"),
+        Err(e) => assert_eq!(code(&e), "40001"),
+    }
+    one.batch_execute("rollback").unwrap();
+    assert_eq!((id(&mut one, 9), id(&mut one, 9000)), (vec![], vec![9]));
+    database.verify();
+}

@@ -51,7 +51,7 @@ impl Session {
         index: &IndexDef,
         memory_bytes: usize,
     ) -> Result<Scn> {
-        let snapshot = self.snapshot()?;
+        let snapshot = self.newest_snapshot()?;
         // Beside a key is whether no other row may have its columns.
         let mut sorter = self.sorter(memory_bytes);
         let mut scan = self.scan(&Arc::new(table.clone()));

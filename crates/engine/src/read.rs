@@ -199,6 +199,7 @@ impl IndexScan {
         row: &mut Vec<u8>,
     ) -> Result<Option<RowId>> {
         let index = &self.table.indexes[self.index];
+        index.check_usable(snapshot)?;
         let (tree, cursor) = (&self.tree, &mut self.cursor);
         while let Some(found) = timed(
             times.as_deref_mut(),
@@ -294,6 +295,7 @@ impl Session {
         snapshot: &Snapshot,
         row: &mut Vec<u8>,
     ) -> Result<Option<RowId>> {
+        table.indexes[index].check_usable(snapshot)?;
         let found = self.look_up(table, index, key, row, |heap, rid, row| {
             let found = heap.fetch_with(snapshot, rid, |bytes| copy(bytes, row))?;
             Ok(found.map_or(Sight::Nothing, Sight::Row))
@@ -311,6 +313,7 @@ impl Session {
         may_renew: bool,
         row: &mut Vec<u8>,
     ) -> Result<Sight<RowId>> {
+        table.indexes[index].check_usable(snapshot)?;
         // The snapshot of a transaction stays.
         let may_renew = may_renew && self.txn.isolation() == Isolation::ReadCommitted;
         self.look_up(table, index, key, row, |heap, rid, row| {

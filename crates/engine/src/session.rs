@@ -248,6 +248,12 @@ impl Session {
         Ok(self.txn.statement())
     }
 
+    /// The same of now, under REPEATABLE READ too: for definitions, which go by the rows that there are.
+    pub fn newest_snapshot(&mut self) -> Result<Snapshot> {
+        self.used = true;
+        Ok(self.txn.newest())
+    }
+
     /// To be passed before anything that this session's statements have read is sent.
     pub fn reply_gate(&self) -> ReplyGate {
         ReplyGate {

@@ -5,7 +5,7 @@ use block::row::RowReader;
 use block::value::{ColType, Datum, DatumRef};
 use block::{Dba, ObjectId, Scn};
 
-use crate::{Error, Result};
+use crate::{Error, Result, Snapshot};
 
 #[derive(Clone, Debug)]
 pub struct TableDef {
@@ -44,6 +44,17 @@ pub struct IndexDef {
     pub name: String,
     /// Snapshots below this SCN do not use the index: it does not know the versions they may see.
     pub created: Scn,
+}
+
+impl IndexDef {
+    /// An error for a snapshot that may see versions which the index does not know.
+    #[inline]
+    pub(crate) fn check_usable(&self, snapshot: &Snapshot) -> Result<()> {
+        match self.created <= snapshot.scn {
+            true => Ok(()),
+            false => Err(Error::Serialization("creation of an index")),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -296,6 +296,16 @@ impl Transaction {
         }
     }
 
+    /// A snapshot of now, whatever the isolation level: for who defines what all rows must meet, or all that an index must have. Registered as [`Transaction::statement`]'s is, which is no newer.
+    pub fn newest(&mut self) -> Snapshot {
+        let registered = self.statement();
+        self.manager.cluster.look();
+        Snapshot {
+            scn: self.manager.clock.now(),
+            ..registered
+        }
+    }
+
     /// The statement's snapshot is not used any more.
     #[inline]
     pub fn end_statement(&mut self) {

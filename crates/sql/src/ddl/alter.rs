@@ -193,7 +193,7 @@ fn add_check(
 /// Whether the condition has that truth for any row there is.
 fn violates(core: &mut Core, table: &Table, condition: &Expr, truth: Option<bool>) -> Result<bool> {
     let def = table.engine().clone();
-    let snapshot = core.engine.snapshot()?;
+    let snapshot = core.engine.newest_snapshot()?;
     let mut scan = core.engine.scan(&def);
     let mut rows: Vec<Vec<u8>> = Vec::new();
     loop {
@@ -323,7 +323,7 @@ fn fill_column(core: &mut Core, table: &mut Table, at: usize) -> Result<()> {
 fn write_column(core: &mut Core, table: &Table, at: usize, default: &Expr) -> Result<()> {
     let table = table.clone().finish()?;
     let def = table.engine();
-    let snapshot = core.engine.snapshot()?;
+    let snapshot = core.engine.newest_snapshot()?;
     let mut scan = core.engine.scan(def);
     let mut rows: Vec<(block::RowId, Vec<u8>)> = Vec::new();
     loop {

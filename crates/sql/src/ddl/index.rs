@@ -169,7 +169,10 @@ pub fn add_built(core: &mut Core, table: &mut Table, new: NewIndex) -> Result<()
         .engine
         .build_index(&def, &index.engine(), memory)
         .map_err(|e| duplicate_in_build(e, table, &index))?;
-    index.created = created.0;
+    // Of rows that nobody else has ever seen there are no versions but this transaction's.
+    if !core.is_own_segment(table) {
+        index.created = created.0;
+    }
     table.indexes.push(index);
     Ok(())
 }
@@ -214,7 +217,6 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
     } else {
         0
     };
-    let created = engine.current_scn().0;
     Ok(Index {
         oid: object.0,
         name,
@@ -224,7 +226,8 @@ fn name_index(core: &mut Core, table: &Table, new: NewIndex) -> Result<Index> {
         constraint,
         segment: object.0,
         header: 0,
-        created,
+        // It knows all versions, unless it is filled with the rows that there are at a moment.
+        created: 0,
     })
 }
 

@@ -64,7 +64,7 @@ impl Core {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         self.engine.lock_name(hasher.finish())?;
-        self.database.refresh()
+        self.refresh()
     }
 
     /// A table by name, locked, as it is once the lock is held.

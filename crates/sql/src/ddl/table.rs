@@ -406,12 +406,11 @@ pub fn truncate(core: &mut Core, t: &Truncate) -> Result<Tag> {
         let object = engine.allocate_object_id()?;
         next.segment = object.0;
         next.header = core.engine.create_heap(object)?.0;
-        let created = engine.current_scn().0;
         for i in &mut next.indexes {
             let object = engine.allocate_object_id()?;
             i.segment = object.0;
             i.header = core.engine.create_index_segment(object)?.0;
-            i.created = created;
+            i.created = 0;
         }
         drop_segments(core, &table)?;
         core.define(Object::Table(Arc::new(next.finish()?)))?;

@@ -95,6 +95,18 @@ impl Core {
         }
     }
 
+    /// Takes in what others have changed in the dictionary, below this transaction's own changes too.
+    pub fn refresh(&mut self) -> Result<()> {
+        self.database.refresh()?;
+        if let Some(own) = &self.own_dict {
+            let committed = self.database.dict();
+            if own.version() != committed.version() {
+                self.own_dict = Some(Arc::new(committed.with(&self.changes)));
+            }
+        }
+        Ok(())
+    }
+
     pub fn has_own_dict(&self) -> bool {
         self.own_dict.is_some()
     }

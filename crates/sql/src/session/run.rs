@@ -91,14 +91,14 @@ impl SqlSession {
         sink: &mut dyn RowSink,
     ) -> Result<Completion> {
         if let Kind::Utility(_) = portal.statement.kind {
-            self.core.database.refresh()?;
+            self.core.refresh()?;
             return self.run_utility(portal, max_rows, sink);
         }
         if let Kind::Empty = portal.statement.kind {
             return Ok(Completion::Empty);
         }
         self.ensure_transaction()?;
-        self.core.database.refresh()?;
+        self.core.refresh()?;
         self.lock_tables(portal)?;
         let statement = portal.statement.clone();
         match &statement.kind {
@@ -427,7 +427,7 @@ impl Core {
             (e, _) => e.into(),
         });
         // Whoever had the lock may have changed the table.
-        locked.and_then(|()| self.database.refresh())
+        locked.and_then(|()| self.refresh())
     }
 }
 

@@ -205,7 +205,7 @@ impl Portal {
 impl SqlSession {
     /// Parses and plans one statement. A zero among `param_oids`, or a missing one, is inferred.
     pub fn parse(&mut self, sql: &str, param_oids: &[u32]) -> Result<Arc<Statement>> {
-        self.core.database.refresh()?;
+        self.core.refresh()?;
         let shared = !self.core.has_own_dict();
         wait::stat::add(wait::Stat::ParseCount, 1);
         let version = self.core.database.with_dict(Dict::version);
