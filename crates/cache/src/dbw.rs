@@ -264,7 +264,10 @@ impl Work {
                     .0
                     .saturating_sub(self.config.recovery_target_bytes / 2),
             };
-            let mut result = self.write_wanted(&asked.wanted);
+            let mut result = self.finish_batch();
+            if result.is_ok() {
+                result = self.write_wanted(&asked.wanted);
+            }
             self.cache.want_images_written(upto);
             if result.is_ok() {
                 result = self.write_older_than(upto);
@@ -415,6 +418,7 @@ impl Work {
     }
 
     fn write(&mut self, chunk: &[Candidate]) -> Result<()> {
+        self.finish_batch()?;
         self.batch.clear();
         self.staging.clear();
         self.stamped = false;
@@ -431,17 +435,31 @@ impl Work {
             let home = &self.cache.files;
             Ok(self.double_write.write(home, &mut self.staging)?)
         });
-        if written.is_err() {
-            self.give_up_batch();
+        match written {
+            Ok(()) => self.batch_is_home(),
+            // Homes are written, or are torn: its blocks stay in flight, lest another instance writes a newer version under what is still to come.
+            Err(_) if self.double_write.is_unfinished() => {}
+            Err(_) => self.give_up_batch(),
         }
-        written?;
+        written
+    }
+
+    /// Brings home what is in flight from before, as a full disk may have left it.
+    fn finish_batch(&mut self) -> Result<()> {
+        if self.double_write.is_unfinished() {
+            self.double_write.finish(&self.cache.files)?;
+            self.batch_is_home();
+        }
+        Ok(())
+    }
+
+    fn batch_is_home(&self) {
         for copied in &self.batch {
             self.clean(copied);
         }
         let written = self.batch.iter().map(|c| (c.dba, c.version));
         self.cache.blocks_written(written);
         self.announce_batch();
-        Ok(())
     }
 
     /// Nothing of it is being written any more, and all of it is as dirty as before: what waits for that may leave.

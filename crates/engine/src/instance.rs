@@ -370,7 +370,7 @@ impl Engine {
         Ok(dropped)
     }
 
-    /// Stops cleanly: everything is written, and the next start has nothing to recover. All sessions have ended.
+    /// Stops cleanly: everything is written, and the next start has nothing to recover. All sessions have ended. After an error it has stopped as a crash would have: others find it dead.
     pub fn stop(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
         let Some(Threads {
             background,
@@ -383,6 +383,21 @@ impl Engine {
         if let Some(background) = background {
             background.stop();
         }
+        let finished = self.finish(progress);
+        writer.stop();
+        let closed = finished.and_then(|()| {
+            lgwr.stop()?;
+            self.close_thread()
+        });
+        // Nothing writes any more. Also a stand-in ends here, whose process goes on: a member that is left behind would never be found dead.
+        if let Some(m) = &self.membership {
+            m.stop();
+        }
+        closed
+    }
+
+    /// What is left to do before the log may end.
+    fn finish(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
         // A thread that is closed has no transaction that is not at its end: nobody but its own instance could roll it back.
         progress.step("rolling back", 0, 0);
         self.txns.rollback_dead(&**self)?;
@@ -394,20 +409,20 @@ impl Engine {
             0,
             self.cache.dirty_frames() as u64,
         );
-        self.cache.checkpoint()?;
-        writer.stop();
-        lgwr.stop()?;
+        Ok(self.cache.checkpoint()?)
+    }
+
+    fn close_thread(&self) -> Result<()> {
         let thread = ThreadId(self.config.instance);
         self.control.update(|c| {
             if let Some(t) = c.thread_mut(thread) {
                 t.state = ThreadState::Closed;
             }
         })?;
-        if let Some(m) = &self.membership {
-            m.leave()?;
-            m.stop();
+        match &self.membership {
+            Some(m) => m.leave(),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -535,12 +535,14 @@ fn close_again(core: Core, clean: bool, instance: InstanceId) -> Result<()> {
 
 /// Takes back a joining that the others did not answer.
 fn retreat(core: Core, membership: &Membership, clean: bool) -> Result<()> {
-    close_again(core, clean, membership.me.instance)?;
-    if clean {
-        membership.leave()?;
-    }
+    let closed = close_again(core, clean, membership.me.instance);
+    let left = closed.and_then(|()| match clean {
+        true => membership.leave(),
+        false => Ok(()),
+    });
+    // Whatever became of that: it writes no more, and whoever is to find it dead finds its locks free.
     membership.stop();
-    Ok(())
+    left
 }
 
 /// The files of a claim that are there.

@@ -131,6 +131,10 @@ impl Session {
     }
 
     pub fn begin(&mut self, isolation: Isolation) -> Result<()> {
+        if self.active {
+            // Of the one before a rollback has failed: it comes first, or this fails as well.
+            self.rollback()?;
+        }
         self.txn.begin(isolation);
         (self.active, self.used) = (true, false);
         Ok(())

@@ -103,22 +103,27 @@ impl Session {
     ) -> Result<Verdict> {
         self.saw_newest = true;
         for rid in rows {
-            let Newest::Row { head, body } = heap.newest(rid)? else {
-                continue;
-            };
-            let undecided = match head.stamp.kind() {
-                StampKind::Txn(id) if id == self.txn.id() => None,
-                StampKind::Txn(id) => {
-                    let state = self.engine.txns.state_now(id)?;
-                    (!matches!(state, TxnState::Committed(_))).then_some(id)
+            let mut row = heap.newest(rid)?;
+            while let Newest::Row { head, body } = &row {
+                let changed_by = match head.stamp.kind() {
+                    StampKind::Txn(id) if id != self.txn.id() => Some(id),
+                    StampKind::Txn(_) | StampKind::Committed(_) => None,
+                };
+                if let Some(id) = changed_by {
+                    if !matches!(self.engine.txns.state_now(id)?, TxnState::Committed(_)) {
+                        return Ok(Verdict::WaitFor(id, rid));
+                    }
+                    // It may have taken back to a savepoint, between the two looks, what the row showed, and committed the rest.
+                    let again = heap.newest(rid)?;
+                    if !matches!(&again, Newest::Row { head: now, .. } if now == head) {
+                        row = again;
+                        continue;
+                    }
                 }
-                StampKind::Committed(_) => None,
-            };
-            if let Some(holder) = undecided {
-                return Ok(Verdict::WaitFor(holder, rid));
-            }
-            if !head.is_deleted() && index.matches(table, &body, key, &mut self.scratch)? {
-                return Ok(Verdict::Duplicate(rid));
+                if !head.is_deleted() && index.matches(table, body, key, &mut self.scratch)? {
+                    return Ok(Verdict::Duplicate(rid));
+                }
+                break;
             }
         }
         Ok(Verdict::AllDead)

@@ -278,6 +278,34 @@ fn a_purge_that_cannot_read_tries_again() {
     engine.stop(&Quiet).unwrap();
 }
 
+/// A rollback that cannot read what it needs is not over: the session's next transaction begins with it. It began beside it, and ended the instance by an assertion.
+#[test]
+fn after_a_rollback_that_failed_the_next_transaction_begins_with_it() {
+    let (s, t) = create();
+    let engine = open(&s).unwrap();
+    let mut session = engine.session().unwrap();
+    // More than the cache holds: the first ones are not there when they are taken back.
+    let (rows, text) = (6000, "x".repeat(400));
+    session.begin(Isolation::ReadCommitted).unwrap();
+    for id in 0..rows {
+        session.insert(&t, &row(id, 1, &text)).unwrap();
+    }
+    s.set_faults(Faults {
+        fail_from_read: Some(s.reads() + 1),
+        fail_reads: 1 << 40,
+        ..Faults::default()
+    });
+    assert!(session.rollback().is_err());
+    assert!(session.begin(Isolation::ReadCommitted).is_err());
+    s.set_faults(Faults::default());
+    session.begin(Isolation::ReadCommitted).unwrap();
+    let snapshot = session.snapshot().unwrap();
+    assert!(find(&mut session, &t, &snapshot, 0).unwrap().is_none());
+    session.commit().unwrap();
+    drop(session);
+    engine.stop(&Quiet).unwrap();
+}
+
 /// A storage on which one thread panics, at whatever it does with a file.
 struct PanicsIn {
     inner: Arc<dyn Storage>,

@@ -101,8 +101,13 @@ impl DoubleWrite {
         Ok(())
     }
 
-    /// Brings the batch home whose writing there failed. Nobody else writes these blocks, so no newer version of them is at home.
-    fn finish(&mut self, files: &DataFiles) -> Result<()> {
+    /// Whether homes may have been written of a batch that is not durable there: until [`DoubleWrite::finish`] nobody else may write these blocks.
+    pub fn is_unfinished(&self) -> bool {
+        !self.unfinished.is_empty()
+    }
+
+    /// Brings the batch home whose writing there failed. Nobody else has written these blocks, so no newer version of them is at home.
+    pub fn finish(&mut self, files: &DataFiles) -> Result<()> {
         if self.unfinished.is_empty() {
             return Ok(());
         }

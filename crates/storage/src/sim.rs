@@ -28,6 +28,8 @@ pub struct Faults {
     /// This write and the `fail_writes` - 1 after it fail with an I/O error and do nothing.
     pub fail_from_write: Option<u64>,
     pub fail_writes: u64,
+    /// These fail for want of room, as a write of what is there already can on a copy-on-write file system.
+    pub fail_for_room: bool,
     /// This read and the `fail_reads` - 1 after it fail with an I/O error. Counted over all files, from 1.
     pub fail_from_read: Option<u64>,
     pub fail_reads: u64,
@@ -524,12 +526,11 @@ impl File for SimFile {
         m.writes += 1;
         let (n, faults) = (m.writes, m.faults);
         if faults.hit(self.client, faults.fail_from_write, faults.fail_writes, n) {
-            return Err(Error::io(
-                "write",
-                &self.name,
-                offset,
-                std::io::Error::other("injected"),
-            ));
+            let why = match faults.fail_for_room {
+                true => std::io::ErrorKind::StorageFull.into(),
+                false => std::io::Error::other("injected"),
+            };
+            return Err(Error::io("write", &self.name, offset, why));
         }
         let end = offset as usize + buf.len();
         let grows = end.saturating_sub(m.get(&self.name)?.current.len()) as u64;

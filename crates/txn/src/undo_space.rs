@@ -281,10 +281,24 @@ impl UndoSpace {
         let known = *extent.sequence.lock();
         let last = match known {
             Some(sequence) => sequence,
-            None => undo::sequence(&*self.cache.read(extent.first(self.file))?).unwrap_or(0),
+            None => self.last_sequence(&extent)?,
         };
         *extent.sequence.lock() = Some(last.wrapping_add(1));
         Ok(extent)
+    }
+
+    /// Of an extent whose use is from before a restart: its first block's, unless the use began in another one, and the crash came before the first block's format was durable.
+    fn last_sequence(&self, extent: &Extent) -> Result<u16> {
+        let first = extent.first(self.file);
+        let of = |block: u32| Ok::<_, Error>(undo::sequence(&*self.cache.read(first.plus(block))?));
+        let known = of(0)?.unwrap_or(0);
+        let next = known.wrapping_add(1);
+        for block in 1..EXTENT {
+            if of(block)? == Some(next) {
+                return Ok(next);
+            }
+        }
+        Ok(known)
     }
 
     fn reusable(&self, horizon: &impl Fn() -> Scn) -> Option<Arc<Extent>> {

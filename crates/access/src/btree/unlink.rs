@@ -22,6 +22,7 @@
 //! sibling takes over the entry with the range. A last child of several stays: one empty leaf for each inner block at most. So does a leaf whose sibling has
 //! no room for a longer key prefix; it is tried again when the sibling empties.
 
+use block::format::BlockType;
 use block::index::{
     Builder, FreeBlock, IndexBlock, MetaBlock, meta_pop_payload, meta_push_payload,
     set_child_payload, set_low_payload, set_right_payload,
@@ -316,7 +317,8 @@ impl<S: Store> Tree<S> {
     pub(super) fn give_back(&self, dba: Dba) -> Result<()> {
         self.store.reserve()?;
         let mut list = self.store.write(self.free_list())?;
-        if MetaBlock(&list).is_full() {
+        // Whoever purges has no lock on the table: the tree may have been dropped meanwhile, and its space be another's.
+        if !self.is_my_list(&list) || MetaBlock(&list).is_full() {
             return Ok(());
         }
         let payload = meta_push_payload(FreeBlock {
@@ -326,12 +328,16 @@ impl<S: Store> Tree<S> {
         self.alter(&mut list, Op::IndexMetaPush, &payload)
     }
 
+    fn is_my_list(&self, b: &block::BlockBuf) -> bool {
+        b.object() == self.object && b.block_type().is_ok_and(|t| t == BlockType::IndexMeta)
+    }
+
     /// A block for a split: a freed one that nobody can be on his way to, or a new one of the segment. Called with no latch held.
     pub(super) fn alloc(&self) -> Result<Spare> {
         let horizon = self.store.horizon();
         let reusable = |b: &block::BlockBuf| {
             let list = MetaBlock(b);
-            (list.count() > 0)
+            (self.is_my_list(b) && list.count() > 0)
                 .then(|| list.get(0))
                 .filter(|f| f.at < horizon)
                 .map(|f| f.dba)

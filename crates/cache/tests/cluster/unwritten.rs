@@ -36,3 +36,47 @@ fn a_block_that_cannot_be_written_can_leave() {
     session.join().unwrap();
     Arc::into_inner(cluster).unwrap().end();
 }
+
+/// A batch of which some blocks are home, and for the others there was no room, is brought home before anything else. Another instance must not write a newer version of them meanwhile: the old one would land on it. (In place, a write needs
+/// room on a copy-on-write file system.)
+#[test]
+fn a_block_of_a_batch_that_is_half_home_does_not_leave() {
+    let cluster = Arc::new(Cluster::new(2, 3));
+    load(cluster.cache(0), 1..=5);
+    cluster.cache(0).checkpoint().unwrap();
+    (0..2).for_each(|n| cluster.join(n));
+    cluster.enter(1, &[0, 1]);
+    // No neighbours: each comes home by a write of its own.
+    [1, 5]
+        .into_iter()
+        .for_each(|b| increment(cluster.cache(0), b, false));
+    cluster.data.set_faults(Faults {
+        fail_from_write: Some(cluster.data.writes() + 2),
+        fail_writes: u64::MAX,
+        fail_for_room: true,
+        ..Faults::default()
+    });
+    let tried = cluster.cache(0).checkpoint();
+    assert!(tried.is_err(), "there is room for the second block");
+
+    let (done, is_done) = channel();
+    let other = cluster.clone();
+    let session = std::thread::spawn(move || {
+        increment(other.cache(1), 1, false);
+        // Who looks whether it has the block already may be gone.
+        let _ = done.send(());
+        other.cache(1).checkpoint().unwrap();
+    });
+    let left = is_done.recv_timeout(Duration::from_millis(300)).is_ok();
+    cluster.data.set_faults(Faults::default());
+    session.join().unwrap();
+    increment(cluster.cache(0), 5, false);
+    cluster.cache(0).checkpoint().unwrap();
+    assert!(
+        !left,
+        "it left while an older version of it was to be written"
+    );
+    let on_disk = recovered(&cluster.data, &[]);
+    assert_eq!((on_disk[1], on_disk[5]), (2, 2));
+    Arc::into_inner(cluster).unwrap().end();
+}
