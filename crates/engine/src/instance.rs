@@ -385,10 +385,16 @@ impl Engine {
         }
         let finished = self.finish(progress);
         writer.stop();
-        let closed = finished.and_then(|()| {
-            lgwr.stop()?;
-            self.close_thread()
-        });
+        let closed = match finished {
+            Ok(()) => lgwr
+                .stop()
+                .map_err(Error::from)
+                .and_then(|()| self.close_thread()),
+            Err(e) => {
+                drop(lgwr); // it has ended then
+                Err(e)
+            }
+        };
         // Nothing writes any more. Also a stand-in ends here, whose process goes on: a member that is left behind would never be found dead.
         if let Some(m) = &self.membership {
             m.stop();
