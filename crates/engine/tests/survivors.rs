@@ -324,6 +324,52 @@ fn what_a_lost_instance_left_is_rolled_back_by_another() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
+/// A stand-in that cannot read something, wherever it has come to, is found dead like anybody and followed by another. One that failed on its way out stayed a member for ever, in a process that lived, and what it stood in for was never
+/// rolled back.
+#[test]
+fn a_stand_in_that_fails_is_followed_by_another() {
+    for nth in [1, 3, 6, 9] {
+        let (s, t) = create();
+        let one = start_with(&s, 1, 1, true);
+        let two = start_with(&s, 2, 2, true);
+        let mut lost = two.engine.session().unwrap();
+        lost.begin(Isolation::ReadCommitted).unwrap();
+        for id in 0..ACCOUNTS {
+            lost.insert(&t, &row(id, BALANCE, "x")).unwrap();
+        }
+        lost.commit().unwrap();
+        lost.begin(Isolation::ReadCommitted).unwrap();
+        add(&mut lost, &t, 3, 5).unwrap();
+        let mut other = two.engine.session().unwrap();
+        other.begin(Isolation::ReadCommitted).unwrap();
+        add(&mut other, &t, 4, 7).unwrap();
+        other.commit().unwrap();
+        std::mem::forget((lost, other));
+        let members = || one.engine.cluster().unwrap().members();
+        let is_over = || members().in_limbo.is_empty() && members().is_alone();
+        let stands_in = |m: &interconnect::Member| m.instance == InstanceId(2) && m.incarnation > 1;
+        two.kill(&s);
+        wait_for("its stand-in is a member, or has been", || {
+            members().up.iter().any(stands_in) || is_over()
+        });
+        s.set_faults(Faults {
+            client: Some(1),
+            fail_from_read: Some(s.reads() + nth),
+            fail_reads: 1,
+            ..Faults::default()
+        });
+        wait_for("what it left is rolled back", is_over);
+        // The stand-in may have needed fewer reads.
+        s.set_faults(Faults::default());
+        let mut left = one.engine.session().unwrap();
+        left.begin(Isolation::ReadCommitted).unwrap();
+        add(&mut left, &t, 3, 1).unwrap();
+        left.commit().unwrap();
+        drop(left);
+        one.engine.stop(&Quiet).unwrap();
+    }
+}
+
 /// Whose commits all members knew of when another came, and who then dies: the survivor was never told when they took effect by a message about them, and its snapshots are older than the dead one's next life.
 #[test]
 fn a_joiner_sees_what_was_committed_before_it_came() {
