@@ -262,26 +262,31 @@ fn one_of_three_dies_and_the_others_go_on() {
     }
 }
 
+/// The accounts, one of them in the hands of a transaction that will not end, whose change is durable.
+fn leave_unfinished(engine: &Arc<Engine>, t: &TableDef) {
+    let mut lost = engine.session().unwrap();
+    lost.begin(Isolation::ReadCommitted).unwrap();
+    for id in 0..ACCOUNTS {
+        lost.insert(t, &row(id, BALANCE, "x")).unwrap();
+    }
+    lost.commit().unwrap();
+    lost.begin(Isolation::ReadCommitted).unwrap();
+    add(&mut lost, t, 3, 5).unwrap();
+    // Another commit makes the redo of the first change durable.
+    let mut other = engine.session().unwrap();
+    other.begin(Isolation::ReadCommitted).unwrap();
+    add(&mut other, t, 4, 7).unwrap();
+    other.commit().unwrap();
+    std::mem::forget((lost, other));
+}
+
 /// Nobody starts the dead instance again: a survivor lives its next life for as long as it takes to roll back what it left. Its row locks go, and its commits are known.
 #[test]
 fn what_a_lost_instance_left_is_rolled_back_by_another() {
     let (s, t) = create();
     let one = start_with(&s, 1, 1, true);
     let two = start_with(&s, 2, 2, true);
-    let mut lost = two.engine.session().unwrap();
-    lost.begin(Isolation::ReadCommitted).unwrap();
-    for id in 0..ACCOUNTS {
-        lost.insert(&t, &row(id, BALANCE, "x")).unwrap();
-    }
-    lost.commit().unwrap();
-    lost.begin(Isolation::ReadCommitted).unwrap();
-    add(&mut lost, &t, 3, 5).unwrap();
-    // Another commit makes the redo of the first change durable.
-    let mut other = two.engine.session().unwrap();
-    other.begin(Isolation::ReadCommitted).unwrap();
-    add(&mut other, &t, 4, 7).unwrap();
-    other.commit().unwrap();
-    std::mem::forget((lost, other));
+    leave_unfinished(&two.engine, &t);
     two.kill(&s);
 
     let mut left = one.engine.session().unwrap();
@@ -332,19 +337,7 @@ fn a_stand_in_that_fails_is_followed_by_another() {
         let (s, t) = create();
         let one = start_with(&s, 1, 1, true);
         let two = start_with(&s, 2, 2, true);
-        let mut lost = two.engine.session().unwrap();
-        lost.begin(Isolation::ReadCommitted).unwrap();
-        for id in 0..ACCOUNTS {
-            lost.insert(&t, &row(id, BALANCE, "x")).unwrap();
-        }
-        lost.commit().unwrap();
-        lost.begin(Isolation::ReadCommitted).unwrap();
-        add(&mut lost, &t, 3, 5).unwrap();
-        let mut other = two.engine.session().unwrap();
-        other.begin(Isolation::ReadCommitted).unwrap();
-        add(&mut other, &t, 4, 7).unwrap();
-        other.commit().unwrap();
-        std::mem::forget((lost, other));
+        leave_unfinished(&two.engine, &t);
         let members = || one.engine.cluster().unwrap().members();
         let is_over = || members().in_limbo.is_empty() && members().is_alone();
         let stands_in = |m: &interconnect::Member| m.instance == InstanceId(2) && m.incarnation > 1;

@@ -73,6 +73,16 @@ fn cancelled(
     thread.join().unwrap()
 }
 
+/// Sessions of the first instance ask for these blocks, to change them, and are cancelled while they wait.
+fn ask_and_give_up(cluster: &Cluster, blocks: std::ops::RangeInclusive<u32>) {
+    for b in blocks {
+        let read = move |cache: &Arc<Cache>| {
+            session::cancellable(|| cache.read_to_change(dba(b)).map(drop))
+        };
+        assert!(is_cancelled(&cancelled(cluster.cache(0), read)));
+    }
+}
+
 /// The block is dirty with the second instance, which does not answer. Both waits end; what they had asked for comes later, and is there for others.
 #[test]
 fn a_wait_for_a_block_ends_with_its_statement() {
@@ -120,12 +130,7 @@ fn a_grant_for_a_session_that_is_gone_is_let_go() {
         assert!(std::time::Instant::now() < deadline, "it keeps a block");
         std::thread::yield_now();
     }
-    for b in 1..=8 {
-        let read = move |cache: &Arc<Cache>| {
-            session::cancellable(|| cache.read_to_change(dba(b)).map(drop))
-        };
-        assert!(is_cancelled(&cancelled(cluster.cache(0), read)));
-    }
+    ask_and_give_up(&cluster, 1..=8);
     held.let_through(&cluster);
 
     let other = cluster.cache(1).clone();
@@ -158,12 +163,7 @@ fn what_came_for_nobody_leaves_with_the_redo_of_the_image_before() {
         increment(cluster.cache(1), b, false);
     }
     let held = hold(&cluster);
-    for b in 1..=4 {
-        let read = move |cache: &Arc<Cache>| {
-            session::cancellable(|| cache.read_to_change(dba(b)).map(drop))
-        };
-        assert!(is_cancelled(&cancelled(cluster.cache(0), read)));
-    }
+    ask_and_give_up(&cluster, 1..=4);
     held.let_through(&cluster);
     // They come to the first one, and go back.
     (1..=4).for_each(|b| increment(cluster.cache(1), b, false));
@@ -188,12 +188,7 @@ fn what_came_for_nobody_gets_a_frame() {
     cluster.enter(1, &[0, 1]);
     (1..=4).for_each(|b| increment(cluster.cache(1), b, false));
     let held = hold(&cluster);
-    for b in 1..=4 {
-        let read = move |cache: &Arc<Cache>| {
-            session::cancellable(|| cache.read_to_change(dba(b)).map(drop))
-        };
-        assert!(is_cancelled(&cancelled(cluster.cache(0), read)));
-    }
+    ask_and_give_up(&cluster, 1..=4);
     held.let_through(&cluster);
     let deadline = std::time::Instant::now() + PATIENCE;
     while (1..=4).any(|b| cluster.cache(0).try_read(dba(b)).is_none()) {
