@@ -1,37 +1,41 @@
-//! Numbers of the cluster's protocols, each a type of its own. Block addresses, SCNs and instances come from `block`.
+//! Numbers of the cluster's protocols, each a type of its own. Block addresses, SCNs and instances
+//! come from `block`.
 
 use block::ids::InstanceId;
 use std::fmt;
 
-/// Number of a log group (batch) of a redo thread, from 1. Rises for ever within a thread.
+/// The number of a log group (batch) of a redo thread, from 1. It rises for ever within a thread.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct GroupNo(pub u64);
 
-/// Membership epoch: rises with every change of members or masters. Messages carry it (R6).
+/// A membership epoch. It rises with every change of members or masters. Messages carry it (R6).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Epoch(pub u64);
 
-/// One life of an instance. A process that died and came back has the same [`InstanceId`] and a higher incarnation;
-/// only both together identify it.
+/// One life of an instance. A process that died and came back has its old [`InstanceId`] and a
+/// higher incarnation; only both together identify it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Incarnation(pub u64);
 
 /// Blocks whose part of the global resource directory is rebuilt together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Bucket {
-    /// Those of a hash value: the unit in which blocks have a master unless somebody took a granule.
+    /// The blocks of one hash value. A block's hash bucket decides its master unless an instance
+    /// took the block's granule.
     Hash(u16),
-    /// Those of a granule, for its master under this term.
+    /// The blocks of a granule, for the granule's master under this term.
     Granule(Granule, Term),
 }
 
-/// A range of neighbouring blocks, about an extent of a segment: the unit in which an instance takes over mastership within
-/// an epoch.
+/// A range of neighbouring blocks, about one extent of a segment. It is the unit in which an
+/// instance takes over mastership within an epoch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Granule(pub u64);
 
-/// Who masters a granule, and how often that was decided. Terms of a granule rise within an epoch, and of two instances that
-/// take one at the same time the term of one is higher: so there is one master for each term, which its own number names.
+/// The master of a granule, with a number that counts the decisions.
+///
+/// The terms of a granule rise within an epoch. If two instances take a granule at the same time,
+/// one of the two terms is higher. So each term has one master, which the term names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Term {
     pub number: u32,
@@ -39,7 +43,8 @@ pub struct Term {
 }
 
 impl Term {
-    /// Nobody took it: its blocks have the masters of their hash buckets.
+    /// The term of a granule that no instance took: its blocks have the masters of their hash
+    /// buckets.
     pub const BY_HASH: Term = Term {
         number: 0,
         master: InstanceId(0),
@@ -66,12 +71,15 @@ impl fmt::Debug for Term {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RequestId(pub u64);
 
-/// A service of one request by a block's master. Turns of one block rise: a new master numbers under a higher epoch or term.
-/// The order of turns is the order in which ownership moved, which is how a late order is told from a valid one.
+/// One service of a request by a block's master. The turns of one block rise: a new master numbers
+/// its turns under a higher epoch or term.
+///
+/// The order of turns is the order in which ownership moved. That order tells a late order from a
+/// valid one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Turn {
     pub epoch: Epoch,
-    /// Of the block's granule; enqueues have none.
+    /// The term of the block's granule. Enqueues have no term.
     pub term: Term,
     pub number: u64,
 }
@@ -82,8 +90,11 @@ impl fmt::Debug for Turn {
     }
 }
 
-/// Ownership generation of a cached block: changes with every change of the mode its holder may use it in, and never
-/// comes back. A frame carries it beside the mode; whoever latched the frame compares both.
+/// The ownership generation of a cached block. It changes with every change of the mode in which
+/// its holder may use the block, and a value never comes back.
+///
+/// A frame carries the generation beside the mode. A session that has latched the frame compares
+/// both.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Generation(pub u64);
 

@@ -1,8 +1,10 @@
-//! Cache Fusion's protocols as pure state machines: a message, a timer or an answer of the local cache goes in, messages
-//! and effects come out. No threads, clocks, sockets or files: `interconnect` drives the machines in production, and
-//! stateright and a seeded simulation drive the very same code in this crate's tests.
+//! Cache Fusion's protocols as pure state machines. A message, a timer or an answer of the local
+//! cache goes in; messages and effects come out.
 //!
-//! The rules, their reasons, the messages and what is modelled are in this crate's README.
+//! The machines know no threads, clocks, sockets or files. `interconnect` drives them in
+//! production. Stateright and a seeded simulation drive the very same code in this crate's tests.
+//!
+//! This crate's README has the rules, their reasons, the messages and what is modelled.
 
 pub mod gcs;
 pub mod ges;

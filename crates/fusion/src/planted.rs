@@ -1,6 +1,8 @@
-//! Rules that tests may break on purpose. A model or simulation that does not notice a broken rule proves nothing about
-//! it, so for every rule there is a mutation here and a test that expects it to be found. Outside this crate's own
-//! tests the type is empty and [`Planted::breaks`] is always false.
+//! Rules that tests may break on purpose. A model or simulation that does not notice a broken rule
+//! proves nothing about it. So each rule has a mutation here and a test that expects the mutation
+//! to be noticed.
+//!
+//! Outside this crate's own tests the type is empty and [`Planted::breaks`] is always false.
 
 /// A rule to leave out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -18,7 +20,8 @@ pub(crate) enum Mutation {
     AcknowledgedBroadcast,
     /// Recovery of a last group ignores what survivors heard.
     SurvivorEvidence,
-    /// Recovery of a last group ignores the evidence in the batch headers of the other dead threads.
+    /// Recovery of a last group ignores the evidence in the batch headers of the other dead
+    /// threads.
     HeaderEvidence,
     /// The header of a batch has the newest unstable group of each other thread only.
     OneGroupInEvidence,
@@ -26,7 +29,8 @@ pub(crate) enum Mutation {
     OneGroupRemembered,
     /// A group that is heard of after a newer one of its thread is taken for stable.
     LateGroupsIgnored,
-    /// Who is asked for a transaction's status does not lift its clock to the asker's snapshot.
+    /// An instance that is asked for a transaction's status does not lift its clock to the asker's
+    /// snapshot.
     Lift,
     /// The SCN of a group is drawn without marking the group pending first.
     PendingMark,
@@ -34,19 +38,22 @@ pub(crate) enum Mutation {
     EvidenceInMessages,
     /// Recovery takes an SCN that is not above the survivors' clocks.
     Floor,
-    /// Who joins is not told of the groups that took effect before.
+    /// A joiner is not told of the groups that took effect before.
     JoinersAreNotTold,
-    /// Who joins takes snapshots while it is undecided when the last group of a member took effect that died before it had told.
+    /// A member dies before it has told a joiner of its groups, and the joiner takes snapshots
+    /// before it is decided when the member's last group took effect.
     JoinBesideTheDead,
     /// A group that stands in one member's memory counts as known to all.
     MemoryTakenForStable,
     /// Snapshots are taken without looking at what others have put into this instance's memory.
     MemoryUnreadBySnapshots,
-    /// SCNs of groups are drawn without looking there.
+    /// SCNs of groups are drawn without looking at what others have put into this instance's
+    /// memory.
     MemoryUnreadByDraws,
-    /// An instance that enters an epoch reports what it knows without looking there.
+    /// An instance that enters an epoch reports what it knows without looking at what others have
+    /// put into its memory.
     MemoryUnreadByReports,
-    /// Who wants to hear that a group is known to all is not told.
+    /// An instance that wants to hear when a group is known to all is not told.
     StableUntold,
     /// R1: exclusive ownership is granted without taking shared copies back.
     NoInvalidation,
@@ -72,7 +79,8 @@ pub(crate) enum Mutation {
     ForgetRequests,
     /// 17b: nobody inherits the dead owner's duty to write.
     NoInheritedDuty,
-    /// 8: the mode is compared after latching, the ownership generation is not.
+    /// 8: a session compares the mode after latching, and does not compare the ownership
+    /// generation.
     ModeWithoutGeneration,
     /// 11: what was read before the grant is used.
     ReadBeforeGrant,
@@ -84,15 +92,17 @@ pub(crate) enum Mutation {
     RecallFromUsers,
     /// Enqueues: owners are granted a lock that is recalled.
     GrantDuringRecall,
-    /// Enqueues: a value is believed after the death of one who may have changed it.
+    /// Enqueues: a value is believed after the death of an instance that may have changed it.
     ValueOutlivesWriter,
-    /// Enqueues: what a dead instance had locked is granted before it is decided when its last commits took effect.
+    /// Enqueues: a lock that a dead instance had is granted before it is decided when the dead
+    /// instance's last commits took effect.
     GrantInDoubt,
-    /// Enqueues: who comes to a cluster is not told what others have taken away from everybody.
+    /// Enqueues: a joiner is not told which implied modes others have taken away from everybody.
     NewcomersTakeAll,
     /// Enqueues: a recall is answered without asking who uses the implied mode.
     IgnoreImplied,
-    /// Enqueues: who has a lock, and asks for it or wants it stronger, waits behind recalls and requests that wait for his end.
+    /// Enqueues: an owner that has a lock, and asks for it again or wants it stronger, waits behind
+    /// recalls and requests that wait for this owner's end.
     ConvertersQueue,
     /// Orders of a service long ended are carried out.
     IgnoreTurns,
@@ -100,13 +110,15 @@ pub(crate) enum Mutation {
     AdmitOldTerms,
     /// Moved granules: the new master serves before everybody has declared.
     OpenUndeclared,
-    /// Moved granules: who comes serves before it knows which were taken.
+    /// Moved granules: a joiner serves before it knows which granules were taken.
     NewcomerUntaught,
-    /// Moved granules: when a master is gone, those of the hash buckets go on with what they know.
+    /// Moved granules: when a granule's master is gone, the masters of the hash buckets go on with
+    /// the entries they know.
     KeepEntriesOfTheGone,
-    /// Moved granules: the recoverer tells the names in dead threads only to whom it believes to be the master.
+    /// Moved granules: the recoverer tells the names in dead threads only to the instances that it
+    /// believes to be the masters.
     NamesByBelief,
-    /// Sequences: values are taken before everybody has declared what it was given.
+    /// Sequences: values are taken before every member has declared what it was given.
     DrawUndeclared,
     /// Sequences: what others were given is not remembered.
     ForgetDeclarations,
@@ -114,7 +126,7 @@ pub(crate) enum Mutation {
     CommitUnsecured,
     /// Sequences: values also go to sessions that came after the request was sent.
     ShareWithLateComers,
-    /// Sequences: values that were on their way to an instance when it set the sequence are kept there.
+    /// Sequences: an instance that sets a sequence keeps the values that were on their way to it.
     KeepAfterSet,
 }
 

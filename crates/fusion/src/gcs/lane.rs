@@ -1,15 +1,19 @@
 //! A lane: holder and master of one instance put together, with the epoch in which they live.
 //!
 //! **Invariants**
-//! 1. A message is looked at only in the epoch in which it was sent (R6). An older one is dropped; a newer one waits with
-//!    the driver until this instance is there too ([`Lane::admits`]).
-//! 2. At a change of epoch only those blocks stop whose master changed, which a service was under way for, or which a
-//!    dead instance owned (20). For each the master collects a declaration of every member before it serves again.
+//! 1. A lane looks at a message only in the epoch in which it was sent (R6). It drops an older one.
+//!    A newer one waits with the driver until this instance has entered that epoch too
+//!    ([`Lane::admits`]).
+//! 2. A change of epoch stops only three kinds of blocks: those whose master changed, those for
+//!    which a service was under way, and those that a dead instance owned (20). For each of them
+//!    the master collects every member's declaration before it serves again.
 //! 3. A frozen bucket opens when, in addition, the blocks named by the dead threads are known.
-//! 4. The dead threads are closed when every master has everything on disk that they were needed for (18).
-//! 5. Who masters a granule may change within an epoch: [`moves`].
+//! 4. The dead threads are closed when every master has on disk everything that it needed them for
+//!    (18).
+//! 5. The master of a granule may change within an epoch: [`moves`].
 //!
-//! Here: what sessions, cache and network say, and who is told it. [`epochs`] changes the epoch, [`dead`] deals with what dead threads name.
+//! This file takes what sessions, cache and network say, and decides who is told. [`epochs`]
+//! changes the epoch; [`dead`] deals with what dead threads name.
 
 mod dead;
 mod epochs;
@@ -25,10 +29,11 @@ use block::ids::{Dba, InstanceId, LogPos, Scn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeInclusive};
 
-/// Buckets asked for in one message: whoever declares them goes over all its blocks, and puts together what it has of these, in one step.
+/// The most buckets that one message asks for. In one step the declaring member goes over all its
+/// blocks and puts together what it has of these buckets.
 const BUCKETS_PER_STEP: usize = 16;
 
-/// Every block there may be.
+/// Every possible block address.
 const ALL: RangeInclusive<Dba> = Dba(0)..=Dba(u64::MAX);
 
 /// What a change of epoch decides.
@@ -36,11 +41,11 @@ const ALL: RangeInclusive<Dba> = Dba(0)..=Dba(u64::MAX);
 pub struct Plan {
     pub epoch: Epoch,
     pub members: BTreeSet<Member>,
-    /// Master of each bucket.
+    /// The master of each bucket.
     pub masters: Vec<InstanceId>,
-    /// The dead whose redo threads are open.
+    /// The dead members whose redo threads are open.
     pub recovering: BTreeSet<Member>,
-    /// Who reads those threads.
+    /// The instance that reads those threads.
     pub recoverer: InstanceId,
 }
 
@@ -61,28 +66,31 @@ pub struct Lane {
     members: BTreeSet<Member>,
     recovering: BTreeSet<Member>,
     recoverer: InstanceId,
-    /// Nobody's redo is recovered in this epoch: granules may be taken.
+    /// Whether no redo is being recovered in this epoch; only then granules may be taken.
     quiet: bool,
-    /// Who has not said yet, to this instance that has just come, which granules it masters; and behind which it goes on.
+    /// The members that have not yet told this instance, which has just joined, which granules they
+    /// master. Beside each: the granule behind which it goes on.
     untaught: BTreeMap<InstanceId, Option<Granule>>,
     holder: Holder,
     master: Master,
-    /// Blocks that dead threads name, of the hash buckets frozen here. None until the recoverer has said them all.
+    /// The blocks that dead threads name, for the hash buckets frozen here. None until the
+    /// recoverer has named all.
     dead_redo: Option<BTreeMap<u16, Vec<Dba>>>,
-    /// Those that it has said so far, whoever masters them.
+    /// The blocks that the recoverer has named so far, whatever their master.
     named: BTreeSet<Dba>,
     of_frozen: BTreeMap<u16, Vec<Dba>>,
     reported: bool,
-    /// The recoverer's: what it read, and which masters need the dead threads no more.
+    /// What the recoverer read in the dead threads; only the recoverer has it. `finished` has the
+    /// masters that need the dead threads no more.
     pass_one: Option<BTreeSet<Dba>>,
     finished: BTreeSet<InstanceId>,
-    /// Blocks in one message; fewer in tests.
+    /// The most blocks in one message; fewer in tests.
     part: usize,
     planted: Planted,
 }
 
 impl Lane {
-    /// A lane outside any cluster: to be given its first [`Plan`] before anything else.
+    /// A lane outside any cluster. It takes its first [`Plan`] before anything else.
     pub fn new(me: InstanceId) -> Self {
         Lane {
             me,
@@ -121,7 +129,8 @@ impl Lane {
         }
     }
 
-    /// A block that this instance has cached while it was alone, without a lane. Before the first [`Plan`], whose masters hear of it by declaration.
+    /// Adopts a block that this instance has cached while it was alone, without a lane. The call
+    /// comes before the first [`Plan`], whose masters hear of the block by declaration.
     pub fn adopt(&mut self, block: Dba) {
         assert_eq!(
             self.epoch,
@@ -131,7 +140,8 @@ impl Lane {
         self.holder.adopt(block);
     }
 
-    /// Takes back [`Lane::adopt`], before the first [`Plan`]: there is no master yet to be told that the block has left the cache.
+    /// Takes back [`Lane::adopt`] when the block has left the cache. The call comes before the
+    /// first [`Plan`], when there is no master to be told.
     pub fn disown(&mut self, block: Dba) {
         assert_eq!(
             self.epoch,
@@ -150,12 +160,13 @@ impl Lane {
         });
     }
 
-    /// A session that [`Effect::Run`] let go on has latched the block once, or is gone.
+    /// A session that [`Effect::Run`] woke has latched the block once, or is gone.
     pub fn latched(&mut self, block: Dba, waiter: Waiter, out: &mut Vec<Effect>) {
         self.with_holder(out, |h, master, out| h.latched(block, waiter, master, out));
     }
 
-    /// The block that [`Effect::ReadFromDisk`] or [`Effect::Recover`] asked for is in its frame, with this version.
+    /// The block that [`Effect::ReadFromDisk`] or [`Effect::Recover`] asked for is in its frame, in
+    /// this version.
     pub fn installed(
         &mut self,
         block: Dba,
@@ -168,7 +179,9 @@ impl Lane {
         });
     }
 
-    /// The block that [`Effect::ReadFromDisk`] asked for cannot be read, and no session waits for it here. [`Effect::Discard`] says that it is let go; otherwise it is to be tried again.
+    /// The block that [`Effect::ReadFromDisk`] asked for cannot be read, and no session waits for
+    /// it here. If the lane lets go of the block, it says so by [`Effect::Discard`]. Otherwise the
+    /// read is to be tried again.
     pub fn unreadable(&mut self, block: Dba, generation: Generation, out: &mut Vec<Effect>) {
         self.with_holder(out, |h, master, out| {
             h.unreadable(block, generation, master, out);
@@ -206,18 +219,21 @@ impl Lane {
         self.with_holder(out, |h, _, out| h.evict(block, out));
     }
 
-    /// The checkpoint cannot pass the past image of this block: have it written. Repeated until `Forget` comes.
+    /// The checkpoint cannot pass the past image of this block: the lane has the block written. The
+    /// driver repeats the call until `Forget` comes.
     pub fn image_in_the_way(&mut self, block: Dba, out: &mut Vec<Effect>) {
         self.with_holder(out, |h, master, out| h.image_in_the_way(block, master, out));
     }
 
-    /// The past image kept of a block: redo up to this version is needed here until it is forgotten (R5).
+    /// The version of the past image that is kept of a block, if any. Redo up to this version is
+    /// needed here until the image is forgotten (R5).
     pub fn image(&self, block: Dba) -> Option<Scn> {
         self.holder.image(block)
     }
 
-    /// Drives outstanding requests and services again. For a timer of a second or so: a message between two instances can
-    /// be lost with their connection while a third waits for what comes of it, and nobody would tell that one.
+    /// Drives outstanding requests and services again. A timer calls this about once a second: a
+    /// message between two instances can be lost with their connection, and a third instance that
+    /// waits for its consequence is told by nobody.
     pub fn timer(&mut self, out: &mut Vec<Effect>) {
         self.drive_again(out);
         self.settle(out);
@@ -225,7 +241,7 @@ impl Lane {
 
     // ---- messages ----
 
-    /// A message, and the term under which it was sent ([`Lane::term_of`]).
+    /// Takes a message, with the term under which it was sent ([`Lane::term_of`]).
     pub fn message(
         &mut self,
         from: InstanceId,
@@ -239,7 +255,8 @@ impl Lane {
         self.settle(out);
     }
 
-    /// Does a holder's step with the knowledge of who masters what, then delivers what this instance said to itself.
+    /// Runs a step of the holder, which learns who masters what, then delivers what this instance
+    /// said to itself.
     fn with_holder(
         &mut self,
         out: &mut Vec<Effect>,
@@ -259,7 +276,8 @@ impl Lane {
         step(&mut self.holder, &master, out);
     }
 
-    /// Delivers messages to this instance itself at once, in order; those about many blocks only if there are few in all.
+    /// Delivers messages to this instance itself at once, in order. Messages about many blocks are
+    /// delivered here only if there are few blocks in all.
     fn settle(&mut self, out: &mut Vec<Effect>) {
         self.deliver_own(out);
         self.report(out);
@@ -277,7 +295,8 @@ impl Lane {
             Effect::Send { to, message } => *to == me && !(many && message.is_bulky()),
             _ => false,
         };
-        // What is left for the driver moves to the front as what was delivered falls away; deliveries add to the end.
+        // A delivered message leaves a gap. What stays for the driver moves forward into the gaps;
+        // deliveries add to the end.
         let (mut kept, mut at, mut delivered) = (first, first, 0);
         while at < out.len() {
             if to_me(&out[at]) {
@@ -299,7 +318,8 @@ impl Lane {
         out.truncate(kept);
     }
 
-    /// How many things a step may be about: nothing is said about one of them more than a few times.
+    /// The number of things that a step may be about. A step says only a few things about each of
+    /// them.
     fn known(&self) -> usize {
         usize::from(self.master.masters.buckets()) + self.master.entries.len() + self.holder.len()
     }
@@ -445,12 +465,12 @@ impl Lane {
         out.push(Effect::Send { to, message });
     }
 
-    /// The mode that the block's copy here may be used in; None if there is none.
+    /// The mode in which the block's copy here may be used. None if there is no copy.
     pub fn mode(&self, block: Dba) -> Option<(Mode, Generation)> {
         self.holder.mode(block)
     }
 
-    /// Whether everything that came to this master is served.
+    /// Whether this master serves everything that came to it.
     pub fn is_whole(&self) -> bool {
         self.master.frozen.is_empty() && self.untaught.is_empty()
     }

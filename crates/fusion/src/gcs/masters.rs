@@ -1,9 +1,10 @@
 //! Who masters which block, as one instance knows it.
 //!
 //! **Invariants**
-//! 1. Hash buckets are mastered by what the epoch's plan says, the same for everybody.
-//! 2. Granules that an instance took are its, under a term. Members may know different terms for a moment; whatever is said about
-//!    a block says under which term (README, *Moving a granule*).
+//! 1. The epoch's plan gives the masters of hash buckets, the same to everybody.
+//! 2. A granule that an instance took belongs to that instance, under a term. Members may know
+//!    different terms for a moment; every message about a block says under which term it was sent
+//!    (README, *Moving a granule*).
 
 use super::bucket_of;
 use crate::ids::{Bucket, Granule, Term};
@@ -11,14 +12,17 @@ use block::ids::{Dba, InstanceId};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// Blocks of a granule, as a power of two: 1 MiB. A segment's extents are of this size from its second megabyte on, belong to
-/// one instance each, and follow from the address alone: nobody has to look up what a block he does not have belongs to.
+/// The number of blocks in a granule, as a power of two: 1 MiB.
+///
+/// A segment's extents have this size from its second megabyte on, and belong to one instance each.
+/// A granule follows from the address alone: nobody has to look up the segment of a block that he
+/// does not have.
 pub const GRANULE_SHIFT: u32 = 7;
 pub const GRANULE_BLOCKS: u32 = 1 << GRANULE_SHIFT;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Masters {
-    /// Of each hash bucket.
+    /// The master of each hash bucket.
     by_hash: Vec<InstanceId>,
     taken: BTreeMap<Granule, Term>,
     shift: u32,
@@ -38,7 +42,7 @@ impl Masters {
         self.shift = shift;
     }
 
-    /// Hash buckets in all.
+    /// The number of hash buckets.
     pub fn buckets(&self) -> u16 {
         self.by_hash.len() as u16
     }
@@ -83,12 +87,13 @@ impl Masters {
         self.taken.insert(granule, term);
     }
 
-    /// All that are taken, by address, behind `after`.
+    /// All granules that are taken, by address.
     pub fn taken(&self) -> &BTreeMap<Granule, Term> {
         &self.taken
     }
 
-    /// Those of masters that are no longer there have the masters of their hash buckets again. Returns them.
+    /// Gives the granules of masters that are gone back to the masters of their hash buckets.
+    /// Returns those granules with their terms.
     pub fn return_those_of(&mut self, gone: impl Fn(InstanceId) -> bool) -> Vec<(Granule, Term)> {
         let mut returned = Vec::new();
         self.taken.retain(|&granule, term| {
@@ -101,7 +106,7 @@ impl Masters {
         returned
     }
 
-    /// What a block's part of the directory may be rebuilt with.
+    /// The buckets whose rebuilding may bring a block's directory entry back.
     pub fn rebuilt_with(&self, block: Dba) -> [Option<Bucket>; 2] {
         let granule = self.granule(block);
         let term = self.term(granule);

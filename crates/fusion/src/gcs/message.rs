@@ -14,16 +14,17 @@ pub enum Mode {
 /// What a local session wants of a block, weakest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Want {
-    /// To read it as of this snapshot. Served by a shared grant or by a copy, never by waiting for a flush (R3).
+    /// Read the block as of this snapshot. A shared grant or a copy serves it, never a wait for a
+    /// flush (R3).
     Read { snapshot: Scn },
-    /// To read the current version.
+    /// Read the current version.
     Shared,
-    /// To change it.
+    /// Change the current version.
     Exclusive,
 }
 
 impl Want {
-    /// The mode that serves it for certain.
+    /// The mode that certainly serves this want.
     pub fn mode(self) -> Mode {
         match self {
             Want::Read { .. } | Want::Shared => Mode::Shared,
@@ -36,7 +37,8 @@ impl Want {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Source {
     Disk,
-    /// The requester's own shared copy is current. `dirty`: the duty to write it comes with the grant.
+    /// The requester's own shared copy is current. `dirty`: the duty to write the block comes with
+    /// the grant.
     Own {
         dirty: bool,
     },
@@ -46,7 +48,7 @@ pub enum Source {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Declaration {
     pub held: Option<DeclaredHold>,
-    /// The newest past image (every past image here keeps its bytes, see README G5).
+    /// The newest past image. Every past image keeps its bytes (README, G5).
     pub image: Option<Scn>,
 }
 
@@ -55,14 +57,15 @@ pub struct DeclaredHold {
     pub mode: Mode,
     pub turn: Turn,
     pub id: RequestId,
-    /// It owes the write of this version, if its frame is dirty.
+    /// The holder owes the write of this version, if its frame is dirty.
     pub duty: bool,
 }
 
-/// Blocks that one message speaks of at most. A declaration takes 50 bytes, a frame of the interconnect 256 KiB.
+/// The most blocks that one message speaks of. One block's declaration takes 50 bytes; a frame of
+/// the interconnect holds 256 KiB.
 pub const BLOCKS_PER_MESSAGE: usize = 4096;
 
-/// Messages. `Block` and `Copy` travel with the block's bytes.
+/// A message between two instances' lanes. `Block` and `Copy` travel with the block's bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Message {
     // requester to master
@@ -72,7 +75,7 @@ pub enum Message {
         /// Every request of the sender with a lower number is done.
         floor: RequestId,
         want: Want,
-        /// The turn of the copy that the requester holds already.
+        /// The turn of the copy that the requester already holds.
         have: Option<Turn>,
     },
     Done {
@@ -80,7 +83,8 @@ pub enum Message {
         id: RequestId,
         floor: RequestId,
         turn: Turn,
-        /// The sender owns the block under this turn. False if the request was done or the copy gone already.
+        /// Whether the sender owns the block under this turn. It is false if the request was done,
+        /// or the copy gone, already.
         holds: bool,
         /// The past image that the supplier kept.
         image: Option<(InstanceId, Scn)>,
@@ -126,7 +130,7 @@ pub enum Message {
         block: Dba,
         turn: Turn,
     },
-    /// The requested copy cannot be made here any more: the block has left.
+    /// The requested copy can no longer be made here, because the block has left.
     ReadBack {
         block: Dba,
         turn: Turn,
@@ -180,48 +184,53 @@ pub enum Message {
         buckets: Vec<Bucket>,
         blocks: Vec<Dba>,
     },
-    /// The part of a bucket's declaration that comes behind this block.
+    /// Declare the next part of a bucket: what lies behind this block.
     DeclareMore {
         bucket: Bucket,
         after: Dba,
     },
-    /// What the sender holds of a bucket, by address, behind `after`.
+    /// What the sender holds of a bucket, in the order of addresses, behind `after`.
     Declare {
         bucket: Bucket,
         after: Option<Dba>,
         blocks: Vec<(Dba, Declaration)>,
-        /// There is more, behind the last of these.
+        /// Whether there is more behind the last of these.
         more: bool,
     },
     /// What the sender holds of each block that it was asked about.
     DeclareBlocks {
         blocks: Vec<(Dba, Declaration)>,
     },
-    /// From the recoverer to each master: the blocks of its buckets that dead threads name, by address, behind `after`.
+    /// From the recoverer to every member: the blocks that dead threads name, in the order of
+    /// addresses, behind `after`.
     DeadRedo {
         after: Option<Dba>,
         blocks: Vec<Dba>,
         more: bool,
     },
-    /// The part behind this block.
+    /// Send the next part of the named blocks: those behind this one.
     DeadRedoMore {
         after: Dba,
     },
-    /// Bring the newest version back, from your past image or disk and the dead threads, and own it.
+    /// Bring the newest version back and own it. Its sources are your past image or disk, and the
+    /// dead threads.
     Recover {
         block: Dba,
         turn: Turn,
     },
-    /// The sender owns the block; its requests for it up to `id` are thereby done, in particular `served`.
+    /// The sender owns the block. Its requests for the block up to `id` are thereby done, in
+    /// particular `served`.
     Recovered {
         block: Dba,
         turn: Turn,
         id: RequestId,
         served: Option<RequestId>,
-        /// False if it has written the block and let it go since.
+        /// Whether the sender still holds the block. It is false if the sender has written the
+        /// block and let it go since.
         holds: bool,
     },
-    /// The owner of the copy that you hold under turn `have` is dead: you owe its write from now on, though you hold it clean.
+    /// The owner of the copy that you hold under turn `have` is dead. You owe the block's write
+    /// from now on, though you hold it clean.
     Inherit {
         block: Dba,
         turn: Turn,
@@ -231,28 +240,30 @@ pub enum Message {
         block: Dba,
         turn: Turn,
     },
-    /// Everything in the sender's buckets that the dead threads were needed for is on disk.
+    /// Everything in the sender's buckets that needed the dead threads is on disk.
     RecoveryDone,
     // granules that move
-    /// The block has another master than the receiver believes: the one of the term under which this is said.
+    /// The block has another master than the receiver believes: the master of the term under which
+    /// this message is said.
     Moved {
         block: Dba,
     },
-    /// The sender has come, and asks which granules the receiver has taken: the part behind `after`.
+    /// The sender has joined and asks which granules the receiver has taken: the part behind
+    /// `after`.
     TakenWanted {
         after: Option<Granule>,
     },
-    /// Granules that the sender masters, by address, behind `after`.
+    /// Granules that the sender masters, in the order of addresses, behind `after`.
     Taken {
         after: Option<Granule>,
         granules: Vec<(Granule, Term)>,
-        /// There are more, behind the last of these.
+        /// Whether there are more behind the last of these.
         more: bool,
     },
 }
 
 impl Message {
-    /// The block that it is about. None if it is about many, or none.
+    /// The block that the message is about. None if it is about many blocks, or about none.
     pub fn block(&self) -> Option<Dba> {
         match *self {
             Message::Request { block, .. }
@@ -289,7 +300,7 @@ impl Message {
         }
     }
 
-    /// Whether it is about many blocks at once.
+    /// Whether the message is about many blocks at once.
     pub(super) fn is_bulky(&self) -> bool {
         matches!(
             self,
@@ -305,15 +316,21 @@ impl Message {
     }
 }
 
-/// What the driver has to do, in order.
+/// An effect: what the driver has to do, in order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
-    /// Also to this instance itself, if it is about many blocks: to be given back like one from another, in a step of its own, so that others get at the lane meanwhile.
+    /// Send the message. If it is about many blocks, `to` may be this instance itself: the driver
+    /// then feeds the message back like one from another instance, in a step of its own, so that
+    /// others get at the lane in between.
     Send { to: InstanceId, message: Message },
-    /// Send [`Message::Block`] with the bytes of the frame (closed by now) or of the past image of that version.
+    /// Send [`Message::Block`] with the bytes of the frame (closed by now), or of the past image of
+    /// that version.
     ShipCurrent { to: InstanceId, message: Message },
-    /// Copy the frame as it is and send it as [`Message::Copy`] with the clock, which was lifted to the snapshot when
-    /// the message arrived; then call `copied`. If the frame's latch cannot be had
+    /// Copy the frame as it is and send it as [`Message::Copy`] with the clock; then call `copied`.
+    /// The clock was lifted to the snapshot when the message arrived.
+    ///
+    /// If the frame's latch cannot be had in a few tries, park the `ReadFor` message that led here
+    /// and feed it again later (R8).
     /// in a few tries, park the `ReadFor` message that led here and feed it again later (R8).
     ShipCopy {
         to: InstanceId,
@@ -321,7 +338,8 @@ pub enum Effect {
         id: RequestId,
         snapshot: Scn,
     },
-    /// Read the block into a frame, then call `installed`. Whatever was read before this effect is worthless.
+    /// Read the block into a frame, then call `installed`. What was read before this effect must
+    /// not be used.
     ReadFromDisk {
         block: Dba,
         mode: Mode,
@@ -334,52 +352,57 @@ pub enum Effect {
         generation: Generation,
         dirty: bool,
     },
-    /// The frame's mode changes in place. Cancels a `Close` under an older generation.
+    /// Change the frame's mode in place. This cancels a `Close` under an older generation.
     SetMode {
         block: Dba,
         mode: Mode,
         generation: Generation,
     },
-    /// The frame is dirty from now on, though nothing here changed it: dirty travels with the block.
+    /// Mark the frame dirty, though nothing here changed it: the duty to write travels with the
+    /// block.
     MarkDirty { block: Dba },
-    /// Under the frame's latch and with no write of it in flight, lower its mode to `keep` under the new generation,
-    /// then call `closed`. May take its time; LMS does not wait for it.
+    /// Lower the frame's mode to `keep` under the new generation, then call `closed`. The frame's
+    /// latch must be held and no write of the frame in flight. This may take time; LMS does not
+    /// wait for it.
     Close {
         block: Dba,
         keep: Option<Mode>,
         generation: Generation,
     },
-    /// Have the log flushed, then call `flushed`.
+    /// Flush the log up to this position, then call `flushed`.
     FlushLog { upto: LogPos },
-    /// Write the frame if it is dirty; call `wrote` when it is clean on synced disk, at once if it is now.
+    /// Write the frame if it is dirty. Call `wrote` when it is clean on synced disk, at once if it
+    /// is clean already.
     Write { block: Dba },
-    /// The closed frame is a past image now: not current, never written, kept until `Forget`.
+    /// Keep the closed frame as a past image: not current, never written, kept until `Forget`.
     KeepImage { block: Dba, version: Scn },
-    /// The closed frame is free.
+    /// Free the closed frame.
     Discard { block: Dba },
-    /// Past images up to this version may go, and redo is no longer kept for them.
+    /// Drop the past images up to this version, and no longer keep redo for them.
     Forget { block: Dba, version: Scn },
-    /// Make the newest version from the past image (if one is kept) or disk, and the dead threads; it is dirty. Then call `installed`.
+    /// Make the newest version from the past image (if one is kept) or disk, and the dead threads.
+    /// The result is dirty. Then call `installed`.
     Recover { block: Dba, generation: Generation },
-    /// The session may go on: the block is here in the mode it asked for.
+    /// Let the session go on: the block is here in the mode it asked for.
     Run { block: Dba, waiter: Waiter },
-    /// The session may read the copy that came with the message.
+    /// Let the session read the copy that came with the message.
     ReadCopy {
         block: Dba,
         waiter: Waiter,
         supplier: InstanceId,
     },
-    /// Read-only copies made by this instance are worthless: operations resting on them start over.
+    /// Drop the read-only copies that this instance made. Operations resting on them start over.
     DropCopies { supplier: InstanceId },
-    /// The threads of these dead are needed no more.
+    /// Close the threads of these dead members: nobody needs them any more.
     CloseThreads { dead: BTreeSet<Member> },
-    /// This instance has heard that the granule has another master. Its sessions' requests go there from now on.
+    /// The granule has another master, as this instance has just heard. Its sessions' requests go
+    /// there from now on.
     MasterMoved {
         granule: Granule,
         from: Term,
         to: Term,
     },
-    /// The granule that came to this instance is served.
+    /// This instance now serves the granule that came to it.
     GranuleOpened { granule: Granule },
 }
 
@@ -388,6 +411,6 @@ pub enum Effect {
 pub struct Closed {
     pub version: Scn,
     pub dirty: bool,
-    /// End of the redo of this instance's last change to the block.
+    /// The end of the redo of this instance's last change to the block.
     pub redo: LogPos,
 }

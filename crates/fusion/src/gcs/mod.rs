@@ -1,8 +1,9 @@
 //! The global cache service of one LMS lane: which instance may use which block how.
 //!
-//! A [`Lane`] is one instance's part of the service for the blocks of its buckets. [`Holder`] keeps what this instance
-//! holds and asks for, [`Master`] keeps the directory of the buckets that this instance masters; both speak only in
-//! messages, also with each other. The rules R1-R8 stand in the README with the place where each is kept.
+//! A [`Lane`] is one instance's part of the service for the blocks of its buckets. [`Holder`] keeps
+//! what this instance holds and asks for. [`Master`] keeps the directory of the buckets that this
+//! instance masters. Both speak only in messages, also with each other. The README lists the rules
+//! R1-R8 and the place where each is kept.
 
 mod holder;
 mod lane;
@@ -28,7 +29,7 @@ pub use message::{
 
 use block::ids::Dba;
 
-/// The hash bucket of a block, of `buckets` in all: neighbouring blocks fall into different ones.
+/// The hash bucket of a block, out of `buckets`. Neighbouring blocks fall into different buckets.
 pub fn bucket_of(block: Dba, buckets: u16) -> u16 {
     let hash = block.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (hash % u64::from(buckets)) as u16

@@ -1,4 +1,5 @@
-//! How long a change of epoch keeps a lane busy: what local sessions and other instances wait for, because its driver runs one step at a time.
+//! Measures how long a change of epoch keeps a lane busy. The lane's driver runs one step at a
+//! time, so local sessions and other instances wait for each step.
 
 use super::*;
 use crate::ids::{Epoch, Incarnation, Member, Term};
@@ -8,13 +9,13 @@ use std::time::Duration;
 
 const BUCKETS: u16 = 256;
 
-/// Of this thread: other work on the machine does not count.
+/// Processor time of this thread. Other work on the machine does not count.
 fn processor_time() -> Duration {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// What one instance's lane was busy with: steps, all their time, the longest.
+/// What one instance's lane was busy with: the number of steps, their time in all, the longest.
 #[derive(Default, Clone, Copy)]
 struct Busy {
     steps: usize,
@@ -95,7 +96,7 @@ impl Cluster {
             incarnation: Incarnation(1),
         };
         let masters = |b: u16| InstanceId(members[usize::from(b) % members.len()]);
-        // As few move as possible.
+        // As few buckets as possible move.
         let whole: Vec<u16> = (1..=3).collect();
         let of_all = |b: u16| whole[usize::from(b) % 3];
         let keeps = |b: u16| members.contains(&of_all(b)).then(|| InstanceId(of_all(b)));
@@ -127,7 +128,10 @@ impl Cluster {
     }
 }
 
-/// Three instances, each with so many blocks exclusively, of which the others have changed a tenth; one dies, and its redo names `named` blocks, half of which nobody else has.
+/// Measures a death in a cluster of three instances.
+///
+/// Each instance has `blocks` blocks exclusively, a tenth of which the others have changed. One
+/// instance dies, and its redo names `named` blocks, half of which nobody else has.
 fn measure(blocks: u32, named: u32) {
     let mut cluster = Cluster {
         lanes: BTreeMap::new(),
@@ -146,7 +150,7 @@ fn measure(blocks: u32, named: u32) {
     cluster.tell(&format!(
         "{blocks} blocks each: all are declared for the first time"
     ));
-    // Past images: the third takes a tenth of what the others have.
+    // Past images: the third instance takes a tenth of what the others have.
     for i in 1..=2u32 {
         for b in 0..blocks / 10 {
             let block = Dba::new(FileId::DATA, i * 10_000_000 + b);
@@ -179,7 +183,8 @@ fn pauses_of_a_death() {
     measure(100_000, 20_000);
 }
 
-/// The same, small enough for every run: nothing about it may depend on there being few blocks.
+/// Runs the measurement on few blocks, small enough for every test run. Nothing about it may depend
+/// on the number of blocks.
 #[test]
 fn a_death_with_many_blocks() {
     measure(6_000, 2_500);

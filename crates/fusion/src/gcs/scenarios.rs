@@ -1,4 +1,5 @@
-//! The races of CORRECTNESS.md, each told as a story. Numbers in the names are that list's.
+//! The races of CORRECTNESS.md, each told as a story. The numbers in the tests' names are that
+//! list's.
 
 use super::tests::{READ, model};
 use super::world::{Action, Config, Letter, World, dba};
@@ -31,9 +32,9 @@ impl Story {
         self.0.apply(&action);
     }
 
-    /// Everything goes on until nothing is left to do, except what is held back.
+    /// Lets everything go on until nothing is left to do, except the actions held back.
     fn settle_without(&mut self, held_back: impl Fn(&Action) -> bool) {
-        // What follows a broken rule need not end.
+        // After a broken rule the world need not come to an end.
         while let Some(action) = self.0.helpful_actions().into_iter().find(|a| !held_back(a))
             && self.fine()
         {
@@ -41,7 +42,7 @@ impl Story {
         }
     }
 
-    /// The same, with these letters held back.
+    /// Lets everything go on until nothing is left to do, with these letters held back.
     fn settle_holding(&mut self, held_back: impl Fn(&Letter) -> bool) {
         loop {
             let world = &self.0;
@@ -74,7 +75,7 @@ impl Story {
         );
     }
 
-    /// Node `n` becomes the master of the block's granule.
+    /// Lets node `n` become the master of the block's granule.
     fn take(&mut self, n: usize, block: Dba) {
         let node = self.0.nodes[n].as_ref().expect("it lives");
         let granule = node.lane.granule_of(block);
@@ -90,7 +91,7 @@ impl Story {
         self.0.violation.is_none()
     }
 
-    /// The block of the first address whose bucket this node masters.
+    /// The block with the lowest address whose bucket this node masters.
     fn block_of(&self, node: usize) -> Dba {
         let blocks = (0..self.0.config.blocks).map(dba);
         let mut his = blocks.filter(|&b| self.0.bucket(b) % self.0.config.nodes == node);
@@ -99,8 +100,9 @@ impl Story {
     }
 }
 
-/// A changes a block and commits; C takes it exclusive, changes nothing and dies. C's redo does not name the block, and
-/// disk is old: the declared past image of A says that something is missing.
+/// A changes a block and commits. C takes the block exclusively, changes nothing and dies. C's redo
+/// does not name the block, and disk is old. Only A's declared past image says that something is
+/// missing.
 #[test]
 fn c17a_the_last_owner_died_without_changing_the_block() {
     let mut story = Story::of(3, 1, None);
@@ -115,8 +117,8 @@ fn c17a_the_last_owner_died_without_changing_the_block() {
     assert_eq!(story.0.violation, None);
 }
 
-/// A changes a block and steps down, B holds it shared and clean; A dies; the block is pruned because B has it. If B
-/// could let go of its copy, C would read the old version from disk.
+/// A changes a block and steps down; B holds it shared and clean; A dies. The block is pruned
+/// because B has it. If B could let go of its copy, C would read the old version from disk.
 #[test]
 fn c17b_a_clean_copy_lets_the_block_be_pruned_and_is_evicted() {
     let run = |mutation| {
@@ -139,7 +141,7 @@ fn c17b_a_clean_copy_lets_the_block_be_pruned_and_is_evicted() {
     assert!(!run(Some(Mutation::NoInheritedDuty)));
 }
 
-/// The recoverer dies before it has finished: the next one starts again, with both threads.
+/// The recoverer dies before it has finished. The next recoverer starts again, with both threads.
 #[test]
 fn c18_the_recoverer_dies() {
     for steps in 0..12 {
@@ -166,7 +168,8 @@ fn c18_the_recoverer_dies() {
     }
 }
 
-/// An instance dies and is back before anyone noticed: what it mastered is declared again before it serves.
+/// An instance dies and is back before any other noticed. What it mastered is declared again before
+/// it serves.
 #[test]
 fn c16_a_master_that_came_back_with_an_empty_directory() {
     let mut story = Story::of(3, 3, None);
@@ -180,7 +183,7 @@ fn c16_a_master_that_came_back_with_an_empty_directory() {
     assert_eq!(story.0.violation, None);
 }
 
-/// While nobody has declared anything yet, blocks whose master did not change are served.
+/// While no member has declared anything yet, blocks whose master did not change are served.
 #[test]
 fn c20_only_moved_buckets_are_frozen() {
     let mut story = Story::of(3, 8, None);
@@ -201,8 +204,8 @@ fn c20_only_moved_buckets_are_frozen() {
     assert_eq!(story.0.finished(), 2);
 }
 
-/// While nobody has declared anything yet of a granule that moves, everything else is served; a request that was on its way to the old master
-/// is served by the new one.
+/// While no member has declared anything yet of a granule that moves, everything else is served. A
+/// request that was on its way to the old master is served by the new one.
 #[test]
 fn c20_only_the_granule_that_moves_is_frozen() {
     let mut story = Story::of(3, 8, None);
@@ -229,7 +232,8 @@ fn c20_only_the_granule_that_moves_is_frozen() {
     }
 }
 
-/// Two take the same granule before they hear of each other: all agree on one of them in the end.
+/// Two instances take one granule before they hear of each other. In the end all agree on one of
+/// them.
 #[test]
 fn c20_two_take_a_granule_at_once() {
     let mut story = Story::of(3, 2, None);
@@ -247,7 +251,8 @@ fn c20_two_take_a_granule_at_once() {
     assert_eq!(masters, [2, 2, 2]);
 }
 
-/// A granule stays its master's when others die; when its master dies it is its hash buckets' masters' again.
+/// A granule stays its master's when others die. When its master dies, it belongs to the masters of
+/// its hash buckets again.
 #[test]
 fn c20_a_granule_that_was_taken_and_deaths() {
     let run = |mutation| {
@@ -275,8 +280,12 @@ fn c20_a_granule_that_was_taken_and_deaths() {
     assert!(!run(Some(Mutation::KeepEntriesOfTheGone)));
 }
 
-/// Node 2 takes a granule in the epoch in which its hash bucket comes to node 1, who is not told of it yet. Node 0 declares its copy to 2, lets go of it, which
-/// means nothing to a master that is still asked for declarations, and declares nothing to 1, who serves itself. Two exclusive copies are declared to 2: only the one of the later turn is there.
+/// Two exclusive copies are declared to a master, and only the one of the later turn is there.
+///
+/// Node 2 takes a granule in the epoch in which its hash bucket comes to node 1, which is not told
+/// of the move yet. Node 0 declares its copy to node 2, then lets go of it. That notice means
+/// nothing to a master that is still asked for declarations. Node 0 declares nothing to node 1, and
+/// node 1 serves the block itself.
 #[test]
 fn c20_a_copy_that_was_let_go_after_it_was_declared() {
     for released_is_lost in [false, true] {
@@ -317,8 +326,8 @@ fn c20_a_copy_that_was_let_go_after_it_was_declared() {
     }
 }
 
-/// Who has just come masters a hash bucket with a block of a granule that was taken. It has asked everybody what they hold; then its master
-/// gives that block to another.
+/// A newcomer masters a hash bucket with a block of a granule that was taken. It has asked every
+/// member what it holds; then the granule's master gives that block to another instance.
 #[test]
 fn c16_a_newcomer_hears_what_is_taken_before_it_serves() {
     let run = |mutation| {
@@ -344,7 +353,7 @@ fn c16_a_newcomer_hears_what_is_taken_before_it_serves() {
     assert!(!run(Some(Mutation::NewcomerUntaught)));
 }
 
-/// Messages of a reconfiguration that another death overtook do nothing.
+/// Messages of a reconfiguration that another death overtook have no effect.
 #[test]
 fn c20_messages_of_an_abandoned_reconfiguration_are_ignored() {
     let mut story = Story::of(4, 1, None);
@@ -356,7 +365,8 @@ fn c20_messages_of_an_abandoned_reconfiguration_are_ignored() {
     for n in 1..4 {
         story.go(Action::Enter(n));
     }
-    // The questions and declarations of this epoch are still on their way when the next death comes.
+    // The questions and declarations of this epoch are still on their way when the next instance
+    // dies.
     let late = story.0.letters.len();
     assert!(late > 0);
     story.go(Action::Crash(3, false));
@@ -381,7 +391,7 @@ fn r3_a_reader_does_not_wait_for_the_flush_that_a_transfer_waits_for() {
         story.settle_without(no_flush);
         story.go(Action::Start(2, block, READ));
         story.settle_without(no_flush);
-        story.fine() && story.0.finished() == 2 // the writer that dirtied it, and the reader
+        story.fine() && story.0.finished() == 2 // the block's writer and the reader
     };
     assert!(run(None));
     assert!(!run(Some(Mutation::ReadersWaitForFlush)));
@@ -409,12 +419,17 @@ fn r6_requests_are_served_in_order() {
         }
         order
     };
-    // The first transfer waits for the log of instance 1's changes; the other requests come meanwhile.
+    // The first transfer waits for the log of instance 1's changes. The other requests come
+    // meanwhile.
     assert_eq!(run(None), [1, 2, 3]);
     assert_eq!(run(Some(Mutation::ServeTheLatest)), [1, 3, 2]);
 }
 
-/// A writer's block is read elsewhere, as copies, for its redo is not durable. An instance that does nothing but make copies gives up its right to change the block, and readers get it to keep (R6).
+/// A holder that only serves readers steps down (R6).
+///
+/// A writer's block is read elsewhere, as copies, because its redo is not durable. A holder that
+/// does nothing but make copies gives up its right to change the block, and readers get shared
+/// copies to keep.
 #[test]
 fn r6_a_holder_that_only_serves_readers_steps_down() {
     let run = |mutation| {
@@ -460,7 +475,10 @@ fn a_lone_instance_sends_no_messages() {
     assert!(story.fine());
 }
 
-/// What an instance cached alone becomes known to its lane when others come. Some of it leaves the cache before the epoch has begun, when there is no master to be told; it is not declared either.
+/// A block that leaves the cache before the first epoch is not declared.
+///
+/// What an instance cached alone becomes known to its lane when others come. Some of it leaves the
+/// cache before the epoch has begun, when there is no master to be told.
 #[test]
 fn what_left_the_cache_before_the_first_epoch_is_not_declared() {
     let [kept, gone] = [0, 1].map(dba);

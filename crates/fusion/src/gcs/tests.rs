@@ -109,7 +109,7 @@ impl Walk {
         if actions.is_empty() {
             return Ok(false);
         }
-        // Faults are rare among what can happen, otherwise little else would.
+        // Faults are rare among the possible actions; otherwise little else would happen.
         let fault = self.random.below(30) == 0;
         let is_fault = |a: &Action| {
             matches!(
@@ -137,7 +137,8 @@ impl Walk {
         }
     }
 
-    /// No new work and no new faults: everybody gets what he waits for, all is written, dead threads are closed.
+    /// Goes on without new work and new faults until every session gets what it waits for, all is
+    /// written, and dead threads are closed.
     fn settle(&mut self) -> Result<(), String> {
         for _ in 0..60 {
             for _ in 0..400 {
@@ -171,7 +172,8 @@ impl Walk {
     }
 }
 
-/// Walks; an error carries the violation and the path to it. A broken assertion inside the machines is one too.
+/// Walks at random. An error carries the violation and the path to it. A broken assertion inside
+/// the machines counts as a violation.
 fn walk(config: &Config, seed: u64, steps: usize) -> Result<(), String> {
     std::panic::catch_unwind(|| walk_on(config, seed, steps))
         .unwrap_or_else(|_| Err("a machine's assertion failed".to_string()))
@@ -227,7 +229,8 @@ fn simulation_with_all_faults() {
     }
 }
 
-/// Declarations and the names in the dead threads come in parts of one block; parts are lost, and come twice.
+/// Declarations and the names in the dead threads come in parts of one block. Parts are lost, and
+/// come twice.
 #[test]
 fn simulation_with_all_faults_and_declarations_in_parts() {
     let config = Config {
@@ -241,7 +244,8 @@ fn simulation_with_all_faults_and_declarations_in_parts() {
     }
 }
 
-/// Granules are taken at any moment, by several at once, also while others die and come.
+/// A configuration in which several instances take granules at any moment, also while others die
+/// and join.
 fn moving() -> Config {
     Config {
         takes: 6,
@@ -272,7 +276,7 @@ fn simulation_of_granules_that_move_with_all_faults() {
     }
 }
 
-/// What is declared, named and taught comes in parts of one.
+/// Declarations, names in dead threads and lists of taken granules come in parts of one.
 #[test]
 fn simulation_of_granules_that_move_in_parts() {
     let config = Config {
@@ -287,7 +291,8 @@ fn simulation_of_granules_that_move_in_parts() {
     }
 }
 
-/// Looks for a seed that notices the mutation by what it breaks; returns it with what was noticed.
+/// Looks for a seed that notices the mutation by what it breaks. Returns the seed with what was
+/// noticed.
 fn notices(mutation: Mutation, config: Config, breaks: &str, tries: u64) -> Option<(u64, String)> {
     let planted = Planted {
         mutation: Some(mutation),
@@ -403,7 +408,7 @@ fn model_three_instances_one_block() {
     check("3 instances, 1 block, 3 sessions, an eviction", config);
 }
 
-/// Nobody waits for a block that its holder could not read.
+/// No session waits for a block that its holder could not read.
 #[test]
 fn model_a_read_fails() {
     let config = |nodes, sessions| Config {

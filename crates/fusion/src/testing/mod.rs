@@ -1,6 +1,7 @@
-//! What this crate's tests share: seeded random numbers, and the environment variables of the longer campaigns.
+//! What this crate's tests share: seeded random numbers, and the environment variables of the
+//! longer campaigns.
 
-/// SplitMix64: small, seeded, the same on every machine.
+/// SplitMix64: a small seeded generator that gives the same numbers on every machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -31,7 +32,8 @@ pub(crate) fn schedules(quick: u64) -> u64 {
     }
 }
 
-/// The seeds to run: `BRAID_FUSION_SEED` alone if it is set (to replay a failure), otherwise `n` from `BRAID_FUSION_FROM` or 0 on. Of many it says now and then how far it has come.
+/// The seeds to run: `BRAID_FUSION_SEED` alone if it is set (to replay a failure), otherwise `n`
+/// seeds from `BRAID_FUSION_FROM` or 0 on. A long run prints its progress now and then.
 pub(crate) fn seeds(n: u64) -> impl Iterator<Item = u64> {
     let number = |name: &str| {
         let text = std::env::var(name).ok()?;

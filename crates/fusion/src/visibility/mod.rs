@@ -1,20 +1,27 @@
 //! When a commit takes effect, and when a reply that shows it may leave: one machine per instance.
 //!
-//! A commit record carries no commit SCN. All transactions of log group n take effect at e(n), which the instance draws
-//! after the group is durable. The machine owns the instance's view of the clock, the groups that not every member is
-//! known to have heard of (*unstable* groups), and the replies parked behind them. It does not own transaction status:
-//! whoever drives it has that table (lock-free in production) and does what [`Effect::MarkPending`] and
-//! [`Effect::Publish`] ask for, in that order.
+//! A commit record carries no commit SCN. All transactions of log group n take effect at e(n),
+//! which the instance draws after the group is durable.
+//!
+//! The machine owns the instance's view of the clock, the groups that not every member is known to
+//! have heard of (*unstable* groups), and the replies parked behind them. It does not own
+//! transaction status. Its driver has that table (lock-free in production) and does what
+//! [`Effect::MarkPending`] and [`Effect::Publish`] ask for, in that order.
 //!
 //! **Invariants**
-//! 1. e(n) is drawn after group n is durable and marked pending, from a clock at or above every snapshot that was told
-//!    "active" about a transaction of the group. So a verdict, once given, stands, and no reader waits for a flush.
-//! 2. A message carries evidence (instance, group, SCN) of every unstable group that its content may rest on.
-//! 3. Batch headers do the same for redo: what is durable in one thread never rests on a group whose SCN could be
-//!    decided otherwise later. (The design asks for the thread's own e(n-1) only; see README, rule V6.)
-//! 4. A reply leaves when every group it shows is stable: whoever reads anywhere afterwards sees it too.
-//! 5. A group that stands in a member's memory is announced and acknowledged: the member looks there before it takes a snapshot, draws an SCN
-//!    or enters an epoch ([`Visibility::read_memory`]; README, rule V10).
+//! 1. e(n) is drawn after group n is durable and marked pending, from a clock at or above every
+//!    snapshot that was told "active" about a transaction of the group. So a verdict, once given,
+//!    stands, and no reader waits for a flush.
+//! 2. A message carries evidence (instance, group, SCN) of every unstable group that its content
+//!    may rest on.
+//! 3. Batch headers do so for redo: what is durable in one thread never rests on a group whose SCN
+//!    could be decided otherwise later. (The design asks for the thread's own e(n-1) only; see
+//!    README, rule V6.)
+//! 4. A reply leaves when every group it shows is stable. So every later reader, on any instance,
+//!    sees it too.
+//! 5. A group that stands in a member's memory is announced and acknowledged: the member looks
+//!    there before it takes a snapshot, draws an SCN or enters an epoch
+//!    ([`Visibility::read_memory`]; README, rule V10).
 
 mod recovery;
 #[cfg(test)]
@@ -30,7 +37,7 @@ use block::ids::{InstanceId, Scn, TxnId};
 use block::{LAST_GROUPS, LastGroups};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Group `group` of instance `instance`'s thread took effect at `scn`.
+/// Evidence that group `group` of instance `instance`'s thread took effect at `scn`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Evidence {
     pub instance: InstanceId,
@@ -38,7 +45,7 @@ pub struct Evidence {
     pub scn: Scn,
 }
 
-/// What every message between instances carries in front.
+/// The header that every message between instances carries in front.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Header {
     pub clock: Scn,
@@ -52,16 +59,18 @@ pub struct Header {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Verdict {
     Committed(Scn),
-    /// Invisible to snapshots up to this one. The asker may cache it for those, no others.
+    /// The transaction is invisible to snapshots up to this one. The asker may cache that for those
+    /// snapshots only.
     ActiveTo(Scn),
 }
 
 /// State of a transaction in the driver's status table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Status {
-    /// No entry: active, or never committed.
+    /// The table has no entry: the transaction is active, or never committed.
     None,
-    /// Its group is durable, the group's SCN is being drawn. Lasts for an instant, never for an I/O.
+    /// The transaction's group is durable, and the group's SCN is being drawn. This lasts for an
+    /// instant, never for an I/O.
     Pending,
     Committed(Scn),
 }
@@ -70,12 +79,13 @@ pub enum Status {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReplyId(pub u64);
 
-/// What a reply shows.
+/// What a reply shows, by which the gate decides when it may leave.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Shown {
     /// The commit of a transaction in this group.
     Commit(InstanceId, GroupNo),
-    /// Rows committed at or below this SCN (the highest that the reply rests on; its snapshot is a safe choice).
+    /// Rows committed at or below this SCN: the highest that the reply rests on. Its snapshot is a
+    /// safe choice.
     UpTo(Scn),
 }
 
@@ -88,7 +98,8 @@ pub enum Message {
         instance: InstanceId,
         group: GroupNo,
     },
-    /// Tell me when all members have heard of this group; sent to whoever announced it.
+    /// Tell the sender when all members have heard of this group. It goes to the announcer of the
+    /// group.
     StableWanted {
         instance: InstanceId,
         group: GroupNo,
@@ -107,7 +118,7 @@ pub enum Message {
     },
 }
 
-/// What the driver has to do, in order.
+/// An effect: what the driver has to do, in order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     Send {
@@ -117,11 +128,12 @@ pub enum Effect {
     },
     /// Mark the group's transactions pending, then call [`Visibility::marked`].
     MarkPending(GroupNo),
-    /// Publish the group's transactions as committed, put the SCN into the next batch header, then call [`Visibility::published`].
+    /// Publish the group's transactions as committed and put the SCN into the next batch header.
+    /// Then call [`Visibility::published`].
     Publish(Evidence),
-    /// The reply may leave.
+    /// Let the reply leave.
     Release(ReplyId),
-    /// A verdict for a local asker arrived.
+    /// Take the verdict that arrived for a local asker.
     Learned { txn: TxnId, verdict: Verdict },
 }
 
@@ -130,23 +142,25 @@ struct Unstable {
     scn: Scn,
     /// Members whose acknowledgement is missing. None if another instance announced the group.
     missing: Option<BTreeSet<InstanceId>>,
-    /// Who asked to be told.
+    /// The instances that asked to be told when the group is stable.
     tell: BTreeSet<InstanceId>,
-    /// This instance asked the announcer already.
+    /// Whether this instance has asked the announcer already.
     asked: bool,
 }
 
-/// One instance's machine.
+/// One instance's machine for commit and visibility.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Visibility {
     me: InstanceId,
     clock: Scn,
     members: BTreeSet<InstanceId>,
-    /// Who announces the groups of a dead instance.
+    /// The heir of each dead instance: it announces the dead one's groups.
     heirs: BTreeMap<InstanceId, InstanceId>,
-    /// The newest groups of each thread that this instance has heard of: what recovery of a last group may have to know.
+    /// The newest groups of each thread that this instance has heard of. The recovery of a last
+    /// group may have to know them.
     last_groups: BTreeMap<InstanceId, LastGroups>,
-    /// Up to which group of each other thread all members have heard of all, as its owner has said.
+    /// For each other thread, the last group such that all members have heard of it and of all
+    /// before it, as the thread's owner has said.
     stable: BTreeMap<InstanceId, GroupNo>,
     unstable: BTreeMap<(InstanceId, GroupNo), Unstable>,
     drawn: Option<Evidence>,
@@ -156,7 +170,8 @@ pub struct Visibility {
 }
 
 impl Visibility {
-    /// A machine whose clock begins at `clock`: past the persisted ceiling, and at the maximum of the members' clocks for a joiner.
+    /// A machine whose clock begins at `clock`. The clock must be past the persisted ceiling; a
+    /// joiner's begins at the maximum of the members' clocks.
     pub fn new(me: InstanceId, clock: Scn, members: impl IntoIterator<Item = InstanceId>) -> Self {
         let mut members: BTreeSet<_> = members.into_iter().collect();
         members.insert(me);
@@ -179,7 +194,8 @@ impl Visibility {
         self.clock
     }
 
-    /// The front of a message that leaves now. Also what goes into the header of a batch that is sealed now.
+    /// The header of a message that leaves now. It is also what goes into the header of a batch
+    /// that is sealed now.
     pub fn header(&self) -> Header {
         let mut evidence: Vec<Evidence> = self
             .unstable
@@ -200,8 +216,12 @@ impl Visibility {
         }
     }
 
-    /// Of each other instance the newest groups that are not known to be stable, [`LAST_GROUPS`] at most, newest first: what the header of a batch has to say. An older one needs no evidence there, for whoever heard of the newer
-    /// ones knows them to be durable, and the header of the last of them has its SCN; nor do this instance's own, for the same reason.
+    /// The evidence for a batch header: of each other instance the newest groups that are not known
+    /// to be stable, [`LAST_GROUPS`] at most, newest first.
+    ///
+    /// An older group needs no evidence there. An instance that heard of the newer ones knows the
+    /// older one to be durable, and the header of the last of the newer ones has its SCN. This
+    /// instance's own groups need none for the same reason.
     pub fn evidence_for_redo(&self) -> impl Iterator<Item = Evidence> + '_ {
         let most = if self.planted.breaks(Mutation::OneGroupInEvidence) {
             1
@@ -224,7 +244,7 @@ impl Visibility {
         })
     }
 
-    /// A log group of this instance's thread is durable.
+    /// Notes that a log group of this instance's thread is durable.
     pub fn group_durable(&mut self, group: GroupNo, out: &mut Vec<Effect>) {
         assert!(self.drawn.is_none(), "groups take effect one by one");
         if self.planted.breaks(Mutation::PendingMark) {
@@ -234,14 +254,15 @@ impl Visibility {
         }
     }
 
-    /// The group's transactions are marked: draw its SCN.
+    /// Draws the group's SCN, after its transactions were marked.
     pub fn marked(&mut self, group: GroupNo, out: &mut Vec<Effect>) {
         let scn = Scn(self.clock.0 + 1);
         self.drawn(group, scn, out);
     }
 
-    /// The same with the SCN that the driver's clock gave, after the transactions were marked and before they are published: for a driver
-    /// whose sessions draw SCNs beside this machine.
+    /// Takes the group's SCN from the driver's clock, for a driver whose sessions draw SCNs beside
+    /// this machine. The driver draws it after the transactions were marked and before they are
+    /// published.
     pub fn drawn(&mut self, group: GroupNo, scn: Scn, out: &mut Vec<Effect>) {
         self.lift(scn);
         let evidence = Evidence {
@@ -250,12 +271,14 @@ impl Visibility {
             scn,
         };
         self.drawn = Some(evidence);
-        // From here on, not from the announcement: a local reader sees the group as soon as the driver publishes it.
+        // The group is registered here and not at its announcement: a local reader sees the group
+        // as soon as the driver publishes it.
         self.register(evidence);
         out.push(Effect::Publish(evidence));
     }
 
-    /// The group's transactions are published: tell everybody, and answer who asked meanwhile.
+    /// Tells everybody of the group, whose transactions are published now, and answers the
+    /// instances that asked meanwhile.
     pub fn published(
         &mut self,
         group: GroupNo,
@@ -270,7 +293,8 @@ impl Visibility {
         }
     }
 
-    /// Announces the groups of dead threads that [`decide`] gave an SCN, as the heir of their instances.
+    /// Announces the groups of dead threads that [`decide`] gave an SCN, as the heir of their
+    /// instances.
     pub fn adopt(&mut self, decided: &[Evidence], out: &mut Vec<Effect>) {
         for &evidence in decided {
             self.lift(evidence.scn);
@@ -296,8 +320,8 @@ impl Visibility {
         entry.missing.get_or_insert(others);
     }
 
-    /// A transaction of this instance is asked about. `status` looks into the driver's table; it is called after the
-    /// clock is lifted, which is what makes "active" final for the asker.
+    /// Answers a question about a transaction of this instance. `status` looks into the driver's
+    /// table. It is called after the clock is lifted, and that makes "active" final for the asker.
     pub fn asked(
         &mut self,
         from: InstanceId,
@@ -324,7 +348,8 @@ impl Visibility {
         }
     }
 
-    /// The front of any message of any protocol: to be called before its content is looked at.
+    /// Takes the header of any message of any protocol. The driver calls this before it looks at
+    /// the message's content.
     pub fn received(&mut self, from: InstanceId, header: &Header, out: &mut Vec<Effect>) {
         if !self.planted.breaks(Mutation::Lift) {
             self.lift(header.clock);
@@ -342,7 +367,8 @@ impl Visibility {
         }
     }
 
-    /// Messages to `peer` may have been lost with the connection: says again what it may have missed.
+    /// Says again what `peer` may have missed: messages to it may have been lost with the
+    /// connection.
     pub fn reconnected(&mut self, peer: InstanceId, out: &mut Vec<Effect>) {
         let again: Vec<Evidence> = self
             .unstable
@@ -407,8 +433,10 @@ impl Visibility {
         }
     }
 
-    /// What stands in this instance's memory for announcements of `from`: groups of its own thread that were not read before, and the last group up to which all members have heard of them. As if each had been
-    /// received, and acknowledged, when it was put there.
+    /// Reads what stands in this instance's memory for announcements of `from`. That is the groups
+    /// of `from`'s own thread that were not read before, and the last group up to which all members
+    /// have heard of them. Each counts as received and acknowledged at the time when it was put
+    /// there.
     pub fn read_memory(
         &mut self,
         from: InstanceId,
@@ -433,7 +461,8 @@ impl Visibility {
         }
     }
 
-    /// The last group of this instance's thread such that all members have heard of it and of all before it.
+    /// The last group of this instance's thread such that all members have heard of it and of all
+    /// before it.
     pub fn stable_up_to(&self) -> GroupNo {
         let mut own = self.unstable.keys().filter(|(of, _)| *of == self.me);
         match own.next() {
@@ -442,21 +471,29 @@ impl Visibility {
         }
     }
 
-    /// A reply is ready. It leaves at once if all that it shows is stable, which is always so on a lone instance.
+    /// Parks a reply that is ready until all that it shows is stable. It leaves at once if that is
+    /// so already, as always on a lone instance.
     pub fn gate(&mut self, reply: ReplyId, shown: Shown, out: &mut Vec<Effect>) {
         self.parked_replies.insert((reply, shown));
         self.release(out);
     }
 
-    /// A group of an instance that took effect, and need not be waited for: what a joiner is told before its first snapshot, and what is found in the redo of the dead.
+    /// Learns of a group that took effect and need not be waited for. A joiner is told of such
+    /// groups before its first snapshot, and others are found in the redo of the dead.
     pub fn told(&mut self, evidence: Evidence) {
         self.note(evidence);
     }
 
-    /// Members changed. The dead acknowledge nothing any more; each of their threads has an heir, who announces what
-    /// [`decide`] makes of its last group. A joiner takes its first snapshot when it was told
-    /// of the newest group of each member's thread, in a message of the epoch in which it is a member; a group that is newer has waited for its acknowledgement. Members that die before they have told it are recovered first, and the joiner's clock is lifted to what
-    /// [`decide`] has made of their last groups: what they had acknowledged to clients is known to nobody then.
+    /// Takes a change of members.
+    ///
+    /// The dead acknowledge nothing any more. Each of their threads has an heir, which announces
+    /// what [`decide`] makes of the thread's last groups.
+    ///
+    /// A joiner takes its first snapshot when it was told of the newest groups of each member's
+    /// thread, in a message of the epoch in which it is a member. A newer group has waited for the
+    /// joiner's acknowledgement. Members that die before they have told are recovered first, and
+    /// the joiner's clock is lifted to what [`decide`] has made of their last groups: then nobody
+    /// else knows what they had acknowledged to clients.
     pub fn members_changed(
         &mut self,
         members: impl IntoIterator<Item = InstanceId>,
@@ -480,8 +517,9 @@ impl Visibility {
         }
     }
 
-    /// All groups of an instance that is no member are stable: it left cleanly, when everybody had acknowledged them; or it died, and every member has heard a header that every other sent after the
-    /// dead one was heard by nobody any more.
+    /// Takes all groups of an instance that is no member for stable. Either the instance left
+    /// cleanly, when everybody had acknowledged its groups. Or it died, and every member has heard
+    /// a header that every other member sent after all had stopped hearing the dead one.
     pub fn left(&mut self, instance: InstanceId, out: &mut Vec<Effect>) {
         let newest = self.newest_group_of(instance);
         self.stable_up_to_of(instance, newest);
@@ -489,12 +527,13 @@ impl Visibility {
         self.release(out);
     }
 
-    /// The SCN of the oldest group that is not known to be stable: replies that show nothing at or above it need no gate.
+    /// The SCN of the oldest group that is not known to be stable. A reply that shows nothing at or
+    /// above it needs no gate.
     pub fn oldest_unstable(&self) -> Option<Scn> {
         self.unstable.values().map(|u| u.scn).min()
     }
 
-    /// What this instance contributes to the recovery of dead threads, and tells a joiner.
+    /// What this instance contributes to the recovery of dead threads, and what it tells a joiner.
     pub fn report(&self) -> Report {
         Report {
             clock: self.clock,
@@ -506,7 +545,7 @@ impl Visibility {
         }
     }
 
-    /// The newest groups of an instance's thread that this one has heard of.
+    /// The newest groups of an instance's thread that this instance has heard of.
     pub fn last_groups_of(&self, instance: InstanceId) -> LastGroups {
         let known = self.last_groups.get(&instance).copied().unwrap_or_default();
         if self.planted.breaks(Mutation::OneGroupRemembered) {
@@ -521,14 +560,21 @@ impl Visibility {
         newest.map_or(GroupNo(0), |(group, _)| GroupNo(group))
     }
 
-    /// Raises the clock. The driver refuses implausible jumps before they come here.
+    /// Raises the clock. The driver refuses implausible jumps before it calls this.
     pub fn lift(&mut self, to: Scn) {
         self.clock = self.clock.max(to);
     }
 
-    /// A group that somebody does not know to be stable. Of one thread they are mostly heard of in order: who lists one lists the older ones that are unstable before it. But memory holds only what was put there, and is looked at
-    /// while an older group is still under way in a message (the memory was offered, or had room again, in between). So whether a group is older than the newest says nothing. It was heard of before if it is remembered, or
-    /// stable; any other one is unstable for all that is known, and if it is not, its announcer says so when it is asked.
+    /// Hears of a group that some instance does not know to be stable.
+    ///
+    /// The groups of one thread are mostly heard of in order: a header that lists a group lists the
+    /// older unstable ones before it. But memory holds only what was put there. It is looked at
+    /// while an older group is still under way in a message, because the memory was offered, or had
+    /// room again, in between. So a newer known group says nothing about an older one.
+    ///
+    /// A group that is remembered, or stable, was heard of before. Any other group is unstable as
+    /// far as this instance knows. If it is stable after all, its announcer says so when it is
+    /// asked.
     fn hear(&mut self, evidence: Evidence) {
         let Evidence {
             instance,
@@ -539,7 +585,7 @@ impl Visibility {
         let heard = known.is_some_and(|last| last.scn_of(group.0).is_some());
         let mine_or_late = instance == self.me || self.planted.breaks(Mutation::LateGroupsIgnored);
         let stable = if mine_or_late {
-            self.newest_group_of(instance) // it registers its own when it draws them
+            self.newest_group_of(instance) // own groups register when drawn
         } else {
             self.stable.get(&instance).copied().unwrap_or_default()
         };
@@ -562,7 +608,7 @@ impl Visibility {
         known.note(evidence.group.0, evidence.scn);
     }
 
-    /// If everybody has acknowledged: the group is stable.
+    /// Takes the group for stable if every member has acknowledged it.
     fn settle(&mut self, key: (InstanceId, GroupNo), out: &mut Vec<Effect>) {
         let all = self
             .unstable
@@ -575,7 +621,7 @@ impl Visibility {
         let (instance, group) = key;
         let settled = self.unstable.remove(&key).expect("looked at above");
         let tell = if instance == self.me {
-            settled.tell // the others see it from the next header
+            settled.tell // the rest see it in the next header
         } else {
             self.others()
         };
@@ -585,7 +631,8 @@ impl Visibility {
         self.release(out);
     }
 
-    /// Lets go of the replies that rest on stable groups only, and asks after the groups that the others wait for.
+    /// Releases the replies that rest on stable groups only, and asks about the groups that the
+    /// other replies wait for.
     fn release(&mut self, out: &mut Vec<Effect>) {
         let mut wanted = BTreeSet::new();
         for (reply, shown) in std::mem::take(&mut self.parked_replies) {
@@ -625,7 +672,7 @@ impl Visibility {
         } else {
             match self.heirs.get(&instance) {
                 Some(&heir) => heir,
-                None => return, // not taken over yet; asked again by members_changed
+                None => return, // no heir yet; members_changed asks again
             }
         };
         let u = self
@@ -654,7 +701,8 @@ impl Visibility {
 }
 
 impl Header {
-    /// The last group of its sender's thread such that all members have heard of it and of all before it.
+    /// The last group of the header's sender's thread such that all members have heard of it and of
+    /// all before it.
     fn stable_up_to(&self, sender: InstanceId) -> GroupNo {
         let listed = self.evidence.iter().filter(|e| e.instance == sender);
         let oldest = listed.map(|e| e.group).min();
@@ -679,7 +727,7 @@ impl Unstable {
     }
 }
 
-/// These groups of an instance's thread, newest first.
+/// Evidence of these groups of an instance's thread, newest first.
 fn evidence_of(instance: InstanceId, groups: LastGroups) -> Vec<Evidence> {
     let evidence = groups.iter().map(|(group, scn)| Evidence {
         instance,

@@ -5,7 +5,7 @@ use crate::ids::GroupNo;
 use crate::planted::{Mutation, Planted};
 use block::ids::{InstanceId, Scn};
 
-/// What a survivor knows: its clock, and the newest group it heard of from every thread.
+/// What a survivor knows: its clock, and the newest groups it heard of from every thread.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Report {
     pub clock: Scn,
@@ -19,16 +19,19 @@ pub struct RedoFindings {
     pub undecided: Vec<(InstanceId, GroupNo)>,
     /// Evidence in the batch headers of all dead threads.
     pub evidence: Vec<Evidence>,
-    /// The highest SCN of any record or header in them.
+    /// The highest SCN of any record or header in the dead threads.
     pub highest: Scn,
 }
 
-/// Gives every undecided group its SCN: the one that a survivor or another dead thread knows of, otherwise one above
-/// every survivor's clock and everything in the dead threads. Groups decided in the second way share their SCN: nothing
-/// that is left depends on one of them without the other.
+/// Gives every undecided group its SCN: the one that a survivor or another dead thread knows of,
+/// otherwise one above every survivor's clock and everything in the dead threads. Groups decided in
+/// the second way share their SCN: nothing that is left depends on one of them without the other.
 ///
-/// Of two groups of one thread the older may come out above the younger, if a survivor has heard of that alone (in its memory, the older still on its way in a message). Nothing is seen without what it rests on: as the older
-/// one is undecided, the younger one's batch was issued before it took effect and so rests on nothing of it, and whatever else does has it as evidence.
+/// Of two groups of one thread the older may come out above the younger. That happens if a survivor
+/// has heard of the younger one alone: it stood in the survivor's memory while the older one was
+/// still on its way in a message. Nothing is then seen without what it rests on. The older group is
+/// undecided, so the younger one's batch was issued before the older took effect, and rests on
+/// nothing of it. Whatever else rests on the older group has it as evidence.
 pub fn decide(findings: &RedoFindings, survivors: &[Report]) -> Vec<Evidence> {
     decide_with(findings, survivors, Planted::default())
 }

@@ -49,7 +49,7 @@ fn configs() -> [Config; 8] {
         cleanouts: false,
         ..config()
     };
-    // The third is on another machine.
+    // The third instance is on another machine.
     let memory = Config {
         memory: 0b011,
         cleanouts: false,
@@ -60,7 +60,7 @@ fn configs() -> [Config; 8] {
         memory: 0b111,
         ..memory.clone()
     };
-    // Two groups of one thread at once.
+    // Two groups of one thread are written at once.
     let at_once = Config {
         owners: vec![0, 0, 1],
         cleanouts: false,
@@ -109,14 +109,14 @@ impl Model for Exhaustive {
     }
 }
 
-/// Checks every state; returns how many there were.
+/// Checks every state of the model; returns the number of states.
 fn check(config: Config) -> usize {
     let checker = Exhaustive(config).checker().threads(2).spawn_bfs().join();
     checker.assert_properties();
     checker.unique_state_count()
 }
 
-/// Walks; an error carries the violation and the path to it.
+/// Walks at random. An error carries the violation and the path to it.
 fn walk(config: &Config, seed: u64) -> Result<(), String> {
     let mut path = Vec::new();
     let mut random = Random::new(seed);
@@ -126,7 +126,8 @@ fn walk(config: &Config, seed: u64) -> Result<(), String> {
             0 => world.faults(),
             _ => world.actions(),
         };
-        // A crash is one of many possible actions; uniformly chosen it would nearly always come first.
+        // A crash is one of many possible actions. If actions were chosen uniformly, it would
+        // nearly always come first.
         if random.below(24) != 0 {
             actions.retain(|a| !matches!(a, Action::Crash(_)));
         }
@@ -192,7 +193,7 @@ fn c04_model_of_a_commit_with_death_and_recovery_of_the_last_group() {
     }
 }
 
-/// V9: who joins sees what was acknowledged before, whoever dies then.
+/// V9: a joiner sees what was acknowledged before it joined, whatever instance dies then.
 #[test]
 fn c04_model_of_a_commit_with_a_joiner_and_deaths() {
     for nodes in 2..if large_models() { 4 } else { 3 } {
@@ -216,7 +217,8 @@ fn joining(nodes: usize, mutation: Option<Mutation>) -> Config {
     }
 }
 
-/// The model finds what the whole engine's simulation had found: commits that all members knew of, and the joiner that alone survived did not.
+/// The model finds commits that all members knew of and that the joiner, which alone survived, did
+/// not know of.
 #[test]
 fn c04_a_joiner_that_is_not_told_is_noticed_by_the_model() {
     for mutation in [Mutation::JoinersAreNotTold, Mutation::JoinBesideTheDead] {
@@ -227,7 +229,8 @@ fn c04_a_joiner_that_is_not_told_is_noticed_by_the_model() {
     }
 }
 
-/// V10, of three instances of which one is on another machine: random walks hardly ever come to the schedule that shows it.
+/// V10, with three instances one of which is on another machine. Random walks hardly ever reach the
+/// schedule that shows the mutation, so the model looks for it.
 #[test]
 fn a_group_in_one_memory_that_is_taken_for_known_to_all_is_noticed_by_the_model() {
     let model = |mutation| {
@@ -270,8 +273,8 @@ fn c24_a_commit_answered_before_the_broadcast_is_acknowledged_is_noticed() {
     assert!(finds(mutated, 20_000).is_some());
 }
 
-/// What a joiner must know is found by the model above. `HeaderEvidence` is not in this list either: random walks hardly ever come to the one schedule that shows it, so it has a
-/// scripted test of its own below.
+/// Two rules are not in this list. The model above finds what a joiner must know. Random walks
+/// hardly ever reach the one schedule that shows `HeaderEvidence`, so a scripted test below has it.
 #[test]
 fn every_rule_left_out_is_noticed() {
     for mutation in [
@@ -321,7 +324,7 @@ fn the_walk_is_deterministic() {
     assert_eq!(trace(7), trace(7));
 }
 
-/// Nobody to tell: a reply leaves in the call that offers it.
+/// A lone instance has nobody to tell: a reply leaves in the call that offers it.
 #[test]
 fn a_lone_instance_waits_for_nobody() {
     let me = InstanceId(1);
@@ -340,7 +343,8 @@ fn a_lone_instance_waits_for_nobody() {
     assert!(machine.header().evidence.is_empty());
 }
 
-/// The evidence of a group leaves the headers once its owner says (by listing it no more) that all have heard.
+/// The evidence of a group leaves the headers once its owner says that all have heard, by listing
+/// the group no more.
 #[test]
 fn evidence_is_carried_only_while_it_is_needed() {
     let (a, b) = (InstanceId(1), InstanceId(2));
@@ -378,8 +382,9 @@ fn a_broken_connection_does_not_leave_a_commit_waiting() {
     assert!(matches!(out[..], [Effect::Send { to, .. }] if to == b));
 }
 
-/// The transaction of instance 2 rests on the last group of instance 1. Both die; the survivor heard of neither. The
-/// SCN of the second stands in its thread, that of the first only in the evidence of the second thread's headers.
+/// The transaction of instance 2 rests on the last group of instance 1. Both die, and the survivor
+/// heard of neither. The second group's SCN stands in its own thread. The first group's SCN stands
+/// only in the evidence of the second thread's headers.
 #[test]
 fn c04_two_deaths_and_a_commit_that_rests_on_the_other_last_group() {
     let run = |mutation| {
@@ -433,7 +438,7 @@ fn c04_two_deaths_and_a_commit_that_rests_on_the_other_last_group() {
     assert!(run(Some(Mutation::HeaderEvidence)).is_some());
 }
 
-/// What a directed schedule comes to.
+/// What a directed schedule ends in: the violation, if any.
 fn scripted(config: Config, script: impl Fn(&mut World)) -> Option<&'static str> {
     let mut world = World::new(config);
     script(&mut world);
@@ -447,7 +452,8 @@ fn go(world: &mut World, actions: impl IntoIterator<Item = Action>) {
     }
 }
 
-/// Transactions 0 and 1 are in two groups of instance 1 that are written at once: the second header does not say when the first took effect.
+/// Commits transactions 0 and 1 in two groups of instance 1 that are written at once. The second
+/// header does not say when the first group took effect.
 fn commit_two_at_once(world: &mut World) {
     go(world, [Action::Log(0), Action::Log(1)]);
     for t in [0, 1] {
@@ -458,7 +464,8 @@ fn commit_two_at_once(world: &mut World) {
     }
 }
 
-/// V6 with two groups: instance 1 dies with its last two, instance 2 with a commit that rests on the older of them, of whose SCN nothing but its header knows.
+/// V6 with two groups. Instance 1 dies with its last two groups. Instance 2 dies with a commit that
+/// rests on the older of them, and only instance 2's header knows that group's SCN.
 #[test]
 fn c04_two_deaths_and_a_commit_that_rests_on_the_last_group_but_one() {
     let run = |mutation| {
@@ -498,7 +505,8 @@ fn c04_two_deaths_and_a_commit_that_rests_on_the_last_group_but_one() {
     }
 }
 
-/// V7 with two groups: all have heard of both and clients were answered; whoever survives has to remember both.
+/// V7 with two groups. All have heard of both groups, and clients were answered. Every survivor has
+/// to remember both.
 #[test]
 fn c04_survivors_remember_the_last_group_but_one() {
     let run = |mutation| {
@@ -529,8 +537,9 @@ fn c04_survivors_remember_the_last_group_but_one() {
     assert!(run(Some(Mutation::OneGroupRemembered)).is_some());
 }
 
-/// V3 and V10: instance 2 finds the second group in its memory while the first is still on its way to it in a message, sent before the memory was offered. A reply that shows the first waits all the same until the joiner has
-/// heard of it.
+/// V3 and V10. Instance 2 finds the second group in its memory. The first group is still on its way
+/// to it in a message that was sent before the memory was offered. A reply that shows the first
+/// group waits all the same until the joiner has heard of it.
 #[test]
 fn a_group_that_is_heard_of_after_a_newer_one_is_unstable() {
     let run = |mutation| {
@@ -576,7 +585,7 @@ fn a_group_that_is_heard_of_after_a_newer_one_is_unstable() {
     assert!(run(Some(Mutation::LateGroupsIgnored)).is_some());
 }
 
-/// Two groups of one thread that are written at once, in every order, with a death.
+/// The model of two groups of one thread that are written at once, in every order, with a death.
 #[test]
 fn c04_model_of_two_groups_that_are_written_at_once() {
     let states = check(Config {

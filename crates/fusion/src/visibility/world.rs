@@ -1,5 +1,6 @@
-//! A cluster around the machines: transactions, redo headers, a network that reorders, deaths and recovery, and readers
-//! whose verdicts are held against each other. Both the model checker and the simulation walk through this world.
+//! A cluster around the machines: transactions, redo headers, a network that reorders, deaths and
+//! recovery, and readers. The world compares the readers' verdicts with each other. The model
+//! checker and the simulation both walk through it.
 
 use super::recovery::decide_with;
 use super::{
@@ -19,42 +20,45 @@ mod threads;
 use readers::Reader;
 use threads::Thread;
 
-/// The clock of an unrelated instance that commits much is far ahead of the others.
+/// How far the clock of an unrelated instance that commits much runs ahead of the others.
 const STRIDE: u64 = 4;
 
-/// A reply that shows nobody anything: whether it leaves is all that matters.
+/// A reply without an asker. Only whether it leaves matters.
 const EVERYTHING: ReplyId = ReplyId(u64::MAX);
 
 /// Bounds of a walk.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Config {
-    /// Instances.
+    /// The number of instances.
     pub(super) nodes: usize,
-    /// Owner of each transaction. The k-th of an owner is in group k of its thread.
+    /// The owner of each transaction. The k-th transaction of an owner is in group k of its thread.
     pub(super) owners: Vec<usize>,
-    /// The transaction that the last one, if it is another, rests on: it begins when its owner sees that, or a client has been shown it.
+    /// The transaction that the last one rests on, if it is another. The last one begins when its
+    /// owner sees that transaction, or when a client has been shown it.
     pub(super) rests_on: usize,
     pub(super) snapshots: usize,
-    /// Instances, as bits, that take them.
+    /// The instances, as bits, that take snapshots.
     pub(super) readers: u8,
-    /// A block with the row of the transaction that it rests on comes to the owner of the last one, with a stamp if that is in force.
+    /// Whether the last transaction rests on a row: a block with the row of the transaction that it
+    /// rests on comes to its owner, with a stamp if that is in force.
     pub(super) rests_on_a_row: bool,
     pub(super) ticks: usize,
-    /// Instances, as bits, that may die: any of them, at one time. None if nobody dies.
+    /// The instances, as bits, that may die: any of them, at one time. Zero if none dies.
     pub(super) mortal: u8,
-    /// Only all mortal ones together.
+    /// Whether only all mortal instances die, together.
     pub(super) die_together: bool,
     pub(super) cleanouts: bool,
-    /// Readers may ask again about what they know already.
+    /// Whether readers may ask again about what they know already.
     pub(super) asks_again: bool,
-    /// The third instance hears nothing before somebody dies, and asks nobody; it alone has much work of its own.
+    /// Whether the third instance hears nothing before another dies, and asks nobody. It alone has
+    /// much work of its own.
     pub(super) cut_off: bool,
     pub(super) planted: Planted,
-    /// The last instance joins on the way.
+    /// Whether the last instance joins on the way.
     pub(super) joins: bool,
-    /// Write cleaned blocks before the header that carries their SCN is durable.
+    /// Whether cleaned blocks are written before the header that carries their SCN is durable.
     pub(super) early_cleanout: bool,
-    /// Instances, as bits, into whose memory the others put their groups.
+    /// The instances, as bits, into whose memory the others put their groups.
     pub(super) memory: u8,
 }
 
@@ -63,7 +67,8 @@ enum Body {
     Commit(Message),
     /// A block whose row of this transaction is stamped with its commit SCN.
     Cleaned(usize, Scn),
-    /// The sender is in the epoch in which somebody joins, and these are the newest groups of its thread.
+    /// The sender is in the epoch in which an instance joins, and these are the newest groups of
+    /// its thread.
     Welcome(LastGroups),
 }
 
@@ -81,7 +86,7 @@ struct Node {
     machine: Visibility,
     epoch: u8,
     status: Vec<Status>,
-    /// Verdicts "committed" that this node has, by whatever way.
+    /// The verdicts "committed" that this node has, in whatever way it got them.
     known: Vec<Option<Scn>>,
     drawing: Option<GroupNo>,
     publishing: Option<GroupNo>,
@@ -93,9 +98,10 @@ pub(super) struct World {
     nodes: Vec<Option<Node>>,
     threads: Vec<Thread>,
     letters: Vec<Letter>,
-    /// Groups that stand in the memory of the second of the pair and have not been read.
+    /// Groups that stand in the memory of the pair's second instance and have not been read.
     posted: Vec<((usize, usize), Evidence)>,
-    /// Up to which group of its own everybody has heard, as each instance has written it beside.
+    /// For each instance, the last of its groups up to which everybody has heard, as the instance
+    /// has written it beside its groups.
     stable: Vec<GroupNo>,
     readers: Vec<Reader>,
     disk_stamp: Vec<Option<Scn>>,
@@ -104,9 +110,9 @@ pub(super) struct World {
     reports: Vec<Option<Report>>,
     /// The newest epoch that was decided.
     epoch: u8,
-    /// Not a member yet.
+    /// Whether the instance is not a member yet.
     outside: bool,
-    /// From whom the joiner has had its welcome.
+    /// The members, as bits, that have welcomed the joiner.
     welcomed: u8,
     recovered: bool,
     crashed: bool,
@@ -133,7 +139,8 @@ pub(super) enum Action {
     Join,
     EnterEpoch(usize),
     Recover,
-    /// A letter will come twice. Like the next one chosen by walks only: models would not end.
+    /// A letter will come twice. Only walks choose this action and the next one: with them models
+    /// would not end.
     Duplicate(usize),
     /// A connection breaks, with all that is on its way, and is made again.
     Break(usize, usize),
@@ -268,7 +275,7 @@ impl World {
         all
     }
 
-    /// Of these, what goes on by itself: nobody dies, comes or begins anything.
+    /// The actions that go on by themselves: nobody dies, joins or begins anything.
     fn helpful_actions(&self) -> Vec<Action> {
         let first = |a: &Action| match a {
             Action::EnterEpoch(_) => Some(0),
@@ -284,7 +291,8 @@ impl World {
         all
     }
 
-    /// Progress: once everybody is connected, every reply leaves, also one that shows all that its instance knows of.
+    /// Checks progress: once every pair is connected, every reply leaves, also a reply that shows
+    /// all that its instance knows of.
     pub(super) fn settle(&mut self) -> Result<(), &'static str> {
         self.config.cut_off = false;
         self.go_on()?;
@@ -322,7 +330,7 @@ impl World {
         all.filter(|&n| self.nodes[n].is_some()).collect()
     }
 
-    /// Whether blocks with the row of a transaction, cleaned out, go to this instance.
+    /// Whether blocks with a transaction's row, cleaned out, go to this instance.
     fn ships(&self, t: usize, to: usize) -> bool {
         let rests = t == self.config.rests_on && self.config.owners.last() == Some(&to);
         self.config.cleanouts || rests && self.config.rests_on_a_row
@@ -332,7 +340,8 @@ impl World {
         self.config.joins.then(|| self.config.nodes - 1)
     }
 
-    /// Whether an instance takes snapshots: who joins does so when everybody has welcomed it who was a member then. Who died before that is recovered first.
+    /// Whether an instance takes snapshots. A joiner does so when every instance that was a member
+    /// then has welcomed it. A member that died before that is recovered first.
     fn works(&self, n: usize) -> bool {
         let hasty = self.config.planted.breaks(Mutation::JoinBesideTheDead);
         let gone = |m: usize| self.nodes[m].is_none() && (self.recovered || hasty);
@@ -375,7 +384,8 @@ impl World {
                 let owner = self.config.owners[t];
                 self.disk_stamp[t] = self.nodes[owner].as_ref().expect("enabled").known[t];
             }
-            // Nobody reads a block from disk without a grant, whose header carries evidence as any message's does.
+            // Nobody reads a block from disk without a grant. The grant's header carries evidence
+            // like that of any message.
             Action::GrantDisk(r, t) => {
                 let to = self.readers[r].node;
                 let from = self.who_answers(to, t).expect("enabled");
@@ -428,7 +438,8 @@ impl World {
         self.post_once(from, to, Body::Cleaned(t, scn));
     }
 
-    /// Unless the same letter is on its way already, which would only make the model larger.
+    /// Posts a letter unless an equal one is on its way already. A second one would only make the
+    /// model larger.
     fn post_once(&mut self, from: usize, to: usize, body: Body) {
         let twin = |l: &Letter| (l.from, l.to) == (from, to) && l.body == body;
         if !self.letters.iter().any(twin) {
@@ -498,7 +509,7 @@ impl World {
         }
     }
 
-    /// What can go wrong with the network.
+    /// What may go wrong with the network.
     pub(super) fn faults(&self) -> Vec<Action> {
         let mut all: Vec<Action> = (0..self.letters.len()).map(Action::Duplicate).collect();
         for a in self.living() {
@@ -510,7 +521,7 @@ impl World {
 
     fn break_connection(&mut self, a: usize, b: usize) {
         let lost = |l: &Letter| [(a, b), (b, a)].contains(&(l.from, l.to));
-        // Whoever welcomes a joiner says so again.
+        // A member that welcomes a joiner says so again.
         self.letters
             .retain(|l| !lost(l) || matches!(l.body, Body::Welcome(_)));
         for (n, peer) in [(a, b), (b, a)] {
@@ -520,7 +531,8 @@ impl World {
         }
     }
 
-    /// Delivers what is under way from these nodes to those, and the answers if that is among them.
+    /// Delivers what is under way from the nodes `from` to the nodes `to`, and the answers if those
+    /// are among it.
     pub(super) fn deliver_all(&mut self, from: &[usize], to: &[usize]) {
         let arrives = |l: &Letter| from.contains(&l.from) && to.contains(&l.to);
         while let Some(l) = self.letters.iter().position(arrives) {
@@ -528,7 +540,7 @@ impl World {
         }
     }
 
-    /// Runs a step of a node's machine and does what it asks for.
+    /// Runs a step of a node's machine and does what the machine asks for.
     fn with(&mut self, n: usize, step: impl FnOnce(&mut Node, &mut Vec<Effect>)) {
         let mut out = Vec::new();
         step(self.nodes[n].as_mut().expect("the living act"), &mut out);

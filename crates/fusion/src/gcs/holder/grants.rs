@@ -1,4 +1,4 @@
-//! Taking possession of blocks, and what a change of epoch means for them.
+//! How the holder takes possession of blocks, and what a change of epoch means for them.
 
 use super::*;
 use crate::gcs::bucket_of;
@@ -53,7 +53,7 @@ impl Holder {
         self.tidy(block);
     }
 
-    /// Takes possession.
+    /// Takes possession of the block that a grant or a shipment gives.
     pub(super) fn take(&mut self, message: Message, out: &mut Vec<Effect>) {
         let generation = self.generation();
         let (block, id, turn, mode) = match message {
@@ -159,7 +159,7 @@ impl Holder {
         local.wanted = None;
         self.outstanding.remove(&id);
         local.queue.retain(|&(waiter, want)| {
-            // Who came later, with a snapshot beyond the copy, asks again.
+            // A session that came later, with a snapshot beyond the copy, asks again.
             let served = matches!(want, Want::Read { snapshot } if snapshot <= clock);
             if served {
                 out.push(Effect::ReadCopy {
@@ -188,7 +188,8 @@ impl Holder {
         }
     }
 
-    /// These blocks have a new epoch, or a new term: orders under way are void, what was closed for them is opened again. Returns those that sessions wait for.
+    /// Voids the orders under way for these blocks, which have a new epoch or a new term. Frames
+    /// that were closed for such orders open again. Returns the blocks that sessions wait for.
     pub(in crate::gcs) fn void_orders(
         &mut self,
         blocks: &RangeInclusive<Dba>,
@@ -221,7 +222,8 @@ impl Holder {
         waited
     }
 
-    /// After the new masters of these blocks are known: local sessions go on, requests are driven again.
+    /// Lets local sessions go on and drives requests again, after the new masters of these blocks
+    /// are known.
     pub(in crate::gcs) fn resume(
         &mut self,
         blocks: &RangeInclusive<Dba>,
@@ -235,8 +237,9 @@ impl Holder {
         }
     }
 
-    /// The first part of the declaration of each of these hash buckets, in one pass. Granules in them that somebody took are
-    /// declared, too: whoever asks need not know of the same ones.
+    /// The first part of the declaration of each of these hash buckets, in one pass. Blocks of
+    /// granules that some instance took are declared, too: the asker need not know of the same
+    /// granules.
     pub(in crate::gcs) fn declare_buckets(
         &self,
         buckets: &BTreeSet<u16>,
@@ -253,7 +256,7 @@ impl Holder {
         parts
     }
 
-    /// The first part of a granule's declaration, or the next part of any bucket's.
+    /// The first part of a granule's declaration, or the next part of a bucket's declaration.
     pub(in crate::gcs) fn declare_behind(
         &self,
         (bucket, after): (Bucket, Option<Dba>),
@@ -292,7 +295,7 @@ impl Holder {
         local.map(Local::declaration).unwrap_or_default()
     }
 
-    /// Brings a block back and owns it from now on. Whatever was asked for here is thereby served.
+    /// Brings a block back and owns it from now on. That serves whatever was asked for here.
     pub(in crate::gcs) fn recover(
         &mut self,
         block: Dba,

@@ -1,12 +1,17 @@
-//! The holder's and requester's role: this instance's current copies, past images and outstanding requests.
+//! The role of holder and requester: this instance's current copies, past images and outstanding
+//! requests.
 //!
 //! **Invariants**
-//! 1. One request per block is outstanding; local sessions wait behind it.
-//! 2. Orders carry the turn of the service they belong to; one at or below the turn of the copy held is late and is ignored.
-//! 3. A frame is closed (mode lowered under its latch, generation raised) before its version is looked at: what leaves
-//!    is what was closed. It leaves when the redo of that version is durable (R2).
-//! 4. A copy granted is not closed before it is installed and the sessions it was granted to have latched it once (R7).
-//! 5. A dirty block that is given away exclusively leaves a past image here until that version or a later one is on disk (R5).
+//! 1. Each block has at most one outstanding request; local sessions wait behind it.
+//! 2. Orders carry the turn of the service they belong to. An order with a turn at or below that of
+//!    the copy held is late and is ignored.
+//! 3. A frame is closed (mode lowered under its latch, generation raised) before its version is
+//!    looked at. So the version that leaves is the version that was closed. It leaves when its redo
+//!    is durable (R2).
+//! 4. A granted copy is closed only after it is installed and the sessions it was granted to have
+//!    latched it once (R7).
+//! 5. A dirty block that is given away exclusively leaves a past image here until that version or a
+//!    later one is on disk (R5).
 
 mod grants;
 mod orders;
@@ -57,7 +62,7 @@ impl Order {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Closing {
     order: Order,
-    /// What the cache found; then only the flush is missing.
+    /// What the cache found when it closed the frame. If it is there, only the flush is missing.
     found: Option<Closed>,
 }
 
@@ -79,7 +84,8 @@ struct Held {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Image {
     version: Scn,
-    /// The turn that took the copy, and to whom it was shipped, for repeating the answer. None from an earlier epoch.
+    /// The turn that took the copy; None from an earlier epoch. `given` says to which request the
+    /// copy was shipped, so that the answer can be repeated.
     turn: Option<Turn>,
     given: Option<(InstanceId, RequestId)>,
 }
@@ -91,7 +97,8 @@ struct Local {
     wanted: Option<(RequestId, Want)>,
     queue: Vec<(Waiter, Want)>,
     parked: Option<Order>,
-    /// With the turn under which the master sent them here.
+    /// Readers whose copy cannot be made yet, each with the turn under which the master sent it
+    /// here.
     parked_reads: BTreeSet<(InstanceId, RequestId, Scn, Turn)>,
 }
 
@@ -108,7 +115,7 @@ impl Local {
     }
 }
 
-/// Part of a bucket's declaration: by address, and whether there is more.
+/// A part of a bucket's declaration, in the order of addresses, and whether there is more.
 pub(super) type Part = (Vec<(Dba, Declaration)>, bool);
 
 /// All blocks of a lane in which this instance has a part.
@@ -121,12 +128,13 @@ pub struct Holder {
     last_generation: u64,
     durable: LogPos,
     flushing: BTreeSet<(LogPos, Dba)>,
-    /// Recoveries taken on in this epoch: a late copy of such an order must not be taken for another one.
+    /// Recoveries that this instance has taken on in this epoch. By them a late copy of an order to
+    /// recover is told from a new order.
     recoveries: BTreeMap<Dba, (Turn, Option<RequestId>)>,
     pub(crate) planted: Planted,
 }
 
-/// Where the master of a block is.
+/// Gives the master of a block.
 pub(super) type MasterOf<'a> = &'a dyn Fn(Dba) -> InstanceId;
 
 impl Holder {
@@ -154,7 +162,7 @@ impl Holder {
         self.outstanding.keys().next().copied().unwrap_or(next)
     }
 
-    /// Blocks in which this instance has a part.
+    /// How many blocks this instance has a part in.
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }
@@ -175,7 +183,7 @@ impl Holder {
         self.advance(block, master, out);
     }
 
-    /// Runs whoever can run, and asks the master for what the others need.
+    /// Runs every session that can run, and asks the master for what the others need.
     fn advance(&mut self, block: Dba, master: MasterOf, out: &mut Vec<Effect>) {
         let Some(local) = self.blocks.get_mut(&block) else {
             return;
@@ -270,8 +278,12 @@ impl Holder {
         self.unpark(block, master, out);
     }
 
-    /// The block that [`Effect::ReadFromDisk`] asked for cannot be read, and no session here waits for it any more: it is let go, so that whoever else wants it meets
-    /// what is wrong with it. Not if its write is owed here, nor while more has been asked for: then it is to be read all the same.
+    /// The block that [`Effect::ReadFromDisk`] asked for cannot be read, and no session here waits
+    /// for it any more. The holder lets go of the block, so that the next instance that wants it
+    /// meets what is wrong with it.
+    ///
+    /// The holder keeps the block if it owes the block's write, or if more has been asked for: then
+    /// the block must be read all the same.
     pub(super) fn unreadable(
         &mut self,
         block: Dba,
@@ -369,7 +381,8 @@ impl Holder {
         self.written(block, version, out);
     }
 
-    /// A block that this instance has cached while it was alone: held exclusively, as it will declare in its first epoch.
+    /// Adopts a block that this instance has cached while it was alone. The block is held
+    /// exclusively, and declared so in the first epoch.
     pub(super) fn adopt(&mut self, block: Dba) {
         let generation = self.generation();
         let local = self.blocks.entry(block).or_default();
@@ -388,7 +401,8 @@ impl Holder {
         });
     }
 
-    /// It has left the cache before anybody was to hear of it.
+    /// Takes back an adoption: the block has left the cache before any other instance was to hear
+    /// of it.
     pub(super) fn disown(&mut self, block: Dba) {
         self.blocks.remove(&block);
     }

@@ -50,7 +50,8 @@ impl Holder {
         self.unpark(block, master, out);
     }
 
-    /// The copy is gone: repeat what was sent, or say so.
+    /// Answers an order for a copy that is gone: repeats what was sent, or says that the copy is
+    /// gone.
     pub(super) fn order_without_copy(
         &mut self,
         block: Dba,
@@ -82,7 +83,8 @@ impl Holder {
             (Order::Invalidate { turn }, _) => Message::Invalidated {
                 block,
                 turn,
-                // An image of an earlier turn says nothing about the copy that this one takes back.
+                // An image of an earlier turn says nothing about the copy that this order takes
+                // back.
                 image: image.filter(|i| i.turn == Some(turn)).map(|i| i.version),
             },
             (order, _) => Message::NotHeld {
@@ -95,13 +97,13 @@ impl Holder {
         self.tidy(block);
     }
 
-    /// Begins with a parked order as soon as nothing stands against it.
+    /// Begins a parked order as soon as nothing stands against it.
     pub(super) fn unpark(&mut self, block: Dba, master: MasterOf, out: &mut Vec<Effect>) {
         let Some(local) = self.blocks.get_mut(&block) else {
             return;
         };
         if let (None, Some(order)) = (&local.held, local.parked) {
-            local.parked = None; // it went otherwise before the order's turn came
+            local.parked = None; // the copy went in another way before
             self.order_without_copy(block, order, master, out);
             self.advance(block, master, out);
             return;
@@ -141,7 +143,7 @@ impl Holder {
         });
     }
 
-    /// A shared copy was flushed when it became shared: it goes out without being closed.
+    /// Ships a shared copy without closing it: its redo was flushed when it became shared.
     pub(super) fn ship_shared_at_once(
         &mut self,
         block: Dba,
@@ -190,7 +192,7 @@ impl Holder {
         }
     }
 
-    /// Closed and durable: the copy goes where the order says.
+    /// Sends the closed copy where the order says, once its redo is durable.
     pub(super) fn finish_closing(&mut self, block: Dba, master: MasterOf, out: &mut Vec<Effect>) {
         let Some(local) = self.blocks.get_mut(&block) else {
             return;
@@ -246,7 +248,7 @@ impl Holder {
         self.unpark(block, master, out);
     }
 
-    /// The copy is somebody else's now. A dirty one leaves its past image.
+    /// Gives up the copy, which another instance owns now. A dirty copy leaves its past image.
     pub(super) fn give_up(
         &mut self,
         block: Dba,
@@ -269,7 +271,7 @@ impl Holder {
         }
     }
 
-    /// Nothing came of the closing: the frame is usable again, under a new generation.
+    /// Makes the frame usable again, under a new generation, because its closing came to nothing.
     pub(super) fn reopen(&mut self, block: Dba, out: &mut Vec<Effect>) {
         let generation = self.generation();
         let local = self.blocks.get_mut(&block).expect("held");
@@ -327,7 +329,8 @@ impl Holder {
         }
     }
 
-    /// This instance came into the block's possession by a recovery while its reader asked for it.
+    /// Serves a reader of this instance that asked for the block before the instance came to own it
+    /// by a recovery.
     pub(super) fn read_for_myself(
         &mut self,
         block: Dba,
@@ -344,7 +347,8 @@ impl Holder {
         }
     }
 
-    /// A copy of this version went to a reader. An exclusive holder that only serves readers steps down.
+    /// A copy of this version went to a reader. An exclusive holder that only serves readers steps
+    /// down.
     pub(in crate::gcs) fn copied(&mut self, block: Dba, version: Scn, out: &mut Vec<Effect>) {
         let Some(local) = self.blocks.get_mut(&block) else {
             return;
@@ -366,7 +370,7 @@ impl Holder {
         }
     }
 
-    /// The master wants the version that is held under `turn`, or a later one, on disk.
+    /// Brings the version that is held under `turn`, or a later one, to disk, as the master wants.
     pub(in crate::gcs) fn write_order(
         &mut self,
         block: Dba,
@@ -376,7 +380,7 @@ impl Holder {
     ) {
         let held = self.blocks.get_mut(&block).and_then(|l| l.held.as_mut());
         match held {
-            // A clean copy that it got since says nothing about what is on disk.
+            // A clean copy that this instance got since says nothing about what is on disk.
             Some(held) if held.turn == turn || held.turn > turn && held.duty => {
                 held.notify = true;
                 if held.installed {
@@ -391,7 +395,8 @@ impl Holder {
         }
     }
 
-    /// This copy's owner is dead: from here on it is dirty, so it is not let go before it is written (17b).
+    /// Takes over the duty to write a copy whose owner is dead. From here on the copy is dirty, so
+    /// it is not let go before it is written (17b).
     pub(in crate::gcs) fn inherit(
         &mut self,
         block: Dba,

@@ -1,9 +1,11 @@
-//! Blocks that dead threads name: the recoverer tells them to everybody, part by part, and hears from every master when it needs those threads no more.
+//! How a lane deals with the blocks that dead threads name. The recoverer tells the names to
+//! everybody, part by part. It hears from every master when that master needs the threads no more.
 
 use super::*;
 
 impl Lane {
-    /// The recoverer has read the dead threads and found these blocks in them.
+    /// Takes the result of the recoverer's first pass: it has read the dead threads and found these
+    /// blocks in them.
     pub fn pass_one(&mut self, blocks: BTreeSet<Dba>, out: &mut Vec<Effect>) {
         assert_eq!(self.recoverer, self.me, "only the recoverer reads");
         self.pass_one = Some(blocks);
@@ -18,7 +20,8 @@ impl Lane {
             return;
         };
         let behind = after.map_or(Bound::Unbounded, Bound::Excluded);
-        // Everybody is told all of them: who is to have a block that is on the move is known to its new master alone.
+        // Every member is told all names. Only the new master of a granule on the move knows which
+        // of the blocks are its own.
         let believed = self.planted.breaks(Mutation::NamesByBelief);
         let his = |b: &&Dba| !believed || self.master.masters.master(**b) == to;
         let range = pass_one.range((behind, Bound::Unbounded));
@@ -57,7 +60,7 @@ impl Lane {
             return;
         }
         self.dead_redo = Some(std::mem::take(&mut self.of_frozen));
-        // What waited for this goes on, a part at a time.
+        // Blocks that waited for the names go on, a part at a time.
         let waits = |r: &&Dba| self.master.rebuilding[r].missing.is_empty();
         let rebuilding: Vec<Dba> = self
             .master
@@ -74,7 +77,8 @@ impl Lane {
         self.remind_of_the_declared(out);
     }
 
-    /// What is declared goes on, each bucket in a step of its own.
+    /// Reminds this lane to go on with buckets that all members have declared, each in a step of
+    /// its own.
     pub(super) fn remind_of_the_declared(&self, out: &mut Vec<Effect>) {
         let all_declared = |f: &(&Bucket, &FrozenBucket)| f.1.missing.is_empty();
         let declared = self.master.frozen.iter().filter(all_declared);

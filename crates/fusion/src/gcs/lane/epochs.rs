@@ -1,4 +1,5 @@
-//! Entering an epoch: the directory of what has come to this master is rebuilt from what all members declare, part by part; the rest goes on.
+//! How a lane enters an epoch. The directory of what came to this master is rebuilt from all
+//! members' declarations, part by part; everything else goes on.
 
 use super::*;
 
@@ -39,7 +40,7 @@ impl Lane {
         self.settle(out);
     }
 
-    /// Requests, and services for others, again.
+    /// Drives this instance's requests, and its services for others, again.
     pub(super) fn drive_again(&mut self, out: &mut Vec<Effect>) {
         self.holder_step(out, |h, master, out| h.ask_again(&ALL, master, out));
         for block in self.master.in_service() {
@@ -131,7 +132,8 @@ impl Lane {
         }
     }
 
-    /// The bucket came to this master: everybody is to declare what he has of it.
+    /// Freezes a bucket that came to this master until every member has declared what it has of the
+    /// bucket.
     pub(super) fn freeze(&mut self, bucket: Bucket) {
         let frozen = FrozenBucket {
             missing: self.members.iter().map(|m| (m.instance, None)).collect(),
@@ -269,8 +271,11 @@ impl Lane {
         }
     }
 
-    /// Rebuilds a single block's entry when everything is known. What somebody owes the write of is the newest version; of anything else that is so if no image of it was declared and the dead
-    /// threads do not name it: they are waited for.
+    /// Rebuilds a single block's entry when everything is known.
+    ///
+    /// If a member owes a block's write, its version is the newest. Of any other block that holds
+    /// only if no image of it was declared and the dead threads do not name it. So for such a block
+    /// this waits for the names in the dead threads.
     fn rebuild(&mut self, block: Dba, out: &mut Vec<Effect>) {
         let Some(rebuilding) = self.master.rebuilding.get_mut(&block) else {
             return;
@@ -313,7 +318,8 @@ impl Lane {
         let blocks: BTreeSet<Dba> = frozen.declared.keys().chain(&lost).copied().collect();
         let nothing = BTreeMap::new();
         for &block in &blocks {
-            // A block may be of another master's granule, or of a granule that is frozen for itself and opens later.
+            // A block may belong to another master's granule, or to a granule that is frozen for
+            // itself and opens later.
             let masters = &self.master.masters;
             let rebuilt_with = masters.rebuilt_with(block).contains(&Some(bucket));
             if !rebuilt_with || masters.master(block) != self.me || self.master.is_frozen(block) {

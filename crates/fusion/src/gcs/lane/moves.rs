@@ -1,36 +1,48 @@
-//! A granule of blocks that gets another master while the epoch goes on: an epoch of its own for these blocks alone.
+//! How a granule of blocks gets another master while the epoch goes on. The move is an epoch of its
+//! own for these blocks alone.
 //!
-//! Whoever is to master a granule takes it: it draws a higher term, freezes the granule and asks all members to declare what they have of it, as a master does at a change
-//! of epoch. From the moment a member hears of the term, by whatever message, nothing that was said about these blocks under a lower one counts for it any more; its requests go to the new master. The
-//! new master serves when everybody has declared, and thereby heard. Everything else goes on (20).
+//! The new master takes the granule: it draws a higher term, freezes the granule and asks all
+//! members to declare what they have of it, as a master does at a change of epoch. A member may
+//! hear of the term by any message. From that moment nothing counts for it that was said about
+//! these blocks under a lower term, and its requests go to the new master.
+//!
+//! The new master serves when every member has declared, and so has heard of the term. Everything
+//! else goes on (20).
 //!
 //! **Invariants**
-//! 1. A message about a block is looked at only under the term in which it was sent. An older one is answered by what is newer; from a newer one the receiver
-//!    learns.
-//! 2. Within an epoch what a member knows of a granule's term only rises. A master serves under a term when all members of its epoch have declared under it, and so know it or a
-//!    later one.
-//! 3. A granule stays its master's over changes of epoch. When its master is gone, it is its hash buckets' masters' again, each of whom has its part declared anew who had known of the term.
-//!    Who had not has never given it up, and nobody else has served it.
-//! 4. Who comes asks for declarations of what it is to master when everybody has told it what he has taken: otherwise it would serve blocks by hash that are somebody's.
-//! 5. While redo of the dead is recovered nothing is taken. What was being taken goes on: its master has heard all names in the dead threads, as everybody has.
+//! 1. A message about a block is looked at only under the term in which it was sent. An older one
+//!    is answered by what is newer. A receiver learns from a newer one.
+//! 2. Within an epoch a member's knowledge of a granule's term only rises. A master serves under a
+//!    term when all members of its epoch have declared under it, and so know this term or a later
+//!    one.
+//! 3. A granule stays its master's over changes of epoch. When its master is gone, it belongs to
+//!    the masters of its hash buckets again. Each of them that had known of the term has its part
+//!    declared anew. A master that had not known of it has never given its part up, and nobody else
+//!    has served that part.
+//! 4. A joiner asks for the declarations of what it is to master only after every member has told
+//!    it which granules the member has taken. Otherwise it would serve, by hash, blocks that belong
+//!    to somebody.
+//! 5. While redo of the dead is recovered, no granule is taken. A move that was under way goes on:
+//!    its master has heard all names in the dead threads, as everybody has.
 
 use super::*;
 
-/// Granules that one instance may take: a map of a few MB for each member, and 128 GiB of blocks.
+/// The most granules that one instance may take. They cost a map of a few MB at each member, and
+/// cover 128 GiB of blocks.
 pub const GRANULES_PER_MASTER: usize = 1 << 17;
 
 impl Lane {
-    /// The granule of a block.
+    /// The granule to which a block belongs.
     pub fn granule_of(&self, block: Dba) -> Granule {
         self.master.masters.granule(block)
     }
 
-    /// Its blocks.
+    /// The blocks of a granule.
     pub fn blocks_of(&self, granule: Granule) -> RangeInclusive<Dba> {
         self.master.masters.blocks(granule)
     }
 
-    /// Who masters a block, as far as this instance knows.
+    /// The master of a block, as far as this instance knows.
     pub fn master_of(&self, block: Dba) -> InstanceId {
         self.master.masters.master(block)
     }
@@ -45,13 +57,14 @@ impl Lane {
         self.master.masters.taken()
     }
 
-    /// The term under which a message leaves. To be asked in the step that sends it.
+    /// The term under which a message leaves. The driver asks for it in the step that sends the
+    /// message.
     pub fn term_of(&self, message: &Message) -> Term {
         let block = message.block();
         block.map_or(Term::BY_HASH, |b| self.master.masters.term_of_block(b))
     }
 
-    /// That of a block's granule.
+    /// The term of a block's granule, as far as this instance knows.
     pub fn term_of_block(&self, block: Dba) -> Term {
         self.master.masters.term_of_block(block)
     }
@@ -61,7 +74,8 @@ impl Lane {
         self.master.is_frozen(block)
     }
 
-    /// Makes this instance the granule's master. False if that cannot be begun now, or is so already.
+    /// Makes this instance the granule's master. False if the move cannot begin now, or the granule
+    /// is this instance's already.
     pub fn take(&mut self, granule: Granule, out: &mut Vec<Effect>) -> bool {
         let mine = |t: &&Term| t.master == self.me;
         let known = self.term(granule);
@@ -83,7 +97,8 @@ impl Lane {
         true
     }
 
-    /// Whether a message about a block was sent under the term that is known here, afterwards.
+    /// Whether a message about a block counts: it was sent under the term that is known here once
+    /// the message has been looked at.
     pub(super) fn is_of_this_term(
         &mut self,
         from: InstanceId,
@@ -106,7 +121,8 @@ impl Lane {
         }
     }
 
-    /// The granule has a higher term than was known here. False if its master is nobody.
+    /// Learns that the granule has a higher term than was known here. False if the term's master is
+    /// no member.
     fn learn(&mut self, granule: Granule, term: Term, out: &mut Vec<Effect>) -> bool {
         if !self.members.iter().any(|m| m.instance == term.master) {
             return false;
@@ -156,7 +172,8 @@ impl Lane {
         self.send_declaration(to, (bucket, None), part, out);
     }
 
-    /// Granules whose declarations are to be collected in a new epoch: those that this instance had not finished with, and those that are by hash again.
+    /// The granules whose declarations are to be collected in a new epoch: those that this instance
+    /// had not finished with, and those that are mastered by hash again.
     pub(super) fn granules_that_came(
         &mut self,
         unfinished: &BTreeMap<Bucket, FrozenBucket>,

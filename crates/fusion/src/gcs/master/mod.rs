@@ -1,10 +1,12 @@
 //! The master's role: who holds which block of this instance's buckets, and whose turn it is.
 //!
 //! **Invariants**
-//! 1. Requests for one block are served one at a time, in order of arrival; a service ends when its requester says so.
+//! 1. Requests for one block are served one at a time, in order of arrival; a service ends when its
+//!    requester says so.
 //! 2. Exclusive and shared holders never stand in one entry together (R1).
-//! 3. A grant to read from disk is given only if nobody holds the block (R4). That disk is the newest version then follows:
-//!    a dirty copy is never let go before it is written, and within a service it is the supplier, who can send it again.
+//! 3. A grant to read from disk is given only if nobody holds the block (R4). The disk's version is
+//!    then the newest: a dirty copy is never let go before it is written, and within a service the
+//!    supplier has it and can send it again.
 //! 4. A request is remembered until its requester says that it is done (13): `Served`.
 //! 5. Readers do not queue: whoever has the current copy at this moment is told to send a copy.
 
@@ -24,7 +26,8 @@ pub(super) struct Holding {
     mode: Mode,
     turn: Turn,
     id: RequestId,
-    /// It owes the write: it is exclusive, or was the last that was.
+    /// Whether this holder owes the write: it is the exclusive holder, or was the last exclusive
+    /// one.
     duty: bool,
 }
 
@@ -45,7 +48,8 @@ struct Reader {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// Shared copies are being taken back; `keeper` still has one, for the requester or as the requester.
+    /// Shared copies are being taken back. `keeper` still has one, either for the requester or
+    /// because it is the requester.
     Invalidating {
         missing: BTreeSet<InstanceId>,
         keeper: InstanceId,
@@ -67,13 +71,13 @@ struct Service {
     request: Request,
     turn: Turn,
     phase: Phase,
-    /// An invalidated copy was dirty.
+    /// Whether an invalidated copy was dirty.
     dirty: bool,
-    /// The supplier has sent the block: nobody can copy it until it arrives.
+    /// Whether the supplier has sent the block. If so, nobody can copy the block until it arrives.
     left: bool,
 }
 
-/// A block that somebody holds, left a past image of, or waits for.
+/// The directory entry of a block that an instance holds, left a past image of, or waits for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Entry {
     pub(super) holders: BTreeMap<InstanceId, Holding>,
@@ -90,17 +94,19 @@ pub(super) struct Rebuilding {
     pub(super) declared: BTreeMap<InstanceId, Declaration>,
 }
 
-/// A bucket that came to this master: declarations by block, and who has not declared all yet.
+/// A bucket that came to this master: declarations by block, and the members whose declarations are
+/// incomplete.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct FrozenBucket {
-    /// Behind which block each one's declaration goes on; none if nothing of it is here.
+    /// The block behind which each member's declaration goes on. None if nothing of that
+    /// declaration is here.
     pub(super) missing: BTreeMap<InstanceId, Option<Dba>>,
     pub(super) declared: BTreeMap<Dba, BTreeMap<InstanceId, Declaration>>,
     /// Blocks that somebody has asked for meanwhile.
     pub(super) asked: BTreeSet<Dba>,
 }
 
-/// Which requests of an instance are done, as far as a late copy of one could still arrive.
+/// Which requests of an instance are done, as far as a late copy of one can still arrive.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Served {
     floor: RequestId,
@@ -116,10 +122,10 @@ pub struct Master {
     last_turn: u64,
     /// Buckets whose directory is being rebuilt.
     pub(super) frozen: BTreeMap<Bucket, FrozenBucket>,
-    /// Single blocks of which declarations are missing. Nothing is served for them.
+    /// Single blocks with missing declarations. They are not served.
     pub(super) rebuilding: BTreeMap<Dba, Rebuilding>,
     pub(super) masters: Masters,
-    /// Blocks that dead threads are needed for until they are on disk.
+    /// Blocks for which dead threads are kept until the blocks are on disk.
     pub(super) unwritten: BTreeSet<Dba>,
     pub(crate) planted: Planted,
 }
@@ -139,7 +145,7 @@ impl Master {
         }
     }
 
-    /// Nothing is served for this block while its directory entry is being rebuilt.
+    /// Whether the block is not served because its directory entry is being rebuilt.
     fn halted(&self, block: Dba) -> bool {
         let rebuilding = || self.rebuilding.contains_key(&block);
         self.is_frozen(block) || !self.rebuilding.is_empty() && rebuilding()
@@ -157,7 +163,7 @@ impl Master {
                 .any(frozen)
     }
 
-    /// Forgets all about these blocks: they have another master.
+    /// Forgets all about these blocks, because they have another master.
     pub(super) fn forget_blocks(&mut self, blocks: &RangeInclusive<Dba>) {
         let of = |map: &BTreeMap<Dba, Entry>| map.range(blocks.clone()).map(|(&b, _)| b).collect();
         let known: Vec<Dba> = of(&self.entries);
@@ -168,13 +174,13 @@ impl Master {
         self.unwritten.retain(|block| !blocks.contains(block));
     }
 
-    /// Blocks that are being served.
+    /// The blocks that are being served.
     pub(super) fn in_service(&self) -> Vec<Dba> {
         let served = self.entries.iter().filter(|(_, e)| e.service.is_some());
         served.map(|(&block, _)| block).collect()
     }
 
-    /// The block's entry, for something that is to be done with it once it is halted no more.
+    /// The block's entry, for a task that waits until the block is halted no more.
     fn entry_for_later(&mut self, block: Dba) -> &mut Entry {
         if !self.frozen.is_empty() {
             for bucket in self.masters.rebuilt_with(block).iter().flatten() {
@@ -197,8 +203,9 @@ impl Master {
 }
 
 impl Entry {
-    /// What a requester says of itself is newer than what is recorded, unless a turn took its copy since: the notice
-    /// that it let go may have been lost.
+    /// Believes what a requester says of its own copy: it is newer than what is recorded, because
+    /// the notice that the requester let go may have been lost. It is not newer if a turn has taken
+    /// the copy since.
     fn believe(&mut self, from: InstanceId, have: Option<Turn>) {
         if self
             .holders
@@ -222,7 +229,8 @@ impl Entry {
         self.service.is_some() || self.exclusive().is_some()
     }
 
-    /// Who surely has the current version, and can copy it without waiting for anything but its installation.
+    /// The holder that surely has the current version and can copy it without waiting for anything
+    /// but its installation.
     fn who_can_copy(&self) -> Option<(InstanceId, Turn)> {
         let holder = match &self.service {
             None => self.exclusive(),
@@ -290,7 +298,8 @@ impl Entry {
         }
     }
 
-    /// Who owes the write, if anybody, so that a lost transfer of a dirty block can be sent again; otherwise any holder.
+    /// The holder that owes the write, if there is one, so that a lost transfer of a dirty block
+    /// can be sent again. Otherwise any holder.
     fn supplier(&self, except: InstanceId) -> Option<InstanceId> {
         let others = || self.holders.iter().filter(|&(&i, _)| i != except);
         others()

@@ -23,7 +23,7 @@ impl Master {
         }
         match served {
             true => self.tidy(block),
-            // A reader may have overtaken this, of the instance itself that has let go.
+            // A request of the instance that let go may have overtaken this notice.
             false => self.pump(block, out),
         }
     }
@@ -45,7 +45,7 @@ impl Master {
         }
     }
 
-    /// This version is on disk.
+    /// Notes that this version of the block is on disk.
     pub(in crate::gcs) fn wrote(&mut self, block: Dba, version: Scn, out: &mut Vec<Effect>) {
         self.unwritten.remove(&block);
         let Some(entry) = self.entries.get_mut(&block) else {
@@ -62,7 +62,7 @@ impl Master {
         self.tidy(block);
     }
 
-    /// Nobody owes a write: every past image is superseded by what is on disk.
+    /// Forgets every past image: nobody owes a write, so what is on disk supersedes them.
     pub(super) fn disk_is_newest(&mut self, block: Dba, out: &mut Vec<Effect>) {
         self.unwritten.remove(&block);
         let Some(entry) = self.entries.get_mut(&block) else {
@@ -74,7 +74,7 @@ impl Master {
         }
     }
 
-    /// Somebody's checkpoint waits, or a recovery: have the newest version written.
+    /// Has the newest version written, because a checkpoint or a recovery waits for it.
     pub(in crate::gcs) fn write_wanted(&mut self, block: Dba, out: &mut Vec<Effect>) {
         let halted = self.halted(block);
         let Some(entry) = self.entries.get_mut(&block) else {
@@ -97,7 +97,8 @@ impl Master {
         }
     }
 
-    /// A past image that the directory does not know of (its notice was lost) asks too.
+    /// Has a block written for a past image that the directory does not know of, because the notice
+    /// of the image was lost.
     pub(in crate::gcs) fn image_waits(
         &mut self,
         block: Dba,
@@ -114,7 +115,8 @@ impl Master {
 
     // ---- recovery ----
 
-    /// All declarations of a block are in. `lost`: the dead may have held it, or their redo names it.
+    /// Rebuilds a block's entry when all its declarations are in. `lost`: the dead may have held
+    /// the block, or their redo names it.
     pub(in crate::gcs) fn rebuilt(
         &mut self,
         block: Dba,
@@ -158,7 +160,8 @@ impl Master {
         self.drive(block, out);
     }
 
-    /// The first shared holder owes the write from now on (17b); if none is left, the block is recovered.
+    /// Lets the first shared holder owe the write from now on (17b). If no holder is left, the
+    /// block is recovered.
     pub(super) fn inherit(&mut self, block: Dba, recoverer: InstanceId, out: &mut Vec<Effect>) {
         if self.planted.breaks(Mutation::NoInheritedDuty) {
             return;
@@ -196,7 +199,7 @@ impl Master {
         self.pump(block, out);
     }
 
-    /// The dead threads are kept until this block is on disk.
+    /// Keeps the dead threads until this block is on disk.
     pub(in crate::gcs) fn keep_threads_for(&mut self, block: Dba, out: &mut Vec<Effect>) {
         if self.entries.contains_key(&block) {
             self.unwritten.insert(block);
@@ -269,9 +272,15 @@ impl Master {
     }
 }
 
-/// Which of the declared copies are still there. A notice that a copy was let go means nothing to who is asked for declarations still; and who takes a granule waits for members that have not
-/// heard of it, one of whom, as master of the hash bucket, may have served the block meanwhile. Turns tell: whoever holds under a turn was served when an exclusive copy of an earlier one, and whatever
-/// an exclusive one took back, was gone (R1).
+/// Which of the declared copies are still there.
+///
+/// A notice that a copy was let go means nothing to a master that is still asked for declarations.
+/// A master that takes a granule waits for members that have not heard of the term. One of them, as
+/// master of the hash bucket, may have served the block meanwhile. So two declared copies may
+/// contradict each other.
+///
+/// Turns decide: when a holder was served under a turn, an exclusive copy of an earlier turn was
+/// gone, and so was everything that an exclusive grant took back (R1).
 fn those_that_are_there(
     declared: &BTreeMap<InstanceId, Declaration>,
 ) -> impl Fn(&DeclaredHold) -> bool + use<> {

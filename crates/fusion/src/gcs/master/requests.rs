@@ -1,4 +1,5 @@
-//! Serving requests: one at a time for each block, in order; readers on the side.
+//! How the master serves requests: one at a time for each block, in order, with readers on the
+//! side.
 
 use super::*;
 
@@ -51,7 +52,8 @@ impl Master {
         self.pump(block, out);
     }
 
-    /// A late copy of a request that was served already (13). Looked at when it arrives and when its turn comes.
+    /// Whether a request is a late copy of one that was served already (13). The master looks at
+    /// this when a request arrives and when its turn comes.
     pub(super) fn is_done(&self, block: Dba, from: InstanceId, id: RequestId) -> bool {
         if self.planted.breaks(Mutation::ForgetRequests) {
             return false;
@@ -80,7 +82,8 @@ impl Master {
         entry.reads = reads;
     }
 
-    /// Sends parked readers to whoever has the block now. They stay parked only while it is between two instances.
+    /// Sends parked readers to the holder that has the block now. Readers stay parked only while
+    /// the block is between two instances.
     pub(super) fn serve_readers(&mut self, block: Dba, out: &mut Vec<Effect>) {
         if self.halted(block) {
             return;
@@ -94,7 +97,7 @@ impl Master {
         for reader in std::mem::take(&mut entry.reads) {
             let Reader { to, id, snapshot } = reader;
             if to == holder {
-                entry.reads.insert(reader); // it has just given the block away itself
+                entry.reads.insert(reader); // the reader has just given the block away
                 continue;
             }
             let message = Message::ReadFor {
@@ -111,8 +114,8 @@ impl Master {
         }
     }
 
-    /// The holder that a reader was sent to has given the block away meanwhile. A late notice, about an ownership before
-    /// the one recorded, says nothing about this one.
+    /// The holder that a reader was sent to has given the block away meanwhile. A late notice is
+    /// about an ownership before the recorded one, and says nothing about the recorded one.
     pub(in crate::gcs) fn read_back(
         &mut self,
         block: Dba,
@@ -125,7 +128,7 @@ impl Master {
         entry.reads.insert(Reader { to, id, snapshot });
         let recorded = entry.holders.get(&from).is_some_and(|h| h.turn == turn);
         match &mut entry.service {
-            // It comes to its requester at any moment; then the reader is sent there.
+            // The block reaches its requester at any moment; then the reader is sent there.
             Some(service) => {
                 let supplier = from;
                 service.left |= recorded && service.phase == (Phase::Shipping { supplier });
@@ -133,7 +136,7 @@ impl Master {
             }
             None => {
                 if recorded && !halted {
-                    entry.holders.remove(&from); // its notice that it let go was lost
+                    entry.holders.remove(&from); // its release notice was lost
                 }
                 self.pump(block, out);
             }
@@ -150,7 +153,8 @@ impl Master {
         if entry.service.is_some() || halted {
             return;
         }
-        // Who asks to read anew has let go of what is recorded, whatever becomes of the notice.
+        // An instance that asks to read anew has let go of its recorded copy, whatever becomes of
+        // its notice.
         for reader in &entry.reads {
             entry.holders.remove(&reader.to);
         }
@@ -189,7 +193,8 @@ impl Master {
         self.drive(block, out);
     }
 
-    /// Sends the orders of the service's phase, for the first time or again. All receivers take repetitions.
+    /// Sends the orders of the service's phase, for the first time or again. Every receiver
+    /// tolerates repetitions.
     pub(in crate::gcs) fn drive(&mut self, block: Dba, out: &mut Vec<Effect>) {
         let Some(Service {
             request,
@@ -290,7 +295,8 @@ impl Master {
         self.serve_readers(block, out);
     }
 
-    /// The supplier has let go meanwhile: the next one, or disk.
+    /// The supplier has let go meanwhile: the master asks the next one, or sends the requester to
+    /// disk.
     pub(in crate::gcs) fn not_held(
         &mut self,
         block: Dba,
@@ -337,7 +343,7 @@ impl Master {
         self.serve_readers(block, out);
     }
 
-    /// The requester has what it asked for: the service ends.
+    /// Ends the service: the requester has what it asked for.
     pub(in crate::gcs) fn done(
         &mut self,
         block: Dba,

@@ -3,7 +3,8 @@
 use super::*;
 
 impl World {
-    /// Runs a step of a node's lane and does what it asks for. `bytes`: the version that came with a message.
+    /// Runs a step of a node's lane and does what the lane asks for. `bytes`: the version that came
+    /// with a message.
     pub(in crate::gcs) fn with(
         &mut self,
         n: usize,
@@ -106,7 +107,7 @@ impl World {
                     session.stage = Stage::Copy { version: bytes };
                 }
             }
-            // Sessions here use a copy in one step.
+            // Sessions of this world use a copy within one step.
             Effect::DropCopies { .. } | Effect::MasterMoved { .. } => {}
             Effect::GranuleOpened { .. } => {}
             Effect::CloseThreads { dead } => self.close_threads(&dead),
@@ -145,7 +146,7 @@ impl World {
         let version = frame
             .or(node.images.get(&block).copied())
             .expect("asked for");
-        // The clock of the supplier, counted in versions: it was lifted to the asker's snapshot.
+        // The supplier's clock, counted in versions. It was lifted to the asker's snapshot.
         let clock = snapshot.max(Scn(version));
         self.post(n, to, Message::Copy { block, id, clock }, version);
         self.with(n, 0, |lane, out| lane.copied(block, Scn(version), out));
@@ -265,7 +266,8 @@ impl World {
 
     // ---- what must hold ----
 
-    /// Every instance advances its checkpoint as far as it may, at every step: the hardest case for R5.
+    /// Lets every instance advance its checkpoint as far as it may, at every step: the hardest case
+    /// for R5.
     pub(super) fn truncate(&mut self) {
         let mut lost = false;
         for node in self.nodes.iter_mut().flatten() {
@@ -311,7 +313,7 @@ impl World {
         }
     }
 
-    /// The action with the message that it is about, for reading a replayed seed.
+    /// Describes the action, with the message that it is about, for reading a replayed seed.
     pub(in crate::gcs) fn describe(&self, action: &Action) -> String {
         match action {
             Action::Deliver(l) | Action::Duplicate(l) => {

@@ -1,6 +1,8 @@
-//! A cluster around the lanes: frames, redo, disk, sessions, and a network that delays, reorders, duplicates and loses.
-//! Instances die at any point and come back. The content of a block is the number of changes made to it, so that the
-//! world knows at every moment what the newest version is and which version must survive.
+//! A cluster around the lanes: frames, redo, disk, sessions, and a network that delays, reorders,
+//! duplicates and loses messages. Instances die at any point and come back.
+//!
+//! The content of a block is the number of changes made to it. So the world knows at every moment
+//! what the newest version is and which version must survive.
 
 mod effects;
 mod steps;
@@ -17,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Config {
     pub(super) nodes: usize,
     pub(super) blocks: u32,
-    /// What sessions may want, and how many sessions there are in all.
+    /// What sessions may want. The length is the number of sessions.
     pub(super) wants: Vec<Want>,
     pub(super) sessions: usize,
     pub(super) crashes: usize,
@@ -25,17 +27,17 @@ pub(super) struct Config {
     pub(super) duplicates: usize,
     pub(super) breaks: usize,
     pub(super) evictions: usize,
-    /// Reads that fail, for all the sessions that wait for the block on that instance.
+    /// How many reads fail. A read fails for all sessions that wait for the block on that instance.
     pub(super) failed_reads: usize,
-    /// Flushes and writes that nobody asked for.
+    /// Whether flushes and writes happen that nobody asked for.
     pub(super) background: bool,
-    /// Moves of a bucket to another master while everybody lives.
+    /// How many times a bucket moves to another master while all instances live.
     pub(super) remasters: usize,
-    /// Granules that an instance takes within an epoch.
+    /// How many times an instance takes a granule within an epoch.
     pub(super) takes: usize,
-    /// Blocks of a granule, as a power of two.
+    /// The number of blocks in a granule, as a power of two.
     pub(super) granule_shift: u32,
-    /// Declarations in one message.
+    /// The number of declarations in one message.
     pub(super) part: usize,
     pub(super) planted: Planted,
 }
@@ -53,26 +55,28 @@ struct Frame {
     mode: Option<Mode>,
     generation: Generation,
     dirty: bool,
-    /// Position of the redo of the last local change.
+    /// The position of the redo of the last local change.
     redo: usize,
     closing: Option<(Option<Mode>, Generation)>,
     writing: Option<u64>,
     write_wanted: bool,
-    /// Being read from disk, or recovered.
+    /// Set while the frame is read from disk, or recovered.
     loading: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Stage {
     Waiting,
-    /// Let run: what it saw when it was woken. It latches the frame a moment later.
+    /// The session was let run. It holds what it saw when it was woken, and latches the frame a
+    /// moment later.
     Ready {
         version: u64,
         generation: Generation,
-        /// It found the block in the cache, without asking the lane: nobody waits for it.
+        /// Whether the session found the block in the cache without asking the lane. If so, nobody
+        /// waits for it.
         hit: bool,
     },
-    /// Holds a read-only copy.
+    /// The session holds a read-only copy.
     Copy {
         version: u64,
     },
@@ -83,10 +87,10 @@ struct Session {
     waiter: Waiter,
     block: Dba,
     want: Want,
-    /// A reader must see at least this version: it was the newest when it asked.
+    /// The version that a reader must see at least: the newest when it asked.
     need: u64,
     stage: Stage,
-    /// What disk held when it asked, for the mutation that uses it.
+    /// What disk held when the session asked, for the mutation that uses it.
     early_read: u64,
 }
 
@@ -96,10 +100,10 @@ pub(super) struct Node {
     incarnation: Incarnation,
     frames: BTreeMap<Dba, Frame>,
     images: BTreeMap<Dba, u64>,
-    /// Writes in flight of frames that were given away under them: only a mutation does that.
+    /// Writes in flight of frames that were given away under them. Only a mutation does that.
     stray_writes: BTreeMap<Dba, u64>,
     redo: Vec<Vector>,
-    /// Vectors dropped from the front of the thread: its checkpoint.
+    /// The number of vectors dropped from the front of the thread: its checkpoint.
     dropped: usize,
     durable: usize,
     flush_wanted: usize,
@@ -114,7 +118,7 @@ pub(super) struct Letter {
     epoch: Epoch,
     term: Term,
     pub(super) message: Message,
-    /// Version of the bytes that travel with it.
+    /// The version of the bytes that travel with the message.
     bytes: u64,
 }
 
@@ -126,7 +130,7 @@ pub(super) struct World {
     pub(super) letters: Vec<Letter>,
     disk: BTreeMap<Dba, u64>,
     latest: BTreeMap<Dba, u64>,
-    /// Durable redo of dead instances whose threads are open.
+    /// The durable redo of dead instances whose threads are open.
     dead: BTreeMap<Member, Vec<Vector>>,
     plan: Plan,
     read_redo: bool,
@@ -147,7 +151,7 @@ pub(super) enum Action {
     Deliver(usize),
     Duplicate(usize),
     Break(usize, usize),
-    /// Whether the writes it had in flight reach disk.
+    /// An instance dies. The flag says whether its writes in flight reach disk.
     Crash(usize, bool),
     Rejoin(usize),
     Decide,
@@ -247,7 +251,8 @@ impl World {
                 .collect();
             all.extend(pairs.into_iter().map(|(a, b)| Action::Break(a, b)));
         }
-        // As the engine does: the dead are recovered, and an epoch begins in which nobody is.
+        // As in the engine, the dead are recovered first; then an epoch begins without open threads
+        // of the dead.
         let recovered = !self.plan.recovering.is_empty() && self.dead.is_empty();
         if self.config.takes > 0 && recovered && self.members_are_alive() {
             all.push(Action::Decide);
@@ -296,7 +301,7 @@ impl World {
         }
     }
 
-    /// What happens by itself sooner or later: no new work, no new faults.
+    /// The actions that happen by themselves sooner or later: no new work, no new faults.
     pub(super) fn helpful_actions(&self) -> Vec<Action> {
         let mut all = Vec::new();
         for (n, node) in self.nodes.iter().enumerate() {

@@ -108,7 +108,8 @@ impl World {
         self.with(n, 0, |lane, out| lane.request(block, want, waiter, out));
     }
 
-    /// The session latches the frame, looks again whether the instance still owns the block, and does its work (8).
+    /// Lets the session latch the frame, check again that the instance still owns the block, and do
+    /// its work (8).
     pub(super) fn execute(&mut self, n: usize, waiter: Waiter) {
         let planted = self.config.planted;
         let node = self.nodes[n].as_mut().expect("enabled");
@@ -144,7 +145,8 @@ impl World {
                 },
                 Some(frame),
             ) => {
-                // Under another generation the session's pointer leads to what the frame held when it was woken.
+                // If the generation has changed, the session's pointer leads to what the frame held
+                // when the session was woken.
                 let version = if frame.generation == generation {
                     frame.version
                 } else {
@@ -205,7 +207,7 @@ impl World {
         self.disk.insert(block, version);
     }
 
-    /// A read from disk, or a recovery, ends.
+    /// Ends a read from disk, or a recovery.
     pub(super) fn load(&mut self, n: usize, block: Dba) {
         let mut version = self.disk[&block];
         let node = self.nodes[n].as_ref().expect("enabled");
@@ -236,7 +238,8 @@ impl World {
         });
     }
 
-    /// A read from disk fails: whoever waits for the block here goes away with the error.
+    /// Lets a read from disk fail: every session that waits for the block here goes away with the
+    /// error.
     pub(super) fn fail_read(&mut self, n: usize, block: Dba) {
         let node = self.nodes[n].as_mut().expect("enabled");
         let waits = |s: &Session| s.block == block && s.stage == Stage::Waiting;
@@ -309,7 +312,7 @@ impl World {
         }
     }
 
-    /// What must not be lost: everything durable, and everything that a survivor holds.
+    /// The version that must not be lost: everything durable, and everything that a survivor holds.
     pub(super) fn surviving_version(&self, block: Dba) -> u64 {
         let dead = self.dead.values().flatten();
         let living = self.nodes.iter().flatten();
@@ -331,7 +334,7 @@ impl World {
             .expect("disk has a version")
     }
 
-    /// Whoever holds the control file's lock decides the next epoch.
+    /// Decides the next epoch, as the holder of the control file's lock does.
     pub(super) fn decide(&mut self, remaster: Option<(usize, usize)>) {
         let alive: Vec<usize> = (0..self.config.nodes)
             .filter(|&n| self.nodes[n].is_some())

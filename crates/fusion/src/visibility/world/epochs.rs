@@ -11,7 +11,7 @@ impl World {
         }
     }
 
-    /// Its clock starts at the ceiling of all.
+    /// Lets the last instance join. Its clock starts at the ceiling of all.
     pub(super) fn join(&mut self) {
         self.outside = false;
         self.epoch += 1;
@@ -53,7 +53,8 @@ impl World {
         }
     }
 
-    /// From here on the joiner acknowledges what this instance commits.
+    /// Tells an instance who the members are now. From here on the joiner acknowledges what this
+    /// instance commits.
     pub(super) fn meet_members(&mut self, n: usize) {
         let up = (0..self.config.nodes).filter(|&m| self.nodes[m].is_some());
         let members: Vec<InstanceId> = up.map(instance).collect();
@@ -83,7 +84,8 @@ impl World {
             .iter()
             .map(|&n| (instance(n), instance(heir)))
             .collect();
-        // Everybody is in this epoch: that is what a joiner wanted to hear, and what is decided lies below its first snapshot.
+        // Every instance is in this epoch. The joiner waited for that, and what is decided lies
+        // below its first snapshot.
         let joiner = self.joiner().and_then(|n| self.nodes[n].as_mut());
         if let Some(joiner) = joiner {
             let survivors = (0..self.config.nodes).filter(|n| !dead.contains(n));
@@ -106,7 +108,8 @@ impl World {
         }
     }
 
-    /// When the durable groups of the dead took effect, in the order of their numbers. Those whose SCN is on disk are announced as well: a survivor may have heard of them.
+    /// When the durable groups of the dead took effect, in the order of their numbers. Groups whose
+    /// SCN is on disk are announced as well: a survivor may have heard of them.
     fn groups_of(&self, dead: &[usize], reports: &[Report]) -> Vec<Evidence> {
         let mut findings = RedoFindings::default();
         let mut groups = Vec::new();

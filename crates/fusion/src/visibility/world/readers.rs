@@ -1,4 +1,5 @@
-//! Readers in the world: what they ask, what they are told, and which verdicts cannot stand together.
+//! Readers in the world: what they ask, what they are told, and which verdicts cannot stand
+//! together.
 
 use super::*;
 
@@ -6,7 +7,7 @@ use super::*;
 pub(super) struct Reader {
     pub(super) node: usize,
     pub(super) scn: Scn,
-    /// Transactions that had been shown to some client before this snapshot was taken.
+    /// The transactions, as bits, that had been shown to a client before this snapshot was taken.
     pub(super) required: u8,
     pub(super) asked: u8,
     pub(super) verdicts: Vec<Option<bool>>,
@@ -38,7 +39,8 @@ impl World {
         }
     }
 
-    /// The owner, or after its death whoever took its undo over; questions wait until then.
+    /// The instance that answers questions about a transaction: its owner, or after the owner's
+    /// death the one that took over its undo. Until then questions wait.
     pub(super) fn who_answers(&self, asker: usize, t: usize) -> Option<usize> {
         let owner = self.config.owners[t];
         if self.nodes[owner].is_some() {

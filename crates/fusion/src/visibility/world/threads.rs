@@ -1,25 +1,28 @@
-//! Redo threads in the world: groups that are issued, durable, drawn and published, and what the headers of their batches say.
+//! Redo threads in the world: groups that are issued, durable, drawn and published, and the
+//! contents of their batch headers.
 
 use super::*;
 
 /// A redo thread.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Thread {
-    /// Batches that were issued and are not durable, oldest first. Who dies leaves nothing of them: also one that is on disk is nothing behind a missing one.
+    /// Batches that were issued and are not durable, oldest first. An instance that dies leaves
+    /// nothing of them: a batch that is on disk behind a missing one counts for nothing.
     in_flight: Vec<Batch>,
     /// The last group that is durable.
     pub(super) durable: GroupNo,
-    /// What its durable batches say, together.
+    /// The contents of the durable batches, together.
     pub(super) on_disk: Batch,
 }
 
-/// What a batch says: as its instance knew it when the batch was closed, however late it is durable.
+/// The contents of a batch: what its instance knew when the batch was closed, however late it is
+/// durable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Batch {
-    /// When groups of its own thread took effect.
+    /// When groups of the batch's own thread took effect.
     pub(super) own: BTreeMap<GroupNo, Scn>,
     pub(super) evidence: BTreeSet<Evidence>,
-    /// The highest SCN in it.
+    /// The highest SCN in the batch.
     pub(super) highest: Scn,
 }
 
@@ -84,19 +87,20 @@ impl World {
         }
     }
 
-    /// Batch n carries the SCN of group n - [`LAST_GROUPS`], so that one must have been drawn.
+    /// Whether a group may be issued. Batch n carries the SCN of group n - [`LAST_GROUPS`], which
+    /// must have been drawn.
     fn may_issue(&self, owner: usize, group: GroupNo) -> bool {
         let carried = group.0.saturating_sub(LAST_GROUPS as u64);
         carried == 0 || self.own_scn(owner, GroupNo(carried)).is_some()
     }
 
-    /// When a group of its own thread took effect, as far as the instance has drawn it.
+    /// When a group of the instance's own thread took effect, as far as the instance has drawn it.
     fn own_scn(&self, n: usize, group: GroupNo) -> Option<Scn> {
         let node = self.nodes[n].as_ref().expect("the living are asked");
         node.known[self.config.txn_in(n, group)]
     }
 
-    /// A batch that is closed now.
+    /// Closes a batch with what its instance knows now.
     fn close(&self, n: usize) -> Batch {
         let node = self.nodes[n].as_ref().expect("the living write");
         let issued = (1..=self.threads[n].issued().0).map(GroupNo);
@@ -108,7 +112,8 @@ impl World {
         }
     }
 
-    /// The commit record is in the log, and its batch is closed and issued at once: with as little knowledge as can be.
+    /// Puts a commit record into the log, and closes and issues its batch at once, with as little
+    /// knowledge as possible.
     pub(super) fn log(&mut self, t: usize) {
         let owner = self.config.owners[t];
         let node = self.nodes[owner].as_mut().expect("enabled");
@@ -127,7 +132,8 @@ impl World {
         self.begin_draw(owner);
     }
 
-    /// Groups take effect one by one: one that is durable before the last has been published waits.
+    /// Begins to draw the next group's SCN. Groups take effect one by one: a group that is durable
+    /// before the last one has been published waits.
     fn begin_draw(&mut self, n: usize) {
         let node = self.nodes[n].as_ref().expect("the living draw");
         let next = GroupNo(node.machine.header().newest.0 + 1);
@@ -137,13 +143,14 @@ impl World {
         }
     }
 
-    /// An empty batch, that waits for nothing.
+    /// Issues an empty batch, which waits for nothing.
     pub(super) fn heartbeat(&mut self, n: usize) {
         let batch = self.close(n);
         self.threads[n].write(batch);
     }
 
-    /// Tells everybody, those by their memory that are in the same epoch. Also who has died has memory until that is known.
+    /// Announces a group to every instance: through memory if the instance has offered it and is in
+    /// this epoch, otherwise by message. An instance that died has memory until its death is known.
     /// The committing client waits at the gate from then on.
     pub(super) fn publish(&mut self, n: usize) {
         let mut out = Vec::new();
