@@ -1,8 +1,11 @@
-//! The directory of the locks whose resources this instance masters. Works like the one of blocks: one service per
-//! resource at a time, told by its turn, over when the requester says so.
+//! The directory of the locks whose resources this instance masters. It works like the directory of
+//! blocks. Each resource has one service at a time, which its turn names. The service is over when
+//! the requester says so.
 //!
-//! **Invariant.** Requests are served in order of arrival, but one whose owner uses the lock already goes before those that this use excludes, as in PostgreSQL's queue: these wait for its end. If it arrives when one of
-//! them is being served, that one is put off.
+//! **Invariant.** Requests are served in order of arrival, with one exception, as in PostgreSQL's
+//! queue. A request whose owner already uses the lock goes before the requests that this use
+//! excludes, because those wait for the use's end. If it arrives while one of those is being
+//! served, that one is put off.
 
 mod service;
 
@@ -19,9 +22,9 @@ use std::ops::Bound;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Entry {
     holders: BTreeMap<InstanceId, Mode>,
-    /// The last request of each instance that was served.
+    /// The last served request of each instance.
     served: BTreeMap<InstanceId, RequestId>,
-    /// The last request of each instance that was denied.
+    /// The last denied request of each instance.
     denied: BTreeMap<InstanceId, RequestId>,
     queue: VecDeque<Request>,
     service: Option<Service>,
@@ -34,19 +37,20 @@ pub struct Directory {
     epoch: Epoch,
     last_turn: u64,
     members: BTreeSet<InstanceId>,
-    /// Who has not declared all that it keeps, and up to where it has; nothing is granted until all have.
+    /// The members that have not declared all that they keep, each with the resource up to which it
+    /// has declared. Nothing is granted until all have declared all.
     missing: BTreeMap<InstanceId, Option<Resource>>,
-    /// [`super::PART`]
+    /// The most locks in one message: [`super::PART`], fewer in tests.
     pub(super) part: usize,
-    /// Nor is anything in this epoch ([`super::Plan::in_doubt`]).
+    /// Whether nothing is granted in this epoch because of a death ([`super::Plan::in_doubt`]).
     pub(super) in_doubt: bool,
-    /// Members that came in this epoch.
+    /// Members that joined in this epoch.
     fresh: BTreeSet<InstanceId>,
     pub(super) planted: Planted,
 }
 
 impl Directory {
-    /// Of an instance that is alone.
+    /// The directory of an instance that is alone.
     pub(super) fn alone(me: InstanceId) -> Directory {
         Directory {
             entries: BTreeMap::new(),
@@ -109,7 +113,7 @@ impl Directory {
         }
     }
 
-    /// Whether it is known what everybody has, the dead included.
+    /// Whether it is known what every instance has, the dead included.
     fn may_grant(&self) -> bool {
         let in_doubt = self.in_doubt && !self.planted.breaks(Mutation::GrantInDoubt);
         self.missing.is_empty() && !in_doubt
@@ -160,7 +164,7 @@ impl Directory {
         self.drive(resource, out);
     }
 
-    /// Sends recalls, or the grant, for the first time or again.
+    /// Sends the service's recalls, or its grant, for the first time or again.
     pub(super) fn drive(&mut self, resource: Resource, out: &mut Vec<Effect>) {
         let Some(entry) = self.entries.get(&resource) else {
             return;
@@ -209,7 +213,7 @@ impl Directory {
         }
     }
 
-    /// Nobody waits for this request any more.
+    /// Takes back a request that nobody waits for any more.
     pub(super) fn cancel(
         &mut self,
         resource: Resource,
@@ -228,7 +232,7 @@ impl Directory {
         self.tidy(resource);
     }
 
-    /// Goes on with a service, of which perhaps nobody is missing any more.
+    /// Goes on with a service. Perhaps no holder's answer is missing any more.
     fn answered(&mut self, resource: Resource, out: &mut Vec<Effect>) {
         if let Some(entry) = self.entries.get_mut(&resource)
             && let Some(service) = entry
@@ -246,7 +250,7 @@ impl Directory {
         }
     }
 
-    /// A holder asks whether a recall still stands.
+    /// Answers a holder that asks whether a recall still stands.
     pub(super) fn recalling(
         &self,
         resource: Resource,
@@ -284,7 +288,7 @@ impl Directory {
         }
     }
 
-    /// A holder uses what a requester without patience wants.
+    /// Takes the answer of a holder that uses what a requester without patience wants.
     pub(super) fn refused(
         &mut self,
         resource: Resource,
@@ -303,7 +307,7 @@ impl Directory {
         self.tidy(resource);
     }
 
-    /// A holder has given up by itself what it was granted by request `id`.
+    /// Notes that a holder has given up by itself what request `id` granted it.
     pub(super) fn released(
         &mut self,
         resource: Resource,
@@ -313,7 +317,7 @@ impl Directory {
         let Some(entry) = self.entries.get_mut(&resource) else {
             return;
         };
-        // Otherwise it has asked again since, and was served.
+        // Otherwise the instance has asked again since, and was served.
         if entry.served.get(&from) != Some(&id) || !entry.holders.contains_key(&from) {
             return;
         }
@@ -349,7 +353,8 @@ impl Directory {
         self.tidy(resource);
     }
 
-    /// Forgets a resource of which everybody has what is implied, that nobody waits for, and that has no value.
+    /// Forgets a resource that nobody waits for, that has no value, and of which every member has
+    /// the implied mode.
     fn tidy(&mut self, resource: Resource) {
         let implied = resource.implied();
         let members = match implied {
@@ -378,7 +383,7 @@ impl Directory {
         self.entries.len()
     }
 
-    /// Members whose declarations are missing, from where on.
+    /// The members whose declarations are missing, each with the resource from which on they are.
     pub(super) fn missing(&self) -> &BTreeMap<InstanceId, Option<Resource>> {
         &self.missing
     }
@@ -389,8 +394,11 @@ impl Directory {
         }
     }
 
-    /// A new epoch: what is kept is declared by everybody. A value that a dead instance may have changed is unknown from now
-    /// on, unless a survivor keeps the lock: then no exclusive holder can have stood beside it.
+    /// Enters a new epoch, in which every member declares what it keeps.
+    ///
+    /// A value that a dead instance may have changed is unknown from now on. A survivor that keeps
+    /// the lock restores it by its declaration: no exclusive holder can have stood beside that
+    /// survivor.
     pub(super) fn new_epoch(
         &mut self,
         epoch: Epoch,
@@ -398,8 +406,8 @@ impl Directory {
         dead: &BTreeSet<InstanceId>,
         mastered: impl Fn(Resource) -> bool,
     ) {
-        // Also with a living holder: its answer to a recall, with the value in it, may be among the dropped messages. If
-        // it has the lock still, it declares the value.
+        // This includes a living exclusive holder: its answer to a recall, with the value in it,
+        // may be among the dropped messages. If it still has the lock, it declares the value.
         let writes = |e: &Entry| {
             let served = e.service.iter().map(|s| s.request.mode);
             e.holders
@@ -420,7 +428,7 @@ impl Directory {
             if (doubtful || unfinished) && !keep_doubts {
                 entry.value = None;
             }
-            entry.served.retain(|i, _| !dead.contains(i)); // its next life counts from the beginning
+            entry.served.retain(|i, _| !dead.contains(i)); // its next life counts anew
             entry.denied.retain(|i, _| !dead.contains(i));
             entry.holders.clear();
             if resource.implied() != Mode::Null {
@@ -444,7 +452,7 @@ impl Directory {
     ) {
         match self.missing.get(&from) {
             Some(reached) if *reached == after => {}
-            // This part is known.
+            // This part is known already.
             Some(_) => return,
             None => {
                 if fresh && self.may_grant() {
@@ -456,7 +464,7 @@ impl Directory {
         let last = kept.last().map(|k| k.resource).filter(|_| more);
         if fresh && after.is_none() {
             self.fresh.insert(from);
-            // It counts from the beginning, also if it came back within one epoch.
+            // A joiner counts from the beginning, also if it came back within one epoch.
             for entry in self.entries.values_mut() {
                 entry.served.remove(&from);
                 entry.denied.remove(&from);
@@ -469,7 +477,8 @@ impl Directory {
                 mode => entry.holders.insert(from, mode),
             };
             entry.served.insert(from, lock.id);
-            // Whoever keeps a lock knows its value: no exclusive holder can have stood beside it.
+            // An instance that keeps a lock knows its value: no exclusive holder can have stood
+            // beside it.
             entry.value = entry.value.max(lock.value);
         }
         if last.is_some() {
@@ -493,7 +502,8 @@ impl Directory {
         }
     }
 
-    /// Of what others have so strongly that the implied mode does not fit beside it, a newcomer has nothing.
+    /// Takes the implied mode of a resource from a joiner if others have the resource so strongly
+    /// that the mode does not fit beside it.
     fn make_room(&mut self, fresh: InstanceId) {
         if self.planted.breaks(Mutation::NewcomersTakeAll) {
             return;
@@ -522,7 +532,7 @@ impl Directory {
         out.push(Effect::Send { to: fresh, message });
     }
 
-    /// A newcomer knows what it lacks up to there.
+    /// Sends a joiner that knows what it lacks up to `after` the next part of its welcome.
     pub(super) fn welcome_wanted(
         &mut self,
         from: InstanceId,
@@ -534,8 +544,9 @@ impl Directory {
         }
     }
 
-    /// Which instances stand against the request of `from`, the mode they stand against, and whether it is their own
-    /// request, ahead of this one, that does. Who has not asked stands back for the request that is served.
+    /// Which instances stand against the request of `from`, and how: by the mode that they exclude,
+    /// or by a request of their own that is ahead. If `from` has not asked but is recalled from, it
+    /// stands back for the request that is served.
     pub(super) fn blockers(
         &self,
         resource: Resource,
@@ -565,7 +576,8 @@ impl Directory {
 }
 
 impl Entry {
-    /// Whether the request that is served waits for the end of this one's owner; then it is put off, and waits behind this one.
+    /// Puts off the request that is being served if it waits for the end of this request's owner.
+    /// It then waits behind this one. Returns whether it was put off.
     fn put_off_for(&mut self, request: &Request) -> bool {
         let waits = |s: &&mut Service| {
             let runs = s.stage == Stage::Runs && s.missing.contains(&request.from);
@@ -580,8 +592,13 @@ impl Entry {
         true
     }
 
-    /// A requester says what it has. It may have answered a recall that was over already, with a value in the answer, which was not looked at. (Of other modes than the exclusive one too much
-    /// may be believed: that costs a recall. And what a late copy says of them must not be: the request may be forgotten, with an entry that was not needed any more.)
+    /// Takes note of what a requester says it has, if the master believes that it has the lock
+    /// exclusively.
+    ///
+    /// The requester may have answered a recall that was over already. That answer, perhaps with a
+    /// value in it, was not looked at. What is believed of other modes may be too much, which only
+    /// costs a recall. A late copy must not correct it: its request may be forgotten, with an entry
+    /// that was not needed any more.
     fn has_no_more(&mut self, from: InstanceId, has: Mode) {
         let awaited = |s: &Service| s.missing.contains(&from) || s.request.from == from;
         let believed = self.holders.get(&from).copied().unwrap_or_default();
@@ -593,10 +610,10 @@ impl Entry {
         }
     }
 
-    /// A holder has said what it has from now on.
+    /// Records what a holder has from now on, as it has said.
     fn holds(&mut self, holder: InstanceId, mode: Mode, value: Option<Value>) {
         if self.holders.get(&holder) == Some(&Mode::Exclusive) && value.is_none() {
-            self.value = None; // a repeated answer: the first one, which had the value, was lost
+            self.value = None; // the first answer, with the value, was lost
         }
         match mode {
             Mode::Null => self.holders.remove(&holder),

@@ -3,11 +3,18 @@
 //! **Invariants**
 //! 1. The owners' modes are pairwise compatible and covered by the kept mode.
 //! 2. A kept lock stays until it is recalled: an owner that comes again sends nothing.
-//! 3. From the recall on no owner is granted anything here until the recall is answered, so that what recalled it does not starve; but those for whose end the recall waits go on.
-//! 4. Owners are served in order of arrival; an owner that converts goes before those that hold nothing.
-//! 5. Who uses an implied mode is not known here as long as the resource is open. A recall is answered only after the driver has closed it and named them; who is named waits for nothing that it uses.
-//!    After a strong lock elsewhere weak ones may use the entry without the implied mode; who has it not, and is used, asks for it with each tick until it is there again.
-//! 6. An entry that was granted once stays, also with the implied mode: its turn is what tells a repeated grant that is in force from one that is not.
+//! 3. From a recall on no owner is granted anything here until the recall is answered, so that the
+//!    recalling request does not starve. Exempt are the owners whose end the recall waits for: they
+//!    go on.
+//! 4. Owners are served in order of arrival. An owner that converts goes before owners that hold
+//!    nothing.
+//! 5. While an implied resource is open, its users are not known here. A recall is answered only
+//!    after the driver has closed the resource and named the users. A named user waits for nothing
+//!    that it uses. After a strong lock elsewhere, weak owners may use the entry without the
+//!    implied mode. An instance that lacks the implied mode and has such users asks for it with
+//!    each tick until it has it again.
+//! 6. An entry that was granted once stays, also with the implied mode: its turn tells a repeated
+//!    grant that is in force from one that is not.
 
 mod lock;
 
@@ -19,10 +26,11 @@ use lock::{Lock, Recall, Waiting, Wanted, may_go, opened};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Locks kept that nobody uses, beyond which the instance gives up half of them: about a megabyte here and at the masters.
+/// The most locks kept that nobody uses. Beyond it the instance gives up half of them. They take
+/// about a megabyte here and at the masters.
 pub(super) const MAX_IDLE: usize = 10_000;
 
-/// This instance's locks of one lane.
+/// The locks of this instance in one lane.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Locks {
     locks: BTreeMap<Resource, Lock>,
@@ -45,7 +53,7 @@ impl Locks {
         out: &mut Vec<Effect>,
     ) {
         let lock = self.entry(resource);
-        // Also under a recall: the driver may have named an owner that was about to ask.
+        // This holds also under a recall: the driver may have named an owner that was about to ask.
         if (lock.users.get(&owner)).is_some_and(|used| used.covers(mode)) {
             let value = lock.value;
             out.push(Effect::Granted {
@@ -68,7 +76,8 @@ impl Locks {
         self.advance(resource, master, out);
     }
 
-    /// The owner is through with the lock, or does not wait for it any more. The instance keeps it.
+    /// Releases the lock of an owner that is through with it, or that does not wait for it any
+    /// more. The instance keeps the lock.
     pub(super) fn release(
         &mut self,
         resource: Resource,
@@ -79,7 +88,8 @@ impl Locks {
         self.lower(resource, (owner, Mode::Null), master, out);
     }
 
-    /// The owner needs no more than `mode` of what it has, and waits for nothing more.
+    /// Lowers what an owner has to `mode`, because it needs no more. The owner waits for nothing
+    /// more.
     pub(super) fn lower(
         &mut self,
         resource: Resource,
@@ -94,7 +104,7 @@ impl Locks {
         lock.waiting.retain(|w| w.owner != owner);
         let gave_up = lock.waiting.len() < waiters;
         match lock.users.get_mut(&owner) {
-            // What it uses by implication beside that need not be known.
+            // What the owner uses by implication beside that need not be known.
             Some(used) if mode != Mode::Null => {
                 if used.covers(mode) {
                     *used = mode;
@@ -110,7 +120,8 @@ impl Locks {
         self.advance(resource, master, out);
     }
 
-    /// Takes back a request that whoever waits now would not make: others would be kept waiting for nobody.
+    /// Takes back a request that the present waiters would not make: it would keep others waiting
+    /// for nobody.
     fn cancel(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
         let lock = self.entry(resource);
         let Some(wanted) = lock.wanted else {
@@ -133,7 +144,7 @@ impl Locks {
         }
     }
 
-    /// The master asks whether a request is still waited for.
+    /// Answers the master's question whether a request is still waited for.
     pub(super) fn waits(
         &self,
         resource: Resource,
@@ -145,7 +156,8 @@ impl Locks {
         let to = master(resource);
         let message = match lock {
             Some(l) if l.wanted.is_some_and(|w| w.id == id) => return,
-            // It was granted, and saying so is under way: taken for given up, what is held would be forgotten.
+            // The request was granted, and `Done` is under way. If the master took it for given up,
+            // it would forget what is held.
             Some(&Lock { turn, id: last, .. }) if last == id => Message::Done {
                 resource,
                 id,
@@ -157,7 +169,7 @@ impl Locks {
         out.push(Effect::Send { to, message });
     }
 
-    /// Nobody wants this recall any more.
+    /// Takes back a recall that no requester wants any more.
     pub(super) fn void(
         &mut self,
         resource: Resource,
@@ -171,7 +183,7 @@ impl Locks {
             if lock.recall.take_if(|r| r.turn == turn).is_some() {
                 opened(resource, lock, out);
             }
-            // Whether it was answered or not: this is what is left.
+            // This is what is left, whether the recall was answered or not.
             let (mode, value) = (lock.mode, lock.value);
             let to = master(resource);
             let message = Message::Recalled {
@@ -185,7 +197,8 @@ impl Locks {
         self.advance(resource, master, out);
     }
 
-    /// The driver lets nobody use the implied mode any more by himself; these do use it.
+    /// Takes the driver's answer to a closing: nobody uses the implied mode by himself any more,
+    /// and `used` names those that still use it.
     pub(super) fn closed(
         &mut self,
         resource: Resource,
@@ -211,7 +224,8 @@ impl Locks {
         self.advance(resource, master, out);
     }
 
-    /// An exclusive owner changed what the value stands for. `data` rises with the changes.
+    /// Notes that an exclusive owner changed what the value stands for. `data` rises with the
+    /// changes.
     pub(super) fn set_value(&mut self, resource: Resource, owner: Owner, data: u64) -> Value {
         let lock = self.locks.get_mut(&resource).expect("held by its owner");
         assert_eq!(lock.users.get(&owner), Some(&Mode::Exclusive));
@@ -219,7 +233,8 @@ impl Locks {
         *lock.value.insert(Value { version, data })
     }
 
-    /// The value of a lock whose value nobody knew was read from the dictionary.
+    /// Takes the value of a lock that an owner read from the dictionary, because nobody knew the
+    /// value.
     pub(super) fn value_read(
         &mut self,
         resource: Resource,
@@ -286,14 +301,15 @@ impl Locks {
         }
     }
 
-    /// Denies those who are not patient and would wait for somebody's use of the lock, here or, as far as that is known here, elsewhere.
+    /// Denies impatient owners that would wait for another owner's use of the lock, here or, as far
+    /// as it is known here, elsewhere.
     fn turn_away(&mut self, resource: Resource, out: &mut Vec<Effect>) {
         let Some(lock) = self.locks.get_mut(&resource) else {
             return;
         };
         let asks_for_them = lock.wanted.filter(|w| !w.patient).and_then(|w| w.owner);
         if asks_for_them.is_some_and(|owner| !lock.is_stopped(owner)) {
-            return; // the answer says more
+            return; // the master's answer says more
         }
         lock.waiting.retain(|w| {
             if !w.patient {
@@ -322,7 +338,9 @@ impl Locks {
             if wanted.owner.is_some() && wanted.own.covers(own) {
                 return;
             }
-            // It was made for somebody who uses nothing, or was not known to use so much: it may stand behind who waits for the end of this use. Or for nobody: its denial would say nothing to him.
+            // The request was made for an owner that uses nothing, or was not known to use so much.
+            // So it may stand behind a request that waits for the end of this use. Or it was made
+            // for nobody, and its denial would tell this owner nothing.
             let to = master(resource);
             let id = wanted.id;
             let message = Message::Cancel { resource, id };
@@ -339,7 +357,8 @@ impl Locks {
         self.ask(resource, master, out);
     }
 
-    /// Asks for implied modes that are gone and would have been used since the last time. Whoever uses the resource strongly elsewhere is not disturbed: nobody here is patient.
+    /// Asks for implied modes that are gone and would have been used since the last time. The
+    /// requests are not patient, so a strong user elsewhere is not disturbed.
     pub(super) fn reopen(&mut self, master: MasterOf, out: &mut Vec<Effect>) {
         let mut asked = Vec::new();
         for (&resource, lock) in &mut self.locks {
@@ -498,13 +517,14 @@ impl Locks {
         out.push(Effect::Send { to, message });
     }
 
-    /// The master has given this implied resource to others before this instance came.
+    /// Excludes the implied mode of a resource that the master gave to others before this instance
+    /// joined.
     pub(super) fn exclude(&mut self, resource: Resource, out: &mut Vec<Effect>) {
         self.entry(resource).mode = Mode::Null;
         out.push(Effect::Close { resource });
     }
 
-    /// A new epoch: recalls under way are void, what is kept is declared to the masters.
+    /// Enters a new epoch: recalls under way are void, and what is kept is declared to the masters.
     pub(super) fn new_epoch(&mut self, out: &mut Vec<Effect>) {
         self.locks.retain(|&resource, lock| {
             if lock.recall.take().is_some() {
@@ -515,7 +535,7 @@ impl Locks {
         });
     }
 
-    /// In the order of their resources, those behind `after`.
+    /// The kept locks behind `after`, in the order of their resources.
     pub(super) fn kept(&self, after: Option<Resource>) -> impl Iterator<Item = Kept> + '_ {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let locks = self.locks.range((from, Bound::Unbounded));
@@ -529,7 +549,7 @@ impl Locks {
         })
     }
 
-    /// What was asked for is asked for again, and who can be served is.
+    /// Asks again for what was asked for, and serves every owner that can be served.
     pub(super) fn resume(&mut self, master: MasterOf, out: &mut Vec<Effect>) {
         self.ask_again(master, out);
         let resources: Vec<Resource> = self.locks.keys().copied().collect();
@@ -538,7 +558,8 @@ impl Locks {
         }
     }
 
-    /// Gives up half of the locks that nobody uses, if they are too many. Those whose value is known stay.
+    /// Gives up half of the locks that nobody uses, if there are too many. Locks with a known value
+    /// stay.
     pub(super) fn shed(&mut self, master: MasterOf, out: &mut Vec<Effect>) {
         let idle = |(r, l): &(&Resource, &Lock)| may_go(**r, l);
         let all: Vec<Resource> = self.locks.iter().filter(idle).map(|(r, _)| *r).collect();
@@ -550,7 +571,7 @@ impl Locks {
         }
     }
 
-    /// Gives up a lock that nobody uses without having been asked.
+    /// Gives up a lock that nobody uses, without a recall.
     pub(super) fn give_up(&mut self, resource: Resource, master: MasterOf, out: &mut Vec<Effect>) {
         if let Some(lock) = self.locks.get(&resource).filter(|l| may_go(resource, l)) {
             let id = lock.id;
@@ -561,7 +582,7 @@ impl Locks {
         }
     }
 
-    /// Forgets a lock that nobody uses: its object is gone, or nobody else is there.
+    /// Forgets a lock that nobody uses: its object is gone, or no other instance is there.
     pub(super) fn forget(&mut self, resource: Resource, out: &mut Vec<Effect>) {
         if self.locks.get(&resource).is_some_and(Lock::is_idle) {
             self.locks.remove(&resource);
@@ -569,7 +590,7 @@ impl Locks {
         }
     }
 
-    /// Whether somebody else wants it.
+    /// Whether a request elsewhere has recalled the lock.
     pub(super) fn is_recalled(&self, resource: Resource) -> bool {
         self.locks
             .get(&resource)
@@ -580,7 +601,8 @@ impl Locks {
         self.locks.get(&resource)?.value
     }
 
-    /// What stands in the way of an owner that waits here: owners of this instance, and whether the master knows of others.
+    /// What stands in the way of an owner that waits here: owners of this instance, and whether the
+    /// master knows of others.
     pub(super) fn blockers(&self, resource: Resource, waiter: Owner) -> Option<(Vec<Owner>, bool)> {
         let lock = self.locks.get(&resource)?;
         let at = lock.waiting.iter().position(|w| w.owner == waiter)?;
@@ -591,13 +613,14 @@ impl Locks {
             .filter(|(o, m)| **o != waiter && !m.compatible(target));
         let ahead = lock.waiting.iter().take(at).map(|w| w.owner);
         let blockers = users.map(|(&o, _)| o).chain(ahead).collect();
-        // Who has the lock and wants no more than the instance has waits for nobody elsewhere.
+        // An owner that has the lock and wants no more than the instance has waits for nobody
+        // elsewhere.
         let only_here = lock.users.contains_key(&waiter) && lock.mode.covers(target);
         let asked = lock.wanted.is_some() && !only_here;
         Some((blockers, asked || lock.is_stopped(waiter)))
     }
 
-    /// The owners behind this instance's part of a lock.
+    /// The owners of this instance that stand against a request in the given way.
     pub(super) fn owners_against(&self, resource: Resource, against: Against) -> Vec<Owner> {
         let Some(lock) = self.locks.get(&resource) else {
             return Vec::new();
@@ -607,7 +630,8 @@ impl Locks {
                 let users = lock.users.iter().filter(|(_, m)| !m.compatible(mode));
                 users.map(|(&o, _)| o).collect()
             }
-            // Of another request than that this instance's next one may stand behind who asks.
+            // A later request of this instance does not count: it may stand behind the instance
+            // that asks.
             Against::Ahead(id) => {
                 let this = lock.wanted.filter(|w| w.id == id);
                 this.and_then(|w| w.owner).into_iter().collect()

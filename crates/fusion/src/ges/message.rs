@@ -4,12 +4,14 @@ use super::Mode;
 use crate::ids::{Epoch, RequestId, Turn};
 use block::ids::{InstanceId, TxnId};
 
-/// What is locked: a table, a dictionary object, an advisory key. The driver maps its names to these.
+/// What is locked: a table, a dictionary object, an advisory key. The driver maps its names to
+/// these.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Resource(pub u128);
 
 impl Resource {
-    /// Of resources with this bit every member has [`Mode::SubExclusive`] without ever having asked: they are locked weakly all the time and strongly hardly ever.
+    /// The bit of implied resources. Of such a resource every member has [`Mode::SubExclusive`]
+    /// without ever having asked: it is locked weakly all the time and strongly hardly ever.
     pub const IMPLIED: u128 = 1 << 127;
 
     /// What every member has of this resource as long as nobody has taken it away.
@@ -21,10 +23,11 @@ impl Resource {
     }
 }
 
-/// Who uses a lock on its instance: the instance, and a number of the driver's.
+/// The user of a lock: an instance, and a number that the driver gives.
 pub type Owner = TxnId;
 
-/// The value block of a resource, for instance the SCN of the dictionary's last change. The version rises with every change.
+/// The value block of a resource, for instance the SCN of the dictionary's last change. The version
+/// rises with every change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Value {
     pub version: u64,
@@ -43,8 +46,10 @@ pub struct Kept {
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Message {
-    /// Instance to master, which may believe that it has more than it `has`. Who waits there uses the lock in the mode `own`, and goes before those that this excludes. Who is not `patient` is told `Denied`
-    /// rather than wait for somebody's use of the lock to end.
+    /// Instance to master, which may believe that the instance has more than it `has`. The owner
+    /// that waits there uses the lock in the mode `own`, and goes before the requests that this use
+    /// excludes. If the request is not `patient`, the master denies it rather than let it wait for
+    /// the end of another owner's use.
     Request {
         resource: Resource,
         id: RequestId,
@@ -53,7 +58,8 @@ pub enum Message {
         own: Mode,
         patient: bool,
     },
-    /// Master to instance. Without a value nobody knows it: read it from the dictionary, then say so.
+    /// Master to instance. Without a value nobody knows the value: the instance reads it from the
+    /// dictionary, then says so.
     Grant {
         resource: Resource,
         id: RequestId,
@@ -70,12 +76,13 @@ pub enum Message {
         resource: Resource,
         id: RequestId,
     },
-    /// Master to instance, on its timer: is this request still waited for? The answer is `Cancel`, or nothing.
+    /// Master to instance, on the master's timer: is this request still waited for? The answer is
+    /// `Cancel`, `Done` if it was granted, or nothing.
     Waits {
         resource: Resource,
         id: RequestId,
     },
-    /// The service is over; `holds`: this grant is the one in force.
+    /// Instance to master: the service is over. `holds`: this grant is the one in force.
     Done {
         resource: Resource,
         id: RequestId,
@@ -95,36 +102,41 @@ pub enum Message {
         mode: Mode,
         value: Option<Value>,
     },
-    /// Holder to master, on its timer: does this recall still stand? The answer is `Void`, or nothing.
+    /// Holder to master, on the holder's timer: does this recall still stand? The answer is `Void`,
+    /// or nothing.
     Recalling {
         resource: Resource,
         turn: Turn,
     },
-    /// Master to holder: nobody wants this recall any more. The answer is `Recalled`, with what the holder has.
+    /// Master to holder: no requester wants this recall any more. The answer is `Recalled`, with
+    /// what the holder has.
     Void {
         resource: Resource,
         turn: Turn,
     },
-    /// To a recall that is not patient: it is used.
+    /// Holder to master, to an impatient recall: an owner uses the lock.
     Refused {
         resource: Resource,
         turn: Turn,
     },
-    /// The sender has given up by itself what it had by this request.
+    /// Holder to master: the sender has given up by itself what this request granted it.
     Released {
         resource: Resource,
         id: RequestId,
     },
-    /// The value as read from the dictionary, for a master that lost it.
+    /// Instance to master: the value as read from the dictionary, for a master that lost it.
     ValueRead {
         resource: Resource,
         value: Value,
     },
-    /// The declaration behind this resource was lost, or has not been sent yet.
+    /// Master to member: send the declaration behind this resource. It was lost, or has not been
+    /// sent yet.
     DeclareWanted {
         after: Option<Resource>,
     },
-    /// Locks that the sender keeps of the receiver's resources, in their order: [`super::PART`] of those behind `after`; there are `more`, to be asked for. Who is `fresh` has come in this epoch and uses nothing until it is
+    /// Member to master: the locks that the sender keeps of the receiver's resources, in their
+    /// order. A message has [`super::PART`] of those behind `after`; if there are `more`, the
+    /// master asks for them. A `fresh` sender has joined in this epoch and uses nothing until it is
     /// welcome.
     Declare {
         epoch: Epoch,
@@ -133,20 +145,21 @@ pub enum Message {
         more: bool,
         fresh: bool,
     },
-    /// Of these implied resources the receiver has nothing: others have them more strongly. In parts, as declarations.
+    /// Master to joiner: the receiver has nothing of these implied resources, because others have
+    /// them more strongly. The list comes in parts, as declarations do.
     Welcome {
         after: Option<Resource>,
         without: Vec<Resource>,
         more: bool,
     },
-    /// The rest of the welcome.
+    /// Joiner to master: send the rest of the welcome.
     WelcomeWanted {
         after: Resource,
     },
 }
 
 impl Message {
-    /// The lock that it is about, if it is about one.
+    /// The resource that the message is about, if it is about one.
     pub fn resource(&self) -> Option<Resource> {
         match self {
             Message::Request { resource, .. }
@@ -176,7 +189,8 @@ pub enum Effect {
         to: InstanceId,
         message: Message,
     },
-    /// The owner has the lock. The value is what the last exclusive holder left, or unknown.
+    /// The owner has the lock. The value is what the last exclusive holder left; None if it is
+    /// unknown.
     Granted {
         resource: Resource,
         owner: Owner,
@@ -187,7 +201,8 @@ pub enum Effect {
         resource: Resource,
         owner: Owner,
     },
-    /// The implied mode, or the value, may be used no more without [`super::Enqueues::acquire`]. Answer with [`super::Enqueues::closed`], at once.
+    /// Use the implied mode, or the value, no more without [`super::Enqueues::acquire`]. Answer
+    /// with [`super::Enqueues::closed`], at once.
     Close {
         resource: Resource,
     },

@@ -1,8 +1,11 @@
 //! The global enqueue service: locks in six modes, kept by instances, with value blocks.
 //!
-//! [`Locks`] are what this instance keeps and the owners that use it; [`Directory`] is the master's side. They work as
-//! holder and master do in `gcs`. Table locks, dictionary locks and advisory locks are resources here; what a resource
-//! stands for is the driver's business. Deadlocks are found by the driver's walk, which asks here who stands in the way of whom.
+//! [`Locks`] are the locks that this instance keeps, and the owners that use them. [`Directory`] is
+//! the master's side. The two work as holder and master do in `gcs`.
+//!
+//! Table locks, dictionary locks and advisory locks are resources here. The driver decides what a
+//! resource stands for. The driver's walk finds deadlocks; it asks this service who stands in the
+//! way of whom.
 
 mod directory;
 mod local;
@@ -21,7 +24,7 @@ use crate::ids::{Epoch, Member, RequestId};
 use block::ids::InstanceId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Locks in one message: 60 KiB as `txn` sends them. An instance may keep any number.
+/// The most locks in one message: 60 KiB as `txn` sends them. An instance may keep any number.
 pub const PART: usize = 1024;
 
 type MasterOf<'a> = &'a dyn Fn(Resource) -> InstanceId;
@@ -31,19 +34,20 @@ type MasterOf<'a> = &'a dyn Fn(Resource) -> InstanceId;
 pub struct Plan {
     pub epoch: Epoch,
     pub members: BTreeSet<Member>,
-    /// By the hash of resources.
+    /// The masters, by the hash of resources.
     pub masters: Vec<InstanceId>,
-    /// Somebody is dead, and it is not decided yet when its last commits took effect. Nothing is granted between instances: whoever got what the dead had locked might
-    /// take a snapshot below such a commit, and not see what it was locked for.
+    /// Whether an instance is dead and it is not decided yet when its last commits took effect.
+    /// Then nothing is granted between instances: an owner that got what the dead had locked might
+    /// take a snapshot below such a commit, and not see the change that the lock was for.
     pub in_doubt: bool,
 }
 
-/// How an instance stands in somebody's way.
+/// How an instance stands in an owner's way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Against {
-    /// By owners that use the lock and exclude this mode.
+    /// Owners of the instance use the lock and exclude this mode.
     Use(Mode),
-    /// By this request, which comes first.
+    /// This request of the instance comes first.
     Ahead(RequestId),
 }
 
@@ -56,16 +60,19 @@ pub struct Enqueues {
     masters: Vec<InstanceId>,
     locks: Locks,
     directory: Directory,
-    /// This instance uses nothing yet: others may have taken away what it would have by implication.
+    /// Whether this instance uses nothing yet, because others may have taken away what it would
+    /// have by implication.
     fresh: bool,
-    /// While fresh: masters that have not said all that it lacks, and up to where they have.
+    /// The masters that have not said all that this instance lacks, each with the resource up to
+    /// which it has. Empty unless fresh.
     unwelcome: BTreeMap<InstanceId, Option<Resource>>,
-    /// [`PART`]
+    /// The most locks in one message: [`PART`], fewer in tests.
     part: usize,
 }
 
 impl Enqueues {
-    /// Alone, and fresh: [`Enqueues::establish`], or members and their welcome, before anything is acquired.
+    /// The service of an instance that is alone, and fresh. Before anything is acquired it needs
+    /// [`Enqueues::establish`], or members and their welcome.
     pub fn new(me: InstanceId) -> Self {
         Enqueues {
             me,
@@ -84,7 +91,7 @@ impl Enqueues {
         self.epoch
     }
 
-    /// Nobody else is there: this instance has everything.
+    /// Gives this instance everything, because no other is there.
     pub fn establish(&mut self) {
         assert!(self.is_alone(), "only who is alone needs no welcome");
         self.fresh = false;
@@ -99,7 +106,9 @@ impl Enqueues {
         self.masters == [self.me]
     }
 
-    /// An owner wants a lock, or a stronger mode of one it has. [`Effect::Granted`] answers, perhaps at once; who is not `patient` may be told [`Effect::Denied`].
+    /// Acquires a lock for an owner, or a stronger mode of a lock that the owner has.
+    /// [`Effect::Granted`] answers, perhaps at once. An owner that is not `patient` may be told
+    /// [`Effect::Denied`].
     pub fn acquire(
         &mut self,
         resource: Resource,
@@ -111,13 +120,15 @@ impl Enqueues {
         });
     }
 
-    /// The owner needs the lock no more, or waits for it no more (timeout, deadlock victim).
+    /// Releases the lock of an owner that needs it no more, or that waits for it no more (timeout,
+    /// deadlock victim).
     pub fn release(&mut self, resource: Resource, owner: Owner, out: &mut Vec<Effect>) {
         self.with_locks(out, |l, m, out| l.release(resource, owner, m, out));
         self.forget_if_alone(resource, out);
     }
 
-    /// The owner needs no more than this mode of what it has, and waits for nothing more.
+    /// Lowers what an owner has to this mode, because it needs no more. The owner waits for nothing
+    /// more.
     pub fn lower(
         &mut self,
         resource: Resource,
@@ -128,17 +139,19 @@ impl Enqueues {
         self.forget_if_alone(resource, out);
     }
 
-    /// The answer to [`Effect::Close`]: nobody uses the implied mode by himself from now on, and these do so still. Also if there was no such question: these are users.
+    /// Takes the answer to [`Effect::Close`]: nobody uses the implied mode by himself from now on,
+    /// and the owners in `used` still use it. The driver may also call this unasked, to name users.
     pub fn closed(&mut self, resource: Resource, used: &[(Owner, Mode)], out: &mut Vec<Effect>) {
         self.with_locks(out, |l, m, out| l.closed(resource, used, m, out));
     }
 
-    /// An exclusive owner changed what the value stands for. DDL calls it after its commit is published. `data` rises with the changes.
+    /// Notes that an exclusive owner changed what the value stands for. DDL calls this after its
+    /// commit is published. `data` rises with the changes.
     pub fn set_value(&mut self, resource: Resource, owner: Owner, data: u64) -> Value {
         self.locks.set_value(resource, owner, data)
     }
 
-    /// The value that nobody knew was read from the dictionary, by an owner of the lock.
+    /// Takes the value that nobody knew, as an owner of the lock read it from the dictionary.
     pub fn value_read(&mut self, resource: Resource, value: Value, out: &mut Vec<Effect>) {
         self.with_locks(out, |l, m, out| l.value_read(resource, value, m, out));
     }
@@ -148,25 +161,26 @@ impl Enqueues {
         self.locks.value_of(resource)
     }
 
-    /// Whether an owner here keeps others waiting.
+    /// Whether an owner here keeps other instances waiting.
     pub fn is_recalled(&self, resource: Resource) -> bool {
         self.locks.is_recalled(resource)
     }
 
-    /// What the resource stood for is gone, and never comes back.
+    /// Forgets a resource. What it stood for is gone, and never comes back.
     pub fn forget(&mut self, resource: Resource, out: &mut Vec<Effect>) {
         self.locks.forget(resource, out);
         self.directory.forget(resource);
     }
 
-    /// Who is alone keeps nothing but values: it costs nothing to take it again.
+    /// Forgets the lock if this instance is alone and the lock has no value: it costs nothing to
+    /// take it again.
     fn forget_if_alone(&mut self, resource: Resource, out: &mut Vec<Effect>) {
         if self.is_alone() && self.locks.value_of(resource).is_none() {
             self.forget(resource, out);
         }
     }
 
-    /// Drives requests and services again, for a timer and after a reconnection.
+    /// Drives requests and services again. A timer calls this, and a reconnection.
     pub fn timer(&mut self, out: &mut Vec<Effect>) {
         self.directory.drive_all(out);
         self.with_locks(out, |l, m, out| {
@@ -193,7 +207,8 @@ impl Enqueues {
         self.settle(out);
     }
 
-    /// Enters a new epoch. Cached locks go on being used; new grants between instances wait for one round of declarations, and for the epoch in which nothing is in doubt.
+    /// Enters a new epoch. Cached locks go on being used. New grants between instances wait for one
+    /// round of declarations, and for an epoch in which nothing is in doubt.
     pub fn reconfigure(&mut self, plan: Plan, out: &mut Vec<Effect>) {
         assert!(plan.epoch > self.epoch, "epochs rise");
         let gone = self.members.difference(&plan.members);
@@ -217,14 +232,16 @@ impl Enqueues {
         self.with_locks(out, |l, m, out| l.resume(m, out));
     }
 
-    /// What stands in the way of an owner that waits here: owners of this instance, and the master if it knows of others.
+    /// What stands in the way of an owner that waits here: owners of this instance, and the master
+    /// if it knows of others.
     pub fn blockers(&self, resource: Resource, waiter: Owner) -> (Vec<Owner>, Option<InstanceId>) {
         let (here, elsewhere) = self.locks.blockers(resource, waiter).unwrap_or_default();
         let master = self.masters[at(resource, &self.masters)];
         (here, elsewhere.then_some(master))
     }
 
-    /// For its master: instances that stand in the way of `from`, with what is asked for at [`Enqueues::owners_against`] there.
+    /// At a resource's master: the instances that stand in the way of `from`. With each comes what
+    /// to ask for at [`Enqueues::owners_against`] there.
     pub fn instances_against(
         &self,
         resource: Resource,
@@ -233,7 +250,7 @@ impl Enqueues {
         self.directory.blockers(resource, from)
     }
 
-    /// Owners here that stand in the way like that.
+    /// The owners here that stand in the way as `against` says.
     pub fn owners_against(&self, resource: Resource, against: Against) -> Vec<Owner> {
         self.locks.owners_against(resource, against)
     }
@@ -250,14 +267,14 @@ impl Enqueues {
         }
     }
 
-    /// A master says what this instance lacks.
+    /// Takes a part of what a master says this instance lacks.
     fn welcomed(
         &mut self,
         from: InstanceId,
         (after, without, more): (Option<Resource>, Vec<Resource>, bool),
         out: &mut Vec<Effect>,
     ) {
-        // Otherwise it comes again, or it was asked for twice.
+        // Otherwise the part comes again, or it was asked for twice.
         if !self.fresh || self.unwelcome.get(&from) != Some(&after) {
             return;
         }
@@ -386,7 +403,7 @@ impl Enqueues {
     }
 }
 
-/// The first of them, and whether there are more.
+/// The first `part` items, and whether there are more.
 fn part_of<T>(mut all: impl Iterator<Item = T>, part: usize) -> (Vec<T>, bool) {
     let first = all.by_ref().take(part).collect();
     (first, all.next().is_some())

@@ -1,17 +1,18 @@
 //! The six modes of an enqueue, and what they exclude.
 
-/// Weakest first in name only: the modes are ordered by [`Mode::covers`], which is not a total order.
+/// The mode of an enqueue. The order of the variants is weakest first in name only:
+/// [`Mode::covers`] orders the modes, and it is not a total order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Mode {
     #[default]
     Null,
-    /// SS (row share): somebody reads.
+    /// SS (row share): the owner reads.
     SubShared,
-    /// SX (row exclusive): somebody changes parts.
+    /// SX (row exclusive): the owner changes parts.
     SubExclusive,
     /// S: nobody changes anything.
     Shared,
-    /// SSX: one reads all and changes parts; others only read parts.
+    /// SSX: the owner reads all and changes parts; others only read parts.
     SharedSubExclusive,
     Exclusive,
 }
@@ -57,7 +58,7 @@ impl Mode {
         self.excludes() & (1 << other as u8) == 0
     }
 
-    /// Whoever has this mode may do all that `other` allows.
+    /// Whether the holder of this mode may do all that `other` allows.
     pub fn covers(self, other: Mode) -> bool {
         other.excludes() & !self.excludes() == 0
     }
@@ -78,7 +79,7 @@ impl Mode {
         all.find(both).expect("everything covers null")
     }
 
-    /// What a holder may keep when somebody else wants `wanted`.
+    /// What a holder of this mode may keep when another instance wants `wanted`.
     pub fn keep_beside(self, wanted: Mode) -> Mode {
         let fits = |m: &Mode| self.covers(*m) && m.compatible(wanted);
         MODES

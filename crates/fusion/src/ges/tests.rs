@@ -1,5 +1,6 @@
-//! A seeded simulation of the enqueue service: owners on three instances lock, convert, change values and let go, some by an implied mode of which nobody
-//! is told, while messages are reordered, doubled and lost, and instances die and come back.
+//! A seeded simulation of the enqueue service. Owners on three instances lock, convert, change
+//! values and let go, some by an implied mode of which nobody is told. Meanwhile messages are
+//! reordered, doubled and lost, and instances die and come back.
 
 use super::*;
 use crate::planted::{Mutation, Planted};
@@ -71,7 +72,7 @@ impl World {
         world
     }
 
-    /// Delivers everything, in any order.
+    /// Delivers every message, in any order.
     fn run(&mut self) {
         while !self.letters.is_empty() {
             let at = self.random.below(self.letters.len());
@@ -93,8 +94,8 @@ fn owner(node: usize, number: u64) -> Owner {
     TxnId::new(instance(node), number)
 }
 
-/// DDL wants a table's lock while readers come and go on another instance that keeps it: the recall stops new local
-/// grants, so the DDL waits only for the readers of that moment.
+/// DDL wants a table's lock while readers come and go on another instance that keeps it. The recall
+/// stops new local grants, so the DDL waits only for the readers of that moment.
 #[test]
 fn a_recall_stops_new_local_grants() {
     for resource in [RESOURCES[0], TABLE] {
@@ -119,7 +120,8 @@ fn a_recall_stops_new_local_grants() {
     }
 }
 
-/// What an instance keeps costs no message when it is used again; what is implied not even the first time.
+/// A kept lock costs no message when it is used again; an implied one costs none even the first
+/// time.
 #[test]
 fn a_kept_lock_sends_nothing() {
     for (resource, implied) in [(RESOURCES[0], false), (TABLE, true)] {
@@ -133,7 +135,8 @@ fn a_kept_lock_sends_nothing() {
     }
 }
 
-/// After a strong lock weak ones ask once, and then use what is implied again.
+/// After a strong lock the first weak owner asks once. Then weak owners use the implied mode again
+/// without asking.
 #[test]
 fn the_implied_mode_comes_back_with_the_first_who_asks() {
     let mut world = World::quiet();
@@ -155,7 +158,8 @@ fn the_implied_mode_comes_back_with_the_first_who_asks() {
     assert!(world.has(owner(1, 4)) && world.letters.is_empty());
 }
 
-/// Readers alone get it back as well: who asks for less than the implied mode is given no more, but the next tick asks for all of it.
+/// The implied mode comes back also where all owners only read. An owner that asks for less than
+/// the implied mode is given no more, but the next tick asks for all of it.
 #[test]
 fn the_implied_mode_comes_back_where_nobody_changes_anything() {
     for strong in [Mode::Exclusive, Mode::Shared, Mode::SharedSubExclusive] {
@@ -176,7 +180,8 @@ fn the_implied_mode_comes_back_where_nobody_changes_anything() {
     }
 }
 
-/// Also to the one that had the strong lock, once its use is over. As long as it is used nobody is disturbed, nor turned away for it.
+/// The implied mode comes back also to the instance that had the strong lock, once its use is over.
+/// While it is used no owner is disturbed, nor turned away for it.
 #[test]
 fn nobody_is_disturbed_for_the_implied_mode() {
     let mut world = World::quiet();
@@ -188,7 +193,7 @@ fn nobody_is_disturbed_for_the_implied_mode() {
         world.run();
         world.leave(owner(n, number));
         world.timers();
-        // Before the answers, which deny the implied mode: this is another request.
+        // This runs before the answers, which deny the implied mode: it is another request.
         let other = owner(1, number + 10);
         world.enter(other, TABLE, Mode::Shared, false);
         world.run();
@@ -207,7 +212,7 @@ fn nobody_is_disturbed_for_the_implied_mode() {
     }
 }
 
-/// Who will not wait gets what others keep but do not use, and is told so if they do use it.
+/// An impatient owner gets what others keep but do not use, and is denied what they use.
 #[test]
 fn who_is_not_patient_is_told_at_once() {
     let mut world = World::quiet();
@@ -221,7 +226,7 @@ fn who_is_not_patient_is_told_at_once() {
     world.enter(other, RESOURCES[0], Mode::Shared, false);
     world.run();
     assert!(world.has(other));
-    // Nor does anybody wait behind somebody patient.
+    // No impatient owner waits behind a patient one, either.
     world.enter(user, RESOURCES[0], Mode::Exclusive, true);
     world.run();
     world.enter(owner(2, 3), RESOURCES[0], Mode::Shared, false);
@@ -232,7 +237,7 @@ fn who_is_not_patient_is_told_at_once() {
     assert!(world.has(user));
 }
 
-/// Whoever waited is gone: what was asked for him is taken back, and those it was recalled from go on.
+/// When a waiter is gone, its request is taken back, and the owners it was recalled from go on.
 #[test]
 fn a_request_that_nobody_waits_for_keeps_nobody_waiting() {
     for lost in [false, true] {
@@ -254,7 +259,7 @@ fn a_request_that_nobody_waits_for_keeps_nobody_waiting() {
     }
 }
 
-/// Somebody who comes while a table is locked strongly does not believe that he may use it.
+/// A joiner that comes while a table is locked strongly does not believe that it may use the table.
 #[test]
 fn a_newcomer_learns_what_is_locked() {
     let mut world = World::quiet();
@@ -277,7 +282,7 @@ fn a_newcomer_learns_what_is_locked() {
     assert!(world.has(owner(2, 2)));
 }
 
-/// Who is alone needs nobody, and keeps nothing that would have to be told to the next one.
+/// A lone instance needs no other, and keeps nothing that would have to be told to the next one.
 #[test]
 fn a_lone_instance_keeps_nothing() {
     let mut lane = Enqueues::new(instance(0));
@@ -294,7 +299,7 @@ fn a_lone_instance_keeps_nothing() {
     assert_eq!(lane.directory.len(), 0);
 }
 
-/// E9. Beyond a number the locks that nobody uses go, but not the one whose value is known here.
+/// E9: beyond a number the locks that nobody uses go, but a lock whose value is known here stays.
 #[test]
 fn e9_unused_locks_are_given_up_but_not_one_with_a_value() {
     let mut world = World::quiet();
@@ -306,7 +311,7 @@ fn e9_unused_locks_are_given_up_but_not_one_with_a_value() {
         world.run();
     };
     use_once(VALUED, 1);
-    // Some are given up as they are let go.
+    // Some locks are given up as they are let go.
     let many = super::local::MAX_IDLE as u64 * 5 / 4;
     (2..many).for_each(|n| use_once(Resource(n as _), n));
     let kept = |world: &World| -> Vec<Resource> {

@@ -3,8 +3,9 @@
 use block::ids::InstanceId;
 use std::collections::BTreeMap;
 
-/// Gives buckets of instances that are gone to living ones, and takes from those that have too many, so that the
-/// shares differ by at most one. Moves as few as that allows: everything else keeps its master, and is not frozen.
+/// Gives the buckets of instances that are gone to living ones, and takes buckets from instances
+/// that have too many. The shares then differ by at most one. As few buckets move as that allows:
+/// all others keep their master, and are not frozen.
 pub fn assign_masters(masters: &mut [InstanceId], living: &[InstanceId]) {
     assert!(!living.is_empty(), "somebody lives");
     let share = masters.len() / living.len();
@@ -15,7 +16,7 @@ pub fn assign_masters(masters: &mut [InstanceId], living: &[InstanceId]) {
             *n += 1;
         }
     }
-    // Who has most already gets the larger shares: fewer moves.
+    // The instances that have most already get the larger shares: fewer moves.
     let mut by_count: Vec<InstanceId> = living.to_vec();
     by_count.sort_by_key(|i| (std::cmp::Reverse(count[i]), *i));
     let mut wanted: BTreeMap<InstanceId, usize> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! Who is a member, and who masters what: decisions as pure functions of what was read from shared storage.
+//! Decides who is a member and who masters what, as pure functions of what was read from shared
+//! storage.
 
 mod masters;
 mod split;

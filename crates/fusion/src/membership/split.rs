@@ -1,14 +1,18 @@
-//! Which part of a split network stays.
+//! Decides which part of a split network stays.
 
 use block::ids::InstanceId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Whom each instance that reaches the storage says it reaches, as read from shared storage.
+/// Which others each instance says it reaches, for the instances that reach the storage, as read
+/// from shared storage.
 pub type Reach = BTreeMap<InstanceId, BTreeSet<InstanceId>>;
 
-/// The largest group whose members all reach each other, of equal ones the one with the lowest instance number (22). All
-/// who read the same reports choose the same group. Whoever is not in it ends itself; those who stay still wait for its
-/// locks. An instance without a report does not reach the storage.
+/// The largest group whose members all reach each other; of equal groups the one with the lowest
+/// instance number (22).
+///
+/// All instances that read the same reports choose the same group. An instance that is not in the
+/// group ends itself. Those that stay still wait for its locks. An instance without a report does
+/// not reach the storage.
 pub fn who_stays(reach: &Reach) -> BTreeSet<InstanceId> {
     let both = |a: InstanceId, b: InstanceId| {
         let says = |x: &InstanceId, y: &InstanceId| reach.get(x).is_some_and(|r| r.contains(y));
@@ -20,8 +24,9 @@ pub fn who_stays(reach: &Reach) -> BTreeSet<InstanceId> {
     best
 }
 
-/// Extends a group by each candidate that all of it reach. Candidates come in ascending order, so the first group of a
-/// size is the one with the lowest numbers; a branch that cannot beat the best is left.
+/// Extends a group by each candidate that the whole group reaches. Candidates come in ascending
+/// order, so the first group of a size is the one with the lowest numbers. A branch that cannot
+/// beat the best is left.
 fn grow(
     group: &mut Vec<InstanceId>,
     candidates: &[InstanceId],
@@ -80,7 +85,8 @@ mod tests {
         assert_eq!(who_stays(&reach(&[], &[2, 3])), group(&[2]));
     }
 
-    /// 2 reaches both others, which do not reach each other: no group may contain them both.
+    /// Instance 2 reaches both others, which do not reach each other. No group may contain them
+    /// both.
     #[test]
     fn c22_reaching_is_not_taken_to_be_transitive() {
         assert_eq!(
@@ -89,7 +95,7 @@ mod tests {
         );
     }
 
-    /// Who does not reach the storage has no report, and does not count.
+    /// An instance that does not reach the storage has no report, and does not count.
     #[test]
     fn c22_an_instance_without_storage_is_not_in_the_group() {
         assert_eq!(

@@ -1,9 +1,10 @@
-//! Of an instance that is not a sequence's home: one request under way for all sessions that wait, and what comes back.
+//! The side of an instance that is not a sequence's home: one request under way for all sessions
+//! that wait, and what comes back.
 
 use super::*;
 
 impl Sequences {
-    /// Sends the request of who waits, if there is none under way.
+    /// Sends a request for the sessions that wait, if none is under way.
     pub(super) fn ask(&mut self, object: ObjectId, out: &mut Vec<Effect>) {
         let (ready, home) = (self.is_ready(), self.home(object));
         let Some(asking) = self.asking.get_mut(&object) else {
@@ -42,7 +43,7 @@ impl Sequences {
         }
     }
 
-    /// Has those who share a request ask `to`.
+    /// Sends the request of the sessions that share it to `to`.
     pub(super) fn request(
         &mut self,
         object: ObjectId,
@@ -141,7 +142,8 @@ impl Sequences {
                     let told = Told::Value { value, mark };
                     out.push(Effect::Told { waiter, told });
                 }
-                // Kept in order: what is given up is the last of a kept range.
+                // Values are kept in order: those that a waiter gave up are the last of a kept
+                // range.
                 None if given.keep => continue,
                 None => {}
             }
@@ -175,7 +177,8 @@ impl Sequences {
             return;
         };
         if !self.members.contains_key(&home) {
-            // Of another epoch: one of the two will know better soon, or `from` serves it.
+            // The answer is of another epoch: one of the two will know better soon, or `from`
+            // serves the request.
             return self.request(object, from, HOPS_MAX, out);
         }
         make_room(&mut self.homes);

@@ -1,12 +1,14 @@
-//! Messages, and changes of epoch: what everybody declares that it was given, and who goes on from there.
+//! Messages and changes of epoch: what every member declares that it was given, and where the
+//! sequences go on from.
 
 use super::*;
 
 impl Sequences {
-    /// A message of a member.
+    /// Takes a message of a member.
     pub fn message(&mut self, from: InstanceId, message: Message, out: &mut Vec<Effect>) {
         let Some(&life) = self.members.get(&from) else {
-            // It knows of an epoch that this instance does not know yet, or has been parted from. What it says of its memory counts in any case.
+            // The sender knows of an epoch that this instance does not know yet, or has been parted
+            // from. What it says of its memory counts in any case.
             if let Message::Declare { epoch, states } = message {
                 self.hear_declaration(from, epoch, states, out);
             }
@@ -96,13 +98,13 @@ impl Sequences {
         self.members.keys().copied().filter(move |k| *k != me)
     }
 
-    /// Everybody has said in this epoch what it remembers.
+    /// Whether every member has said in this epoch what it remembers.
     pub fn is_ready(&self) -> bool {
         let has_declared = |k| self.declared.get(&k).is_some_and(|e| *e >= self.epoch);
         self.others().all(has_declared)
     }
 
-    /// Does what has waited for everybody to declare.
+    /// Does what has waited for every member to declare.
     pub(super) fn go_on(&mut self, out: &mut Vec<Effect>) {
         if !self.is_ready() {
             return;
@@ -117,7 +119,8 @@ impl Sequences {
         objects.into_iter().for_each(|o| self.ask(o, out));
     }
 
-    /// A new epoch, before the cache enters it. `members`: everybody who is up, this instance included.
+    /// Enters a new epoch, before the cache enters it. `members`: every instance that is up, this
+    /// one included.
     pub fn reconfigure(
         &mut self,
         epoch: Epoch,
@@ -148,7 +151,7 @@ impl Sequences {
         self.go_on(out);
     }
 
-    /// A request to who has gone is made again, to whoever is home now.
+    /// Makes a request to an instance that has gone again, to the home of now.
     pub(super) fn ask_in_new_epoch(&mut self, object: ObjectId, out: &mut Vec<Effect>) {
         let Some(to) = self.asking.get(&object).and_then(|a| a.request) else {
             return;
@@ -165,7 +168,7 @@ impl Sequences {
         }
     }
 
-    /// Says again what may have been lost, to all or to one.
+    /// Says again what may have been lost, to all members or to one.
     pub fn say_again(&self, to: Option<InstanceId>, out: &mut Vec<Effect>) {
         let meant = |k: InstanceId| to.is_none_or(|to| to == k);
         for (object, asking) in &self.asking {

@@ -1,17 +1,18 @@
-//! What instances say to each other about sequences, what a machine asks its driver to do, and what sessions are told.
+//! Messages between instances about sequences, what a machine asks its driver to do, and what
+//! sessions are told.
 
 use crate::{Epoch, Incarnation, Member, RequestId, Waiter};
 use block::sequence::{SequenceRange, SequenceState};
 use block::{Dba, InstanceId, LogPos, ObjectId};
 
-/// A mark that was moved for this instance by another one.
+/// A mark of a sequence that another instance moved for this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// In whose log it is.
+    /// The instance whose log has the mark.
     pub home: Member,
-    /// That log must be durable up to here.
+    /// The position up to which that log must be durable.
     pub pos: LogPos,
-    /// Where the sequence stands after it.
+    /// The state of the sequence after the mark.
     pub state: SequenceState,
 }
 
@@ -20,10 +21,11 @@ pub struct Mark {
 pub struct Given {
     pub range: SequenceRange,
     pub increment: i64,
-    /// What is not used at once is kept for later: the sequence has a cache.
+    /// Whether values that are not used at once are kept for later: the sequence has a cache.
     pub keep: bool,
     pub state: SequenceState,
-    /// Where the record of it ends, and up to where the log was durable then.
+    /// The position where the record of the draw ends. `durable`: the position up to which the log
+    /// was durable then.
     pub pos: LogPos,
     pub durable: LogPos,
 }
@@ -31,12 +33,12 @@ pub struct Given {
 impl Given {
     /// The value at a place of the range.
     pub fn value(&self, at: u32) -> i64 {
-        // The last one is within the sequence's bounds, so no value in front of it wraps.
+        // The last value is within the sequence's bounds, so no value in front of it wraps.
         let first = self.range.first;
         first.wrapping_add(self.increment.wrapping_mul(i64::from(at)))
     }
 
-    /// What is left when the first `n` are gone.
+    /// What is left of the range when its first `n` values are gone.
     pub fn rest(&self, n: u32) -> SequenceRange {
         SequenceRange {
             first: self.value(n),
@@ -47,47 +49,48 @@ impl Given {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// Wanted: values of a sequence, as many as sessions wait for one.
+    /// Give the sender values of a sequence, as many as it has sessions waiting for one.
     Draw {
         id: RequestId,
         object: ObjectId,
         header: Dba,
         wanted: u32,
-        /// Also by who is not the sequence's home.
+        /// Whether the receiver serves the request also if it is not the sequence's home.
         anyway: bool,
     },
     Drawn {
         id: RequestId,
         object: ObjectId,
-        /// Of the sender.
+        /// The sender's incarnation.
         incarnation: Incarnation,
         given: Given,
-        /// Who is to be asked from now on.
+        /// The instance to ask from now on.
         home: InstanceId,
     },
-    /// Ask there.
+    /// Ask the sequence's home instead.
     Moved {
         id: RequestId,
         object: ObjectId,
         home: InstanceId,
     },
-    /// The sender cannot: draw from the block.
+    /// The sender cannot serve the request: draw from the block.
     Refused {
         id: RequestId,
         object: ObjectId,
     },
-    /// Where sequences stand at least, by what the sender was given and may not be in any log durably. What it has to say at the beginning of an epoch.
+    /// States that sequences have reached at least. They come from marks that the sender was given
+    /// and that may be durable in no log. A member sends this at the beginning of an epoch.
     Declare {
         epoch: Epoch,
         states: Vec<(ObjectId, SequenceState)>,
     },
     DeclareWanted,
-    /// Wanted: the log durable up to there.
+    /// Make the receiver's log durable up to this position.
     Flush {
         pos: LogPos,
     },
     Flushed {
-        /// Of the sender.
+        /// The sender's incarnation.
         incarnation: Incarnation,
         durable: LogPos,
     },
@@ -104,9 +107,9 @@ pub enum Told {
     Here,
     /// Something has changed: look among the values that are kept, and ask again.
     Again,
-    /// The log that was waited for is durable up to there.
+    /// The log that the session waited for is durable up to the mark.
     Durable,
-    /// The instance whose log it is has gone: only the block tells.
+    /// The instance whose log has the mark is gone: only the block tells.
     Gone,
 }
 
@@ -120,14 +123,14 @@ pub enum Effect {
         waiter: Waiter,
         told: Told,
     },
-    /// Take values from the block and say so ([`super::Sequences::served`]).
+    /// Take values from the block, then call [`super::Sequences::served`].
     Serve(Serve),
-    /// Make the log durable up to there and say so ([`super::Sequences::flushed`]).
+    /// Make the log durable up to this position, then call [`super::Sequences::flushed`].
     Flush {
         from: InstanceId,
         pos: LogPos,
     },
-    /// Values for sessions to come.
+    /// Keep these values for sessions to come.
     Keep {
         object: ObjectId,
         range: SequenceRange,
@@ -146,7 +149,7 @@ pub struct Serve {
     pub wanted: u32,
 }
 
-/// What came of it.
+/// The outcome of a request that was served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Given(Given),

@@ -1,4 +1,5 @@
-//! Of a sequence's home: draws for others, and what they are told of how far its log is durable.
+//! The side of a sequence's home: draws for others, and what they are told of how far its log is
+//! durable.
 
 use super::*;
 
@@ -25,7 +26,8 @@ impl Sequences {
         self.answer(&serve, answer, out);
     }
 
-    /// Remembered, so that a request that comes again does not have a second effect.
+    /// Sends an answer and remembers it, so that a request that comes again does not have a second
+    /// effect.
     pub(super) fn answer(&mut self, serve: &Serve, message: Message, out: &mut Vec<Effect>) {
         make_room(&mut self.answered);
         let key = (serve.from, serve.object);
@@ -45,7 +47,7 @@ impl Sequences {
         out.push(Effect::Serve(serve));
     }
 
-    /// What came of serving a request.
+    /// Takes the outcome of a request that the driver served.
     pub fn served(&mut self, serve: &Serve, outcome: Outcome, out: &mut Vec<Effect>) {
         let Serve {
             from, id, object, ..
@@ -73,7 +75,7 @@ impl Sequences {
         self.answer(serve, message, out);
     }
 
-    /// This instance's log is durable up to there, as `to` wanted to know.
+    /// Tells `to`, which asked, how far this instance's log is durable.
     pub fn flushed(&self, to: InstanceId, durable: LogPos, out: &mut Vec<Effect>) {
         let incarnation = self.me.incarnation;
         let message = Message::Flushed {
@@ -124,7 +126,7 @@ impl Sequences {
         }
     }
 
-    /// Asks an instance for as much as anybody waits for.
+    /// Asks an instance to flush its log as far as any session here waits for.
     pub(super) fn ask_flush(&self, to: InstanceId, out: &mut Vec<Effect>) {
         let of = self.commits.iter().filter(|(_, m)| m.home.instance == to);
         if let Some(pos) = of.map(|(_, m)| m.pos).max() {

@@ -1,5 +1,9 @@
-//! A seeded simulation: sessions on three instances draw from two sequences, one of them without a cache, and commit, while messages are reordered, doubled and lost, and instances die and come back
-//! with what of their logs was durable. No value is drawn twice but for those that died unused; values of the one without a cache come in order; in the end nobody waits.
+//! A seeded simulation. Sessions on three instances draw from two sequences, one of them without a
+//! cache, and commit. Meanwhile messages are reordered, doubled and lost, and instances die and
+//! come back with what of their logs was durable.
+//!
+//! No value is drawn twice, except values that died unused. Values of the sequence without a cache
+//! come in order. In the end no session waits.
 
 use super::*;
 use crate::testing::{Random, schedules, seeds};
@@ -34,7 +38,8 @@ struct Node {
     log: Vec<(ObjectId, SequenceState)>,
     durable: u64,
     kept: VecDeque<(i64, Option<Mark>)>,
-    /// Values of the sequence with a cache that are drawn here from a step on are no lower: it was set here then.
+    /// The step at which this instance set the sequence with a cache, and the value. What is drawn
+    /// here from that step on is no lower.
     set: (usize, i64),
     jobs: Vec<Job>,
 }
@@ -66,7 +71,7 @@ struct Taken {
 struct Block {
     state: SequenceState,
     holder: Option<usize>,
-    /// Whoever takes it has entered this epoch.
+    /// The epoch that an instance must have entered to take the block.
     recovered_in: Epoch,
 }
 
@@ -76,7 +81,7 @@ struct World {
     letters: Vec<Letter>,
     sessions: Vec<Session>,
     blocks: BTreeMap<ObjectId, Block>,
-    /// What is durable of each sequence in whatever log.
+    /// The durable state of each sequence, in whatever log it is.
     disk: BTreeMap<ObjectId, SequenceState>,
     taken: BTreeMap<(ObjectId, i64), Taken>,
     epoch: Epoch,
@@ -205,7 +210,7 @@ impl World {
         }
     }
 
-    /// The block is this instance's, if it can be now.
+    /// Makes the block this instance's, if that can be now.
     fn acquire(&mut self, k: usize, object: ObjectId) -> bool {
         let block = &self.blocks[&object];
         let epoch = self.nodes[k].as_ref().map(|n| n.epoch);
@@ -227,7 +232,7 @@ impl World {
         LogPos(node.durable + node.log.len() as u64)
     }
 
-    /// None: not now.
+    /// Takes values from the block. None if that cannot be now.
     fn take(&mut self, k: usize, object: ObjectId, wanted: u32) -> Option<Given> {
         if !self.acquire(k, object) {
             return None;
@@ -504,7 +509,7 @@ impl World {
         match self.random.below(100) {
             0..24 => {
                 let object = [NOCACHE, CACHED][usize::from(self.random.below(3) == 0)];
-                // Mostly one of them, so that homes move.
+                // Mostly the first instance draws, so that homes move.
                 let k = if self.random.below(2) == 0 {
                     living[0]
                 } else {
@@ -555,7 +560,8 @@ impl World {
         }
     }
 
-    /// Everything arrives and everybody goes on: nobody is left waiting.
+    /// Lets every message arrive and every session go on, and checks that no session is left
+    /// waiting.
     fn heal(&mut self) {
         let living = self.living();
         living.iter().for_each(|k| self.enter(*k));
@@ -621,7 +627,8 @@ fn values_are_drawn_once_and_in_order_whoever_dies() {
     );
 }
 
-/// Among instances that stay, without lost messages, no value of a sequence without a cache is lost but by cancelling.
+/// Among instances that stay, without lost messages, cancelling alone loses values of a sequence
+/// without a cache.
 #[test]
 fn nothing_is_lost_where_nobody_dies() {
     for seed in seeds(schedules(4_000)) {
@@ -665,7 +672,8 @@ fn a_rule_that_is_left_out_is_noticed() {
     }
 }
 
-/// The home is the same for everybody, moves to who draws nearly everything, and all others find it there.
+/// All instances compute one home. It moves to the instance that draws nearly everything, and all
+/// others find it there.
 #[test]
 fn the_home_moves_to_who_draws_most() {
     let mut world = World::new(1, false, Planted::default());

@@ -10,13 +10,14 @@ pub(in crate::ges) struct Request {
     pub from: InstanceId,
     pub id: RequestId,
     pub mode: Mode,
-    /// What its owner uses already.
+    /// What the request's owner uses already.
     pub own: Mode,
     pub patient: bool,
 }
 
 impl Request {
-    /// The other one waits for the end of this one's owner, and not the other way round: that were a deadlock.
+    /// Whether `other` waits for the end of this request's owner. False if this request waits for
+    /// the end of the other's owner, too: that is a deadlock.
     pub(super) fn goes_before(&self, other: &Request) -> bool {
         other.from != self.from
             && !other.mode.compatible(self.own)
@@ -39,12 +40,13 @@ pub(super) struct Service {
     pub(super) turn: Turn,
     /// Holders that have not answered their recall.
     pub(super) missing: BTreeSet<InstanceId>,
-    /// One that does not run any more is over when it is known what each holder has: an answer, perhaps with a value, may be under way.
+    /// How the service stands. A service that does not run any more is over when it is known what
+    /// each holder has: an answer, perhaps with a value, may be under way.
     pub(super) stage: Stage,
 }
 
 impl Service {
-    /// Somebody's use of the lock may have to end first.
+    /// Whether an owner's use of the lock may have to end first.
     pub(super) fn may_take_long(&self) -> bool {
         self.request.patient && !self.missing.is_empty() && self.stage == Stage::Runs
     }

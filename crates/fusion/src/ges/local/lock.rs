@@ -1,4 +1,5 @@
-//! One lock of this instance: what is kept of it, who uses it and who waits, what has been asked for and what is recalled.
+//! One lock of this instance: the mode kept, its users and waiters, the request under way and the
+//! recall.
 
 use crate::ges::{Effect, Mode, Owner, Resource, Value};
 use crate::ids::{RequestId, Turn};
@@ -14,7 +15,8 @@ pub(super) struct Waiting {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Wanted {
     pub(super) id: RequestId,
-    /// The first that waits for it, as far as that has not given up. Nobody does where it is for the implied mode to come back.
+    /// The first owner that waits for the request and has not given up. None if the request is only
+    /// to bring the implied mode back.
     pub(super) owner: Option<Owner>,
     pub(super) mode: Mode,
     /// What the owner uses already.
@@ -27,7 +29,7 @@ pub(super) struct Recall {
     pub(super) turn: Turn,
     pub(super) keep: Mode,
     pub(super) patient: bool,
-    /// All who use the lock are in `users`.
+    /// Whether `users` has all that use the lock.
     pub(super) closed: bool,
 }
 
@@ -41,9 +43,9 @@ pub(super) struct Lock {
     pub(super) waiting: VecDeque<Waiting>,
     pub(super) wanted: Option<Wanted>,
     pub(super) recall: Option<Recall>,
-    /// Recalls up to here are over, whether they have come or not.
+    /// Recalls up to this turn are over, whether they have come or not.
     pub(super) voided: Turn,
-    /// Somebody had to ask since the last tick for what the implied mode allows.
+    /// Whether an owner had to ask since the last tick for what the implied mode allows.
     pub(super) detour: bool,
 }
 
@@ -73,13 +75,15 @@ impl Lock {
         self.users.get(&owner).copied().unwrap_or_default()
     }
 
-    /// Whether there is a recall that this owner has to wait for: not one that itself waits for the end of what he uses.
+    /// Whether this owner has to wait for a recall. It need not wait for a recall that itself waits
+    /// for the end of what this owner uses.
     pub(super) fn is_stopped(&self, owner: Owner) -> bool {
         let own = self.own(owner);
         self.recall.is_some_and(|r| r.keep.covers(own))
     }
 
-    /// Whether to ask for the implied mode now, for those who come and would have to ask each. What is kept beyond it and not used is let go for that.
+    /// Whether to ask for the implied mode now, so that later owners need not ask one by one. If
+    /// so, the lock lets go of what it keeps beyond the implied mode, which nobody uses then.
     pub(super) fn wants_implied(&mut self, implied: Mode) -> bool {
         let detour = std::mem::take(&mut self.detour);
         let still = self.wanted.is_none() && self.recall.is_none() && self.waiting.is_empty();
@@ -90,8 +94,12 @@ impl Lock {
         wants
     }
 
-    /// Who was named as a user while it waits for no more than that (its session has the lock here, and asked only whether others have to make room) has it. Left waiting, it would stand behind the
-    /// recall, or behind who waits for that, and the recall for its end.
+    /// Grants the lock to waiting owners that were named as users of as much as they wait for. The
+    /// session of such an owner has the lock on this instance, and asked only whether others have
+    /// to make room.
+    ///
+    /// Left waiting, the owner would stand behind the recall, or behind a request that waits for
+    /// the recall, and the recall would wait for the owner's end.
     pub(super) fn grant_the_named(&mut self, resource: Resource, out: &mut Vec<Effect>) {
         let (users, value) = (&self.users, self.value);
         self.waiting.retain(|w| {
@@ -108,7 +116,7 @@ impl Lock {
         });
     }
 
-    /// Those who use the lock and want it stronger go before those that hold nothing.
+    /// Puts owners that use the lock and want it stronger before those that hold nothing.
     pub(super) fn converters_first(&mut self) {
         let mut waiting: Vec<Waiting> = std::mem::take(&mut self.waiting).into();
         waiting.sort_by_key(|w| !self.users.contains_key(&w.owner));
@@ -116,13 +124,14 @@ impl Lock {
     }
 }
 
-/// Whether a lock may be given up. Not one with a value: asked for again before the master has heard of that, it would come back with an older one.
+/// Whether a lock may be given up. A lock with a value may not: if it was asked for again before
+/// the master has heard of the release, it would come back with an older value.
 pub(super) fn may_go(resource: Resource, lock: &Lock) -> bool {
     let plain = resource.implied() == Mode::Null && lock.value.is_none();
     plain && lock.mode != Mode::Null && lock.is_idle()
 }
 
-/// Says so if the implied mode may be used without being asked for.
+/// Tells the driver if the implied mode may be used without being asked for.
 pub(super) fn opened(resource: Resource, lock: &Lock, out: &mut Vec<Effect>) {
     let implied = resource.implied();
     if implied != Mode::Null && lock.mode.covers(implied) && lock.recall.is_none() {

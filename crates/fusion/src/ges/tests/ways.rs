@@ -1,10 +1,12 @@
-//! Who stands in whose way: owners that are named while they wait, requests that stand ahead, and those who want more of what they have.
+//! Who stands in whose way: owners that are named while they wait, requests that stand ahead, and
+//! owners that want more of what they have.
 
 use super::world::{Letter, User};
 use super::*;
 
-/// A reader stands here behind somebody who wants the table strongly; another instance, which came first, wants it, too. Its recall names the reader as a user: it has to be let go on, or
-/// the recall waits for its end, and it for the recall.
+/// A reader stands here behind an owner that wants the table strongly. Another instance, which came
+/// first, wants the table, too, and its recall names the reader as a user. The reader must be let
+/// go on. Otherwise the recall waits for the reader's end, and the reader for the recall.
 #[test]
 fn who_is_named_as_a_user_while_it_waits_has_the_lock() {
     let run = |mutation| {
@@ -44,7 +46,8 @@ fn who_is_named_as_a_user_while_it_waits_has_the_lock() {
     assert!(!run(Some(Mutation::ConvertersQueue)));
 }
 
-/// That a recall is void may come before the recall: answered then, with a value that nobody looks at, it would take the lock without its master's knowing.
+/// The notice that a recall is void may come before the recall. If the recall was then answered,
+/// with a value that nobody looks at, it would take the lock without its master's knowing.
 #[test]
 fn a_recall_that_comes_after_it_is_void_is_not_answered() {
     let mut world = World::quiet();
@@ -70,7 +73,8 @@ fn a_recall_that_comes_after_it_is_void_is_not_answered() {
     assert_eq!(world.violation, None);
 }
 
-/// A request that stands ahead is that of who waits for it, not of whoever wants the lock there next.
+/// A request that stands ahead is named by its id. It belongs to the owner that waits for it, and
+/// not to the next owner there that wants the lock.
 #[test]
 fn who_stands_ahead_is_told_by_its_request() {
     let mut world = World::quiet();
@@ -127,7 +131,8 @@ impl World {
     }
 }
 
-/// As in PostgreSQL: who has a table and wants it stronger goes before those who wait for his end, on whatever instance, and whoever asked first.
+/// As in PostgreSQL, an owner that has a table and wants it stronger goes before the owners that
+/// wait for its end, on any instance and in any order of asking.
 #[test]
 fn who_wants_more_goes_before_who_waits_for_his_end() {
     let run = |resource, recalled, patient, mutation| {
@@ -163,7 +168,7 @@ fn who_wants_more_goes_before_who_waits_for_his_end() {
     }
 }
 
-/// What the instance has it need not ask for, also when it is recalled.
+/// An owner need not ask for what its instance has, also when that is recalled.
 #[test]
 fn who_wants_more_of_what_is_recalled_has_it_at_once() {
     let mut world = World::quiet();
@@ -184,7 +189,8 @@ fn who_wants_more_of_what_is_recalled_has_it_at_once() {
     assert_eq!(world.violation, None);
 }
 
-/// Two who both have a lock and exclude each other stay in each other's way until one gives up, and none is put off for the other for ever.
+/// Two owners that both have a lock and want modes that exclude each other stay in each other's way
+/// until one gives up. Neither is put off for the other for ever.
 #[test]
 fn two_who_want_more_are_a_deadlock() {
     for resource in [RESOURCES[1], TABLE] {

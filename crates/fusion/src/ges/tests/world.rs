@@ -1,4 +1,5 @@
-//! The world of enqueues: instances with their users, a network, deaths, and the dictionary's truth.
+//! The world of enqueues: instances with their users, a network, deaths, and the dictionary's
+//! truth.
 
 use super::super::mode::MODES;
 use super::super::*;
@@ -11,11 +12,12 @@ use std::collections::BTreeMap;
 
 pub(super) const NODES: usize = 3;
 
-/// The last one is implied: weak owners use it without asking while their instance's lane lets them.
+/// The resources of the world. The last one is implied: weak owners use it without asking while
+/// their instance's lane lets them.
 pub(super) const RESOURCES: [Resource; 3] =
     [Resource(0), Resource(1), Resource(Resource::IMPLIED | 2)];
 pub(super) const TABLE: Resource = RESOURCES[2];
-/// Only this one has a value.
+/// The only resource with a value.
 pub(super) const VALUED: Resource = RESOURCES[0];
 
 #[derive(Clone)]
@@ -35,9 +37,9 @@ pub(super) struct User {
     pub(super) mode: Mode,
     pub(super) granted: bool,
     pub(super) patient: bool,
-    /// By the implied mode, unknown to the lane.
+    /// Whether the owner uses the implied mode, unknown to the lane.
     pub(super) implied: bool,
-    /// It has the lock and waits for it in this mode.
+    /// The stronger mode that the owner waits for, while it has the lock.
     pub(super) converts: Option<Mode>,
 }
 
@@ -48,7 +50,7 @@ pub(super) struct World {
     pub(super) users: Vec<User>,
     /// What the dictionary says: the number of changes made under the resource's exclusive lock.
     pub(super) truth: BTreeMap<Resource, u64>,
-    /// The newest epoch that was decided, which each enters by itself.
+    /// The newest epoch that was decided. Each instance enters it by itself.
     pub(super) epoch: Epoch,
     pub(super) members: BTreeSet<Member>,
     pub(super) masters: Vec<InstanceId>,
@@ -56,12 +58,13 @@ pub(super) struct World {
     pub(super) next_owner: u64,
     pub(super) faults: u32,
     pub(super) planted: Planted,
-    /// Locks in one message.
+    /// The number of locks in one message.
     pub(super) part: usize,
     /// Instances whose lane has closed the implied resource.
     pub(super) closed: BTreeSet<usize>,
     pub(super) denied: Vec<Owner>,
-    /// What the dead had locked of whose last commits nobody knows yet when they took effect.
+    /// The locks that the dead had, while nobody knows when the last commits of the dead took
+    /// effect.
     pub(super) in_doubt: Vec<(Resource, Mode)>,
     pub(super) violation: Option<&'static str>,
 }
@@ -108,7 +111,7 @@ impl World {
         self.closed.remove(&n);
     }
 
-    /// An epoch is decided; those who live will enter it, one after the other.
+    /// Decides an epoch. The living enter it later, one after the other.
     pub(super) fn new_epoch(&mut self) {
         self.epoch.0 += 1;
         let alive: Vec<usize> = (0..NODES).filter(|&n| self.nodes[n].is_some()).collect();
@@ -121,7 +124,7 @@ impl World {
         assign_masters(&mut self.masters, &living);
     }
 
-    /// Who has not entered the newest epoch.
+    /// The instances that have not entered the newest epoch.
     pub(super) fn behind(&self) -> Vec<usize> {
         let is_behind = |n: &usize| self.epoch_of(*n).is_some_and(|e| e < self.epoch);
         (0..NODES).filter(is_behind).collect()
@@ -153,7 +156,8 @@ impl World {
         self.new_epoch();
     }
 
-    /// It is decided when the last commits of the dead took effect: when all are in the epoch without them.
+    /// Decides when the last commits of the dead took effect, when all instances are in the epoch
+    /// without the dead.
     pub(super) fn recovered(&mut self) {
         self.all_enter();
         if !self.in_doubt.is_empty() {
@@ -192,7 +196,8 @@ impl World {
         }
     }
 
-    /// Who is denied has no more than before: it may have been named as a user meanwhile.
+    /// Notes a denial. The owner has no more than before: it may have been named as a user
+    /// meanwhile.
     pub(super) fn denied(&mut self, n: usize, resource: Resource, owner: Owner) {
         let this = |u: &User| (u.owner, u.resource) == (owner, resource);
         self.users.retain(|u| !this(u) || u.granted);
@@ -205,7 +210,7 @@ impl World {
         self.with(n, |lane, out| lane.lower(resource, (owner, has), out));
     }
 
-    /// The implied mode ends on this instance; whoever uses it is named.
+    /// Ends the use of the implied mode on this instance, and names its users.
     pub(super) fn close(&mut self, n: usize, resource: Resource) {
         let mut used = self.name_implied(n, resource);
         if resource == TABLE && self.closed.insert(n) {
@@ -228,7 +233,8 @@ impl World {
         used
     }
 
-    /// Sessions have a lock against those of their own instance before they ask for it: a weak one that nobody here excludes is named as used.
+    /// Weak owners that wait and that no owner here excludes. They are named as users: a session
+    /// has a lock against the other owners of its own instance before it asks for it.
     pub(super) fn weak_that_wait(&self, n: usize) -> Vec<(Owner, Mode)> {
         let here = |u: &&User| u.node == n && u.resource == TABLE;
         let waits = |u: &&User| !u.granted && Mode::SubExclusive.covers(u.mode);
@@ -307,7 +313,8 @@ impl World {
         self.enter(owner, resource, mode, patient);
     }
 
-    /// As a session does: weak users of an open implied resource tell nobody, unless a strong one is there.
+    /// Lets an owner want a lock as a session does. Weak users of an open implied resource tell
+    /// nobody, unless a strong owner is there.
     pub(super) fn enter(&mut self, owner: Owner, resource: Resource, mode: Mode, patient: bool) {
         let n = owner.instance().0 as usize - 1;
         let weak = matches!(mode, Mode::SubShared | Mode::SubExclusive);
@@ -340,7 +347,7 @@ impl World {
         });
     }
 
-    /// Somebody who has a lock wants a stronger one, or gives up wanting it.
+    /// Lets an owner that has a lock want a stronger one, or give up wanting it.
     pub(super) fn convert(&mut self, at: usize) {
         let user = self.users[at].clone();
         let (resource, owner) = (user.resource, user.owner);
@@ -412,7 +419,7 @@ impl World {
         match self.random.below(5) {
             0 if self.nodes.iter().flatten().count() > 1 && self.nodes[n].is_some() => self.die(n),
             4 => self.recovered(),
-            // Who misses a death of which the dead one has come back ends itself.
+            // An instance that missed a death from which the dead one has come back ends itself.
             1 if self.nodes[n].is_none() => {
                 self.all_enter();
                 self.start(n);
@@ -450,7 +457,7 @@ impl World {
             2 if work && self.faults > 0 && self.random.below(4) == 0 => self.fault(),
             3 | 4 if !self.users.is_empty() => {
                 let at = self.random.below(self.users.len());
-                // A waiter gives up now and then; who has the lock ends sooner or later.
+                // A waiter gives up now and then; an owner that has the lock ends sooner or later.
                 let gives_up = work && self.users[at].patient && self.random.below(8) == 0;
                 let converts = self.users[at].converts.is_some();
                 let convert = work && self.users[at].granted && self.random.below(4) == 0;
