@@ -1,4 +1,4 @@
-//! Who masters which block, as one instance knows it.
+//! The master of each block, as one instance knows it.
 //!
 //! **Invariants**
 //! 1. The epoch's plan gives the masters of hash buckets, the same to everybody.

@@ -358,7 +358,7 @@ pub enum Effect {
         mode: Mode,
         generation: Generation,
     },
-    /// Mark the frame dirty, though nothing here changed it: the duty to write travels with the
+    /// Mark the frame dirty, though nothing here changed it: being dirty travels with the
     /// block.
     MarkDirty { block: Dba },
     /// Lower the frame's mode to `keep` under the new generation, then call `closed`. The frame's

@@ -505,8 +505,7 @@ fn c04_two_deaths_and_a_commit_that_rests_on_the_last_group_but_one() {
     }
 }
 
-/// V7 with two groups. All have heard of both groups, and clients were answered. Every survivor has
-/// to remember both.
+/// V7 with two groups of which all have heard, and clients were answered: survivors remember both.
 #[test]
 fn c04_survivors_remember_the_last_group_but_one() {
     let run = |mutation| {

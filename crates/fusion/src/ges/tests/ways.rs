@@ -1,5 +1,5 @@
-//! Who stands in whose way: owners that are named while they wait, requests that stand ahead, and
-//! owners that want more of what they have.
+//! Tests of who stands in whose way: owners that are named while they wait, requests that stand
+//! ahead, and owners that want more of what they have.
 
 use super::world::{Letter, User};
 use super::*;
