@@ -45,7 +45,7 @@ pub fn check(source: &Source, tree: &Tree) -> Vec<Finding> {
 }
 
 /// The lines that are not within a fence of code, with their numbers.
-fn prose(text: &str) -> Vec<(usize, &str)> {
+pub fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut within = false;
     let mut lines = Vec::new();
     for (i, line) in text.lines().enumerate() {

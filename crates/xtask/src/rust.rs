@@ -71,7 +71,7 @@ fn has_comment(line: &str) -> bool {
         return true;
     }
     line.match_indices(" // ")
-        .any(|(at, _)| line[..at].matches('"').count() % 2 == 0)
+        .any(|(at, _)| line[..at].matches('"').count().is_multiple_of(2))
 }
 
 /// The text of a doc comment's line.
