@@ -144,7 +144,7 @@ fn a_row_of_16_megabytes() {
     );
 }
 
-/// CORRECTNESS 23b: T1 shrinks a row, T2 fills the block, T1 rolls back.
+/// Race 23b of docs/design.md: T1 shrinks a row, T2 fills the block, T1 rolls back.
 #[test]
 fn what_shrinks_can_grow_back() {
     let db = Instance::new();

@@ -11,7 +11,7 @@
 //!
 //! **Invariants.**
 //! - A row keeps what is allocated to it until a [`Op::HeapPrune`](crate::Op::HeapPrune) that was decided after its last change was committed: a body that
-//!   shrinks can grow back, so rollback needs no space that somebody else could take (CORRECTNESS 23b).
+//!   shrinks can grow back, so rollback needs no space that somebody else could take (race 23b of docs/design.md).
 //! - Every row has room for the body of a chained row, so any row can be moved away where it lies.
 //! - What a vector does depends on the vector and the block's layout only, and hints change no layout: replay gives the same layout.
 

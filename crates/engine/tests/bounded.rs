@@ -250,7 +250,7 @@ fn a_table_emptied_by_one_transaction_and_filled_keeps_its_size() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// CORRECTNESS 23: an idle REPEATABLE READ session costs eight bytes a transaction besides undo, which has a cap, and stops nothing; its own snapshot fails
+/// Race 23 of docs/design.md: an idle REPEATABLE READ session costs eight bytes a transaction besides undo, which has a cap, and stops nothing; its own snapshot fails
 /// with 72000 once the undo that it needs has been used again, not before, and never with wrong data. When it has gone, all is as it was.
 #[test]
 fn an_idle_snapshot_costs_little_stops_nothing_and_fails_at_the_cap() {

@@ -1,4 +1,4 @@
-//! Races of the design that hardly any schedule comes to, each staged with whole instances in one process: what is heard by whom is decided by cutting and delaying the interconnect.
+//! Races of docs/design.md that hardly any schedule comes to, each staged with whole instances in one process: what is heard by whom is decided by cutting and delaying the interconnect.
 
 mod common;
 use common::lives::*;

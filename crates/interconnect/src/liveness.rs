@@ -1,6 +1,6 @@
 //! Heartbeats, and what they tell: evidence for whoever decides about membership. Nothing is decided here.
 //!
-//! **A peer is judged by what was read from it, never by the time since somebody looked** (CORRECTNESS 15). A *look* is one turn of `lmon`. It counts as silent only
+//! **A peer is judged by what was read from it, never by the time since somebody looked** (race 15 of docs/design.md). A *look* is one turn of `lmon`. It counts as silent only
 //! if nothing has been read from the peer since the look before, nothing lies unread in its sockets, and the look before was in time: an instance that was itself
 //! stopped for a minute wakes up to one look that does not count, not to peers that seem dead. A peer that never said anything is unknown, not dead.
 //!

@@ -31,7 +31,7 @@ fn hear_again(nodes: &[common::Node]) {
     }
 }
 
-/// CORRECTNESS 27a. Both directions of a lane are filled with requests until neither socket takes more; then both LMS begin, each with a block to send for every request
+/// Race 27a of docs/design.md. Both directions of a lane are filled with requests until neither socket takes more; then both LMS begin, each with a block to send for every request
 /// that it reads. One that waited for room to send would not read, and neither would the other.
 #[test]
 fn two_lms_with_full_socket_buffers_facing_each_other_do_not_stop() {
@@ -211,7 +211,7 @@ fn a_lost_connection_fails_its_calls_is_told_and_made_again() {
     }
 }
 
-/// CORRECTNESS 15. A peer behind a cut is silent, look after look; its life is still known. What was sent meanwhile arrives when the cut is healed.
+/// Race 15 of docs/design.md. A peer behind a cut is silent, look after look; its life is still known. What was sent meanwhile arrives when the cut is healed.
 #[test]
 fn a_cut_shows_as_silence_and_heals_without_loss() {
     let nodes = cluster(3, |_| {});

@@ -94,7 +94,7 @@ fn a_third_instance_answers_for_the_second() {
     assert_eq!(counters, (1, 1, 0), "charged to what they turned out to be");
 }
 
-/// CORRECTNESS 2: on any message an instance lifts its clock to the sender's.
+/// Race 2 of docs/design.md: on any message an instance lifts its clock to the sender's.
 #[test]
 fn the_clock_rises_with_every_message() {
     let nodes = cluster(2, |_| {});
@@ -127,7 +127,7 @@ fn a_clock_from_nowhere_is_refused_and_its_message_not_handled() {
     assert!(nodes[1].service.read(|b| b.heard.is_empty()));
 }
 
-/// DESIGN, commit and visibility: a group commit goes over a connection before any data that rests on it, also when it is another instance that hands the data on.
+/// Rule V5 of `fusion`: a group commit goes over a connection before any data that rests on it, also when it is another instance that hands the data on.
 #[test]
 fn group_commits_go_ahead_of_what_rests_on_them() {
     let nodes = cluster(3, |_| {});
@@ -288,7 +288,7 @@ fn calls_fail_at_once_when_the_server_stops() {
     ));
 }
 
-/// CORRECTNESS 16: the incarnation, not the instance number, identifies an instance.
+/// Race 16 of docs/design.md: the incarnation, not the instance number, identifies an instance.
 #[test]
 fn a_message_for_a_former_life_never_reaches_the_next_one() {
     let mut nodes = cluster(2, |_| {});
@@ -380,7 +380,7 @@ fn peers_come_and_go() {
     ));
 }
 
-/// CORRECTNESS 15: every instance says whom it hears, so that all can tell who reaches whom.
+/// Race 15 of docs/design.md: every instance says whom it hears, so that all can tell who reaches whom.
 #[test]
 fn instances_tell_each_other_whom_they_hear() {
     let nodes = cluster(3, |_| {});

@@ -102,7 +102,7 @@ fn one() -> Node {
     )
 }
 
-/// CORRECTNESS 15. The stopped instance is silent, and still connected: nobody says that it is dead. When it wakes up it finds what was sent to it unread, and nobody silent.
+/// Race 15 of docs/design.md. The stopped instance is silent, and still connected: nobody says that it is dead. When it wakes up it finds what was sent to it unread, and nobody silent.
 #[test]
 fn a_pause_shows_to_the_others_and_does_not_make_them_look_dead() {
     let one = one();

@@ -111,7 +111,7 @@ fn an_instance_is_dead_when_and_only_when_a_survivor_holds_all_its_locks() {
     start(&s, TWO, 22).unwrap();
 }
 
-/// CORRECTNESS 14: an asynchronous write can outlive its process, and its lock with it. Nobody reads the redo before that write is over.
+/// Race 14 of docs/design.md: an asynchronous write can outlive its process, and its lock with it. Nobody reads the redo before that write is over.
 #[test]
 fn a_write_in_flight_keeps_the_locks_of_a_killed_process() {
     let s = world();

@@ -3,7 +3,7 @@
 //! **Invariants.** A snapshot is registered *before* its SCN is read: the slot gets a lower bound, then comes a fence, then
 //! the clock is read. Whoever computes the horizon reads the clock, then comes a fence, then the slots are read. Of two fences one is
 //! first: either the computation sees the slot, or the snapshot's SCN is at least the clock value that bounds the
-//! computation. So a session that is descheduled anywhere in between loses nothing (CORRECTNESS 23a). The
+//! computation. So a session that is descheduled anywhere in between loses nothing (race 23a of docs/design.md). The
 //! horizon that is reported never falls.
 //!
 //! Among several instances each says what it computed of its own snapshots (*own*), which binds it for ever; what counts is the least of all (*reported*). A member
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(h.high.load(Ordering::Relaxed), 64);
     }
 
-    /// CORRECTNESS 23a: a horizon reported before or while a snapshot is being taken never exceeds it.
+    /// Race 23a of docs/design.md: a horizon reported before or while a snapshot is being taken never exceeds it.
     #[test]
     fn no_snapshot_is_ever_below_the_horizon() {
         let (clock, h) = horizon();

@@ -1,4 +1,4 @@
-//! Transaction numbers: drawn from ranges that the control file holds as possibly used, so none is ever drawn twice (CORRECTNESS 23).
+//! Transaction numbers: drawn from ranges that the control file holds as possibly used, so none is ever drawn twice (race 23 of docs/design.md).
 
 use crate::Result;
 use crate::status::{CHUNK, StatusArray};

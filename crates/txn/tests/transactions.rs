@@ -352,7 +352,7 @@ fn a_transaction_that_fills_undo_fails_and_rolls_back() {
     i.stop();
 }
 
-/// CORRECTNESS 23: eight bytes per transaction while a snapshot holds the horizon, nothing once it is gone.
+/// Race 23 of docs/design.md: eight bytes per transaction while a snapshot holds the horizon, nothing once it is gone.
 #[test]
 fn the_status_array_is_truncated_below_the_horizon() {
     let i = bank(CAP);

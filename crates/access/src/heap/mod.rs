@@ -4,7 +4,7 @@
 //! - A row id is stable: a row that no longer fits its block leaves a head behind whose body says where its bytes are (*chained*).
 //! - Every change of a row is one record with its undo. A row of several pieces is written pieces first, head last; pieces are rows of their own, with stamps and
 //!   undo of their own, and never change.
-//! - A slot is reused only if its row's deletion is committed below the horizon, or its insertion was rolled back (R7 and CORRECTNESS 23b: see
+//! - A slot is reused only if its row's deletion is committed below the horizon, or its insertion was rolled back (R7 and race 23b of docs/design.md: see
 //!   `block::heap` for space).
 //! - No latch is held while a version is looked up in undo, a piece is read, or log, undo or data space is waited for.
 

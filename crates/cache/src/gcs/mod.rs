@@ -5,7 +5,7 @@
 //!
 //! **Invariants.**
 //! - A frame's mode is the lowest number of its state ([`crate::frame`]); who has latched the frame looks at it once more. It is raised and lowered by this
-//!   module only, lowered only under the frame's exclusive latch; so what is latched in a mode stays so until it is let go (R7, CORRECTNESS 8).
+//!   module only, lowered only under the frame's exclusive latch; so what is latched in a mode stays so until it is let go (R7, race 8 of docs/design.md).
 //! - All about one block is one lane's ([`lanes`]).
 //! - Order of latches: frame, then the lane's [`State`]. Whoever has the state only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).
 //! - A block's bytes that arrived are in [`State::arrived`] until a session has put them into a frame: receiving threads never look for a frame.

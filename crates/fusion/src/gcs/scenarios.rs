@@ -1,4 +1,4 @@
-//! The races of CORRECTNESS.md, each told as a story. The numbers in the tests' names are that
+//! The races of docs/design.md, each told as a story. The numbers in the tests' names are that
 //! list's.
 
 use super::tests::{READ, model};

@@ -15,7 +15,7 @@
 //! 2. A message carries evidence (instance, group, SCN) of every unstable group that its content
 //!    may rest on.
 //! 3. Batch headers do so for redo: what is durable in one thread never rests on a group whose SCN
-//!    could be decided otherwise later. (The design asks for the thread's own e(n-1) only; see
+//!    could be decided otherwise later. (The thread's own e(n-1) would not do; see
 //!    README, rule V6.)
 //! 4. A reply leaves when every group it shows is stable. So every later reader, on any instance,
 //!    sees it too.

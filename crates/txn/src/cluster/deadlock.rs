@@ -4,7 +4,7 @@
 //! session of that, or for a lock that others have: to its master, from there to the instances in the way, and on each to the sessions that use what the instance keeps ([`crate::ges`]).
 //! Each instance carries a walk on over the waits there. Back at the session where it began, the path is a circle that may never
 //! have existed at one time: a *check* goes round once more and finds every wait under the number that it had, leading to the same next one. As a wait keeps its number for as
-//! long as it lasts, all of them existed at once when the first round was over (CORRECTNESS 26). Then the wait with the highest number is the victim, whoever walked: two
+//! long as it lasts, all of them existed at once when the first round was over (race 26 of docs/design.md). Then the wait with the highest number is the victim, whoever walked: two
 //! who walk the same circle choose the same.
 //!
 //! **Limits.** A walk visits a session once. Lost messages cost time only: whoever still waits walks again.

@@ -107,7 +107,7 @@ fn circle(db: &Db, steps: &[usize]) -> Vec<std::result::Result<(), Error>> {
     })
 }
 
-/// CORRECTNESS 26: found within a second, one victim, whether the circle takes two instances or three, and whether it goes through one of them twice.
+/// Race 26 of docs/design.md: found within a second, one victim, whether the circle takes two instances or three, and whether it goes through one of them twice.
 #[test]
 fn a_circle_over_instances_has_one_victim_within_a_second() {
     let db = Db::new(3);

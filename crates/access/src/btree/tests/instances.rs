@@ -69,7 +69,7 @@ fn a_leaf_that_is_to_be_written_is_brought_to_be_written() {
     }
 }
 
-/// CORRECTNESS 27: instances each of which has a block that the other needs.
+/// Race 27 of docs/design.md: instances each of which has a block that the other needs.
 #[test]
 fn instances_that_fight_for_a_spanning_key_all_advance() {
     println!("seeds 1..3");
