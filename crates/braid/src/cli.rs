@@ -54,7 +54,7 @@ pub enum Command {
     /// Read every block and index of a stopped database and report every inconsistency; exit code 1 if there is one
     #[command(after_help = "Example:\n  braid verify --data /db")]
     Verify(VerifyArgs),
-    /// Run an experiment of the papers that docs/design.md names, and print its figures beside theirs
+    /// Run an experiment of the papers (docs/design.md) and print its figures beside theirs
     #[command(after_help = LAB_EXAMPLES)]
     Lab(LabCommand),
 }

@@ -32,7 +32,8 @@ fn tests_of(text: &str) -> BTreeSet<String> {
     names
 }
 
-/// The rules and the races of docs/design.md by number, and what `fusion` says of its own: `- **V1. ...`.
+/// The rules and the races of docs/design.md by number, and what `fusion` says of its own:
+/// `- **V1. ...`.
 fn rules(of_fusion: &str) -> Vec<String> {
     let numbered = |letter: &'static str, n| (1..=n).map(move |k| format!("{letter}{k}"));
     let also = ["23a", "23b", "23c", "23d", "23e", "23f", "27a"].map(str::to_string);

@@ -380,7 +380,8 @@ fn peers_come_and_go() {
     ));
 }
 
-/// Race 15 of docs/design.md: every instance says whom it hears, so that all can tell who reaches whom.
+/// Race 15 of docs/design.md: every instance says whom it hears, so that all can tell who reaches
+/// whom.
 #[test]
 fn instances_tell_each_other_whom_they_hear() {
     let nodes = cluster(3, |_| {});

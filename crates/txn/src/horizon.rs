@@ -199,7 +199,8 @@ mod tests {
         assert_eq!(h.high.load(Ordering::Relaxed), 64);
     }
 
-    /// Race 23a of docs/design.md: a horizon reported before or while a snapshot is being taken never exceeds it.
+    /// Race 23a of docs/design.md: a horizon reported before or while a snapshot is being taken
+    /// never exceeds it.
     #[test]
     fn no_snapshot_is_ever_below_the_horizon() {
         let (clock, h) = horizon();
