@@ -1,4 +1,5 @@
-//! The proof that begins every connection: each side shows, over a number that the other one has just drawn, that it knows the cluster secret.
+//! The proof that begins every connection. Each side shows that it knows the cluster secret, over a
+//! number that the other side has just drawn.
 //!
 //! ```text
 //! connector                                      acceptor
@@ -8,12 +9,13 @@
 //!                                     <-         identity with verdict, proof
 //! ```
 //!
-//! A proof is an HMAC-SHA256 of the role, both nonces, the exporter of the TLS session if there is one, and both identities as far as they are known. The roles
-//! are part of it, so a proof cannot be played back to whom it came from; the nonces, so it cannot be played to anybody later; the exporter, so it cannot be relayed
-//! through somebody who ends the TLS sessions in between.
+//! A proof is an HMAC-SHA256 of the role, both nonces, the exporter of the TLS session if there is
+//! one, and both identities as far as they are known. The role keeps a proof from being played back
+//! to its sender. The nonces keep it from being played to anybody later. The exporter keeps it from
+//! being relayed through a stranger that ends the TLS sessions in between.
 //!
-//! **Invariants.** Nothing is told to a stranger: before the connector's proof the acceptor sends random bytes only. Every message has a fixed size. This module is
-//! bytes in, bytes out.
+//! **Invariants.** A stranger is told nothing: before the connector's proof the acceptor sends
+//! random bytes only. Every message has a fixed size. This module is bytes in, bytes out.
 
 use crate::frame::{Cluster, Lane, Member};
 use block::InstanceId;
@@ -28,11 +30,11 @@ pub(crate) const GREETING_BYTES: usize = 40;
 pub(crate) const IDENTITY_BYTES: usize = 24;
 pub(crate) const PROOF_BYTES: usize = 32;
 const MAGIC: u32 = u32::from_le_bytes(*b"BRHS");
-/// Shorter secrets could be guessed from a recorded proof.
+/// The shortest secret that is accepted. Shorter secrets could be guessed from a recorded proof.
 const MIN_SECRET_BYTES: usize = 16;
 const NEW_SECRET_BYTES: usize = 32;
 
-/// What all instances of a cluster know and nobody else does.
+/// The cluster secret: all instances of a cluster know it and nobody else does.
 #[derive(Clone)]
 pub struct Secret(hmac::Key);
 
@@ -53,7 +55,7 @@ impl Secret {
         Ok(Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
-    /// A number that tells this secret from others and gives nothing of it away.
+    /// A number that tells this secret from others and gives nothing of the secret away.
     pub fn fingerprint(&self, database: u64) -> u64 {
         let mut text = b"braid cluster secret".to_vec();
         text.extend(database.to_le_bytes());
@@ -63,7 +65,7 @@ impl Secret {
         u64::from_le_bytes(first)
     }
 
-    /// Reads the secret from a file that nobody but its owner may read.
+    /// Reads the secret from a file that only its owner may read.
     pub fn read(path: &Path) -> Result<Secret> {
         let shown = path.display().to_string();
         let meta = std::fs::metadata(path).map_err(|e| Error::io("read", &shown, e))?;
@@ -188,12 +190,12 @@ impl Verdict {
     }
 }
 
-/// Who one side is and what it wants.
+/// The identity of one side of a connection, and what it wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     pub cluster: Cluster,
     pub member: Member,
-    /// Whom the sender believes to talk to.
+    /// The instance that the sender believes to talk to.
     pub to: InstanceId,
     pub lane: Lane,
     pub lms: u8,
@@ -214,7 +216,7 @@ impl Identity {
         b
     }
 
-    /// Called on bytes whose proof was right.
+    /// Decodes an identity from bytes whose proof was right.
     pub fn decode(b: &[u8; IDENTITY_BYTES]) -> Option<Identity> {
         let u16_at = |at| u16::from_le_bytes([b[at], b[at + 1]]);
         let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| b[at + i]));
@@ -240,7 +242,7 @@ impl Identity {
 pub(crate) struct Transcript<'a> {
     pub connector: Greeting,
     pub acceptor: Greeting,
-    /// From the TLS session; empty without.
+    /// The exporter of the TLS session; empty without TLS.
     pub exporter: &'a [u8],
 }
 
@@ -251,7 +253,8 @@ pub(crate) enum Side {
 }
 
 impl Transcript<'_> {
-    /// `identities`: the connector's, then, in the acceptor's proof, the acceptor's.
+    /// The bytes under a proof. `identities` has the connector's, and in the acceptor's proof the
+    /// acceptor's behind it.
     fn message(&self, side: Side, identities: &[[u8; IDENTITY_BYTES]]) -> Vec<u8> {
         let mut m = Vec::with_capacity(256);
         m.extend_from_slice(match side {
@@ -279,7 +282,7 @@ impl Transcript<'_> {
         proof
     }
 
-    /// In constant time.
+    /// Whether a proof is right. The comparison takes constant time.
     pub fn is_proved(
         &self,
         secret: &Secret,

@@ -1,4 +1,5 @@
-//! What wakes a thread that waits for sockets: an event descriptor among theirs, or a flag in a simulation, whose sockets have none.
+//! The bell wakes a thread that waits for sockets. It is an event descriptor among theirs, or a
+//! flag in a simulation, whose sockets have no descriptors.
 
 use crate::socket::Socket;
 use crate::{Error, Result};
@@ -15,7 +16,7 @@ pub(crate) enum Bell {
     },
 }
 
-/// How often a simulated socket is asked for room.
+/// How often a thread asks a simulated socket for room.
 #[cfg(debug_assertions)]
 const SIMULATED_POLL: std::time::Duration = std::time::Duration::from_micros(200);
 
@@ -36,7 +37,8 @@ impl Bell {
 
     pub fn ring(&self) {
         match self {
-            // It fails only when the counter is at its maximum: then the bell is ringing already.
+            // The write fails only when the counter is at its maximum: then the bell is ringing
+            // already.
             Bell::Descriptor(fd) => {
                 let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
             }
@@ -48,7 +50,8 @@ impl Bell {
         }
     }
 
-    /// Until the bell rings, which it does not any more then, one of the sockets takes more, or the moment has come.
+    /// Waits until the bell rings, one of the sockets takes more, or the moment has come. The bell
+    /// has stopped ringing when this returns.
     pub fn wait<'a>(&self, full: impl Iterator<Item = &'a Socket>, until: Option<Instant>) {
         match self {
             Bell::Descriptor(fd) => {
@@ -64,7 +67,8 @@ impl Bell {
                         tv_nsec: i64::from(left.subsec_nanos()),
                     }
                 });
-                // An interrupted call looks at everything again, which does no harm; no other error can come of these descriptors.
+                // After an interrupted call the caller looks at everything again, which does no
+                // harm. These descriptors give no other error.
                 let _ = rustix::event::poll(&mut fds, left.as_ref());
                 let mut count = [0; 8];
                 let _ = rustix::io::read(fd, &mut count);

@@ -1,11 +1,14 @@
-//! The newest group commit heard of from each instance, and the rule that it goes ahead of whatever rests on it.
+//! The newest group commit heard of from each instance, and the rule that it goes ahead of whatever
+//! rests on it.
 //!
-//! When group n of an instance's redo thread is durable the instance draws e(n) and *publishes* the pair here before it answers anybody. Every frame carries the pairs
-//! that are newer than those which went over its connection before, the instance's own and those heard from others alike: a block from A that B hands on to C rests
-//! on A's commits, and if A and B die, C must be able to tell recovery what e(n) was.
+//! When group n of an instance's redo thread is durable, the instance draws e(n) and *publishes*
+//! the pair here before it answers anybody. Every frame carries the pairs that are newer than those
+//! which went over its connection before, the instance's own and those heard from others alike. A
+//! block from A that B hands on to C rests on A's commits; if A and B die, C must be able to tell
+//! recovery what e(n) was.
 //!
-//! **Invariants.** For an instance the group number only rises, and so does its SCN. What a frame carries is on the receiver's board before its payload is handed
-//! to anybody.
+//! **Invariants.** For an instance the group number only rises, and so does its SCN. What a frame
+//! carries is on the receiver's board before its payload is handed to the service.
 
 use crate::frame::CommitNote;
 use block::{FileId, InstanceId, Scn};
@@ -14,13 +17,15 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const INSTANCES: usize = FileId::MAX_INSTANCES as usize;
 
-/// See the module.
+/// The board of the newest group commits (see the module).
 pub struct CommitBoard {
-    /// Rises with every change, after it: whoever has seen this value has nothing to look for.
+    /// Rises with every change, after it. A thread that has seen this value has nothing to look
+    /// for.
     version: AtomicU64,
-    /// No instance above this number has been noted. Rises before the version does.
+    /// The highest instance that has been noted. It rises before the version does.
     highest: AtomicUsize,
-    /// By instance number less one; guarded by its own latch, held for a comparison and a copy.
+    /// The newest commit by instance number less one. Each is guarded by its own latch, which is
+    /// held for a comparison and a copy.
     newest: [Mutex<Option<(u64, Scn)>>; INSTANCES],
 }
 
@@ -35,7 +40,8 @@ impl Default for CommitBoard {
 }
 
 impl CommitBoard {
-    /// Takes note of a group commit; an older one than is known is ignored. The same group with another SCN is a broken promise: false.
+    /// Takes note of a group commit. One that is older than the known one is ignored. The result is
+    /// false if the group is known with another SCN: that is a broken promise.
     #[must_use]
     pub fn note(&self, note: CommitNote) -> bool {
         let mut slot = self.newest[note.instance.0 as usize - 1].lock();
@@ -61,7 +67,7 @@ impl CommitBoard {
         })
     }
 
-    /// All of them.
+    /// The newest group commits heard of from all instances.
     pub fn all(&self) -> Vec<CommitNote> {
         (1..=FileId::MAX_INSTANCES)
             .filter_map(|i| self.newest(InstanceId(i)))
@@ -69,7 +75,8 @@ impl CommitBoard {
     }
 }
 
-/// What has gone over one connection already. Guarded by whatever orders the connection's frames.
+/// What has gone over one connection already. It is guarded by whatever orders the connection's
+/// frames.
 pub(crate) struct Told {
     version: Option<u64>,
     groups: [Option<u64>; INSTANCES],
@@ -83,10 +90,12 @@ impl Told {
         }
     }
 
-    /// The notes that the next frame must carry; from now on they count as told. Costs one load when there is nothing new.
+    /// Adds the notes that the next frame must carry to `to`; from now on they count as told. This
+    /// costs one load if there is nothing new.
     pub fn news(&mut self, board: &CommitBoard, to: &mut Vec<CommitNote>) {
         to.clear();
-        // Loaded before the slots: a change in between is found again by the next frame, never missed.
+        // The version is loaded before the slots: the next frame finds a change in between again,
+        // so none is missed.
         let version = board.version.load(Ordering::Acquire);
         if self.version == Some(version) {
             return;

@@ -1,7 +1,8 @@
-//! Requests for which a session waits, and where the time of one went.
+//! Requests for which a session waits, and where the time of a request went.
 //!
-//! **Invariants.** A request has at most one outcome: whoever takes it out of the table decides it. A landing belongs either to the table, to the receiving thread that is filling
-//! it, or to the session that got it back. A handler never waits for a call (R8): asserted.
+//! **Invariants.** A request has at most one outcome: whoever takes it out of the table decides the
+//! outcome. A landing belongs either to the table, or to the receiving thread that is filling it,
+//! or to the session that got it back. A handler never waits for a call (R8); this is asserted.
 
 use crate::frame::{Lane, Member, ServiceTimes};
 use crate::service::{Block, Landing};
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use wait::{Event, WaitResult, Waiter};
 
-/// Requests that this instance may have outstanding at one lane of one peer. With a block each the answers are 2 MiB, which bounds the peer's queue to us.
+/// The most requests that this instance may have outstanding at one lane of one peer. The answers,
+/// with a block each, are 2 MiB; this bounds the peer's queue to this instance.
 pub const CREDITS: u32 = 256;
 
 /// The answer to a call.
@@ -25,7 +27,7 @@ pub struct Reply {
     pub epoch: u64,
     pub message: Vec<u8>,
     pub block: Block<'static>,
-    /// The landing offered, if no block was put into it.
+    /// The landing that the session offered, if no block was put into it.
     pub unused: Option<Box<dyn Landing>>,
     pub provenance: Provenance,
 }
@@ -35,20 +37,21 @@ pub struct Reply {
 pub struct Provenance {
     pub served_by: Member,
     pub total_ns: u64,
-    /// From the session's send to the server's receive; in a 3-way transfer over the master.
+    /// The way from the session's send to the server's receive. In a 3-way transfer it leads over
+    /// the master.
     pub out_ns: u64,
     pub queue_ns: u64,
     pub pin_ns: u64,
     pub build_ns: u64,
     pub flush_ns: u64,
-    /// What the server took beyond the parts above.
+    /// The time that the server took beyond the parts above.
     pub other_ns: u64,
     pub back_ns: u64,
-    /// From the arrival of the answer to the session's running again.
+    /// The time from the arrival of the answer until the session runs again.
     pub wake_ns: u64,
 }
 
-/// When things happened at both ends of a call. `offset` is what the server's clock is ahead.
+/// The moments of a call at both of its ends. `offset` is how far the server's clock is ahead.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moments {
     pub sent_ns: u64,
@@ -60,7 +63,8 @@ pub(crate) struct Moments {
 }
 
 impl Provenance {
-    /// The server's durations are taken as they are; what is left of the round trip is split between out and back by the clocks' offset as far as that is plausible.
+    /// Takes a call's time apart. The server's durations are taken as they are. The rest of the
+    /// round trip is split between out and back by the clocks' offset, as far as that is plausible.
     pub(crate) fn of(served_by: Member, m: Moments) -> Provenance {
         let total_ns = m.woken_ns.saturating_sub(m.sent_ns);
         let trip_ns = m.arrived_ns.saturating_sub(m.sent_ns).min(total_ns);
@@ -91,7 +95,7 @@ impl Provenance {
     }
 }
 
-/// An answer as it arrived; the session adds its own moments.
+/// An answer as it arrived. The session adds its own moments.
 pub(crate) struct Answer {
     pub from: Member,
     pub kind: u16,
@@ -129,12 +133,13 @@ pub(crate) struct Calls {
 
 thread_local! {
     static HANDLING: Cell<bool> = const { Cell::new(false) };
-    /// When the message was read that this thread hands to the service now; zero: it hands over none.
+    /// When the message was read that this thread hands to the service now. Zero if it hands over
+    /// none.
     static RECEIVED_NS: Cell<u64> = const { Cell::new(0) };
     static WAITER: Arc<Waiter> = Waiter::new();
 }
 
-/// This thread handles messages from now on: it may not wait.
+/// Marks this thread as one that handles messages from now on: it may not wait.
 pub(crate) fn forbid_waiting() {
     HANDLING.set(true);
 }
@@ -147,7 +152,8 @@ pub(crate) fn handling<R>(received_ns: u64, handler: impl FnOnce() -> R) -> R {
     result
 }
 
-/// When the message was read that this thread handles now, by the clock of [`crate::now_ns`]: for services that measure what they take. None: it handles none.
+/// When the message was read that this thread handles now, by the clock of [`crate::now_ns`].
+/// Services measure by it what they take. None if the thread handles none.
 pub fn handled_message_received_ns() -> Option<u64> {
     Some(RECEIVED_NS.get()).filter(|at| *at > 0)
 }
@@ -160,7 +166,7 @@ fn assert_may_wait() {
 }
 
 impl Calls {
-    /// A number that no other request of this incarnation has.
+    /// Draws a number that no other request of this incarnation has.
     pub fn draw(&self) -> u64 {
         self.last.fetch_add(1, Relaxed) + 1
     }
@@ -191,7 +197,7 @@ impl Calls {
         call
     }
 
-    /// For the receiving thread: where the block of this answer is to go.
+    /// The memory into which the receiving thread puts the block of this answer.
     pub fn landing_for(
         &self,
         id: u64,
@@ -204,7 +210,7 @@ impl Calls {
 
     pub fn finish(&self, id: u64, outcome: Result<Answer>) {
         let Some(call) = self.shard(id).lock().remove(&id) else {
-            // Its session gave up, or it was driven again and answered twice.
+            // The session gave up, or its request was driven again and answered twice.
             self.late.fetch_add(1, Relaxed);
             return;
         };
@@ -212,7 +218,7 @@ impl Calls {
         call.waiter.wake();
     }
 
-    /// Answers that nobody waited for any more.
+    /// The number of answers that nobody waited for any more.
     pub fn late(&self) -> u64 {
         self.late.load(Relaxed)
     }
@@ -232,7 +238,8 @@ impl Calls {
         }
     }
 
-    /// Waits for the outcome. `event` is shown meanwhile; `charge` names the event it turned out to be.
+    /// Waits for the outcome. The wait is shown as `event`; `charge` names the event that it turned
+    /// out to be.
     pub fn wait(
         &self,
         id: u64,
@@ -249,7 +256,7 @@ impl Calls {
                     _ => event,
                 }
             });
-            // The waiter is the thread's: a call given up earlier may still wake it.
+            // The waiter belongs to the thread: a call given up earlier may still wake it.
             if result == WaitResult::Signalled && call.slot.lock().outcome.is_none() {
                 continue;
             }
@@ -264,14 +271,16 @@ impl Calls {
             let mut slot = call.slot.lock();
             match slot.outcome.take() {
                 Some(outcome) => return (outcome, slot.landing.take()),
-                // Taken out of the table just now; the outcome follows at once, with a wake.
+                // The call has just been taken out of the table. The outcome follows at once, with
+                // a wake.
                 None => continue,
             }
         }
     }
 }
 
-/// Bounds the requests outstanding at one lane of one peer. First come, first served.
+/// Bounds the requests outstanding at one lane of one peer. Sessions get credits in the order in
+/// which they come.
 pub(crate) struct Credits {
     state: Mutex<CreditState>,
 }
@@ -291,7 +300,7 @@ impl Credits {
         }
     }
 
-    /// Takes one, waiting for it under `gcs send ticket` if there is none.
+    /// Takes a credit. If there is none, the session waits for one under `gc send ticket`.
     pub fn take(self: &Arc<Self>, p: [u64; 2], deadline: Option<Instant>) -> Result<Credit> {
         assert_may_wait();
         let waiter = {
@@ -313,7 +322,8 @@ impl Credits {
             Some(i) => {
                 state.waiting.remove(i);
             }
-            // Handed to us just as we gave up: to the next one.
+            // The credit was handed to this session just as it gave up: it goes to the next
+            // session.
             None => state.give_back(),
         }
         Err(match result {
@@ -332,7 +342,7 @@ impl CreditState {
     }
 }
 
-/// The right to have one request outstanding; given back when dropped.
+/// The right to have one request outstanding. Dropping it gives it back.
 pub struct Credit(Arc<Credits>);
 
 impl Drop for Credit {

@@ -1,8 +1,14 @@
-//! Certificates for the mutual TLS between hosts: one authority per cluster, one certificate per instance.
+//! Certificates for the mutual TLS between hosts: one authority per cluster, one certificate per
+//! instance.
 //!
-//! The authority's key stays in the directory where it was made (mode 700, keys 600); an instance needs its own certificate and key and the authority's certificate. Who stands in for a dead instance needs that one's. An
-//! instance's certificate carries the name [`instance_name`], which the other side checks: it cannot speak for another instance. Certificates made elsewhere do as well if they
-//! carry that name. They do not expire: the cluster secret and removal of the files end an instance's rights, no clock does.
+//! The authority's key stays in the directory where it was made (mode 700, keys 600). An instance
+//! needs its own certificate and key, and the authority's certificate. A stand-in for a dead
+//! instance needs the dead one's certificate and key.
+//!
+//! An instance's certificate carries the name [`instance_name`], which the other side checks: an
+//! instance cannot speak for another one. Certificates made elsewhere do as well if they carry that
+//! name. Certificates do not expire: the cluster secret and removal of the files end an instance's
+//! rights, no clock does.
 
 use crate::{Error, Result};
 use block::InstanceId;
@@ -19,7 +25,7 @@ pub fn instance_name(instance: InstanceId) -> String {
     format!("instance-{}.braid", instance.0)
 }
 
-/// Where an instance's side of TLS is read from.
+/// The files from which an instance reads its side of TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     pub authority: PathBuf,
@@ -28,7 +34,7 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
-    /// The names under which [`create_authority`] and [`create_instance`] write.
+    /// The files that [`create_authority`] and [`create_instance`] write in a directory.
     pub fn in_directory(dir: &Path, instance: InstanceId) -> TlsFiles {
         TlsFiles {
             authority: authority_file(dir),
@@ -46,7 +52,8 @@ fn authority_key_file(dir: &Path) -> PathBuf {
     dir.join("authority.key")
 }
 
-/// Always the same, so that the key alone is enough to issue more certificates.
+/// The parameters of the authority. They are always the same, so that the key alone is enough to
+/// issue more certificates.
 fn authority_params() -> Result<CertificateParams> {
     let mut p = CertificateParams::new(Vec::new()).map_err(failed)?;
     p.distinguished_name
@@ -56,7 +63,7 @@ fn authority_params() -> Result<CertificateParams> {
     Ok(p)
 }
 
-/// Makes a cluster's authority in `dir`, if it has none yet. Says whether it had to.
+/// Makes a cluster's authority in `dir`, unless it has one. Returns whether one was made.
 pub fn create_authority(dir: &Path) -> Result<bool> {
     let made = std::fs::DirBuilder::new()
         .recursive(true)
@@ -67,7 +74,8 @@ pub fn create_authority(dir: &Path) -> Result<bool> {
     if certificate.exists() {
         return Ok(false);
     }
-    // A key without certificate was left by a making that was cut off: the certificate follows from it.
+    // A key without certificate is left over from a making that was cut off. The certificate
+    // follows from the key.
     let key = match key_file.exists() {
         true => authority_key(dir)?,
         false => {
@@ -81,7 +89,8 @@ pub fn create_authority(dir: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Makes key and certificate of an instance, signed by the authority in `dir`, beside it, unless they are there. Says whether it had to.
+/// Makes key and certificate of an instance in `dir`, signed by the authority there, unless they
+/// exist. Returns whether they were made.
 pub fn create_instance(dir: &Path, instance: InstanceId) -> Result<bool> {
     let files = TlsFiles::in_directory(dir, instance);
     if files.certificate.exists() {
@@ -99,7 +108,8 @@ pub fn create_instance(dir: &Path, instance: InstanceId) -> Result<bool> {
     p.use_authority_key_identifier_extension = true;
     let key = KeyPair::generate().map_err(failed)?;
     let certificate = p.signed_by(&key, &issuer).map_err(failed)?;
-    // A key without certificate was left by a making that was cut off, and is good for nothing.
+    // A key without certificate is left over from a making that was cut off, and is good for
+    // nothing.
     match std::fs::remove_file(&files.key) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
             return Err(Error::io("replace", files.key.display(), e));
@@ -118,7 +128,7 @@ fn authority_key(dir: &Path) -> Result<KeyPair> {
     KeyPair::from_pem(&text).map_err(failed)
 }
 
-/// A key that others may read is nobody's own.
+/// Refuses a key that others may read: it is nobody's own.
 pub(crate) fn check_private(key: &Path) -> Result<()> {
     let shown = key.display();
     let meta = std::fs::metadata(key).map_err(|e| Error::io("read", &shown, e))?;
@@ -134,7 +144,7 @@ fn failed(e: rcgen::Error) -> Error {
     Error::Config(format!("cannot make a certificate: {e}"))
 }
 
-/// Whole or not at all: written under another name first.
+/// Writes a file whole or not at all: it is written under another name first.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<()> {
     let part = path.with_extension(format!("part-{}", std::process::id()));
     let made = std::fs::OpenOptions::new()
@@ -143,7 +153,7 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<()> {
         .mode(mode)
         .open(&part)
         .and_then(|mut f| f.write_all(text.as_bytes()).and_then(|()| f.sync_all()))
-        // Not over a file that somebody else has just made.
+        // A file that another process has just made is not replaced.
         .and_then(|()| std::fs::hard_link(&part, path));
     let removed = std::fs::remove_file(&part);
     made.and(removed)

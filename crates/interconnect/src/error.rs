@@ -71,7 +71,8 @@ impl Error {
         }
     }
 
-    /// What a client is told: class 08 for connections, 57 for cancellation, F0 for parameters.
+    /// The SQLSTATE that a client is told: class 08 for connections, 57 for cancellation, F0 for
+    /// parameters.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             Error::Cancelled(_) | Error::TimedOut => "57014",
@@ -89,7 +90,7 @@ impl Error {
     }
 }
 
-/// What to do about the lane a message was meant for: named so that messages can say it.
+/// The name of the lane, for messages to people.
 pub(crate) fn lane_name(lane: Lane) -> String {
     match lane.lms_number() {
         None => "lmd0".to_string(),

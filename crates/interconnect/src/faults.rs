@@ -1,7 +1,8 @@
-//! Faults that tests inject between two instances. Each end has its own: what is set here concerns what this instance sends to a peer, reads from it, and
-//! connects, so that a cut can be in one direction only.
+//! Faults that tests inject between two instances. Each end has its own faults: they concern what
+//! this instance sends to a peer, reads from it, and connects. So a cut can be in one direction
+//! only.
 //!
-//! The path of a message looks at one flag when nothing is armed.
+//! The path of a message looks at one flag if no fault is set.
 
 use block::InstanceId;
 use seam::{Condvar, Mutex};
@@ -9,20 +10,23 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is wrong on the way to one peer.
+/// The fault on the way to one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fault {
-    /// Every frame leaves this much later.
+    /// How much later every frame leaves.
     pub delay: Duration,
-    /// Nothing leaves, and no connection is made or accepted; what was sent is kept, as TCP does, until the cut is healed or the connection drops.
+    /// Whether the way is cut: nothing leaves, and no connection is made or accepted. What was sent
+    /// is kept, as TCP does, until the cut is healed or the connection drops.
     pub cut: bool,
-    /// Nothing is read from the lanes of the LMS: the peer's frames stay in the buffers, which fill up. The control lane goes on.
+    /// Whether this instance reads nothing from the LMS lanes: the peer's frames stay in the
+    /// buffers, which fill up. The control lane goes on.
     pub deaf: bool,
-    /// So many of the last frames of each lane are sent again on the next connection: what a peer sees that is driven again.
+    /// How many of the last frames of each lane are sent again on the next connection, as a peer
+    /// sees it if requests are driven again.
     pub repeat: usize,
 }
 
-/// See the module. Shared between an interconnect and the test that torments it.
+/// The faults of an interconnect, shared with the test that torments it (see the module).
 #[derive(Default)]
 pub struct Faults {
     armed: AtomicBool,
@@ -38,7 +42,8 @@ pub(crate) enum Hold {
 }
 
 impl Faults {
-    /// Replaces the fault on the way to `peer`. Use [`crate::Interconnect::set_fault`], which also tells those who wait because of the old one.
+    /// Replaces the fault on the way to `peer`. Use [`crate::Interconnect::set_fault`], which also
+    /// wakes the threads that wait because of the old fault.
     pub(crate) fn set(&self, peer: InstanceId, fault: Fault) {
         let mut by_peer = self.by_peer.lock();
         by_peer.insert(peer.0, fault);
@@ -78,7 +83,7 @@ impl Faults {
         }
     }
 
-    /// For [`Faults::wait_while_deaf`] to ask again.
+    /// Lets [`Faults::wait_while_deaf`] ask again.
     pub(crate) fn wake(&self) {
         let _by_peer = self.by_peer.lock();
         self.changed.notify_all();

@@ -1,4 +1,5 @@
-//! The thread that goes on with what senders could not send at once: `lmw0`, one per instance. It waits for sockets to take more and for the end of injected delays.
+//! The thread `lmw0`, one per instance, which goes on with what senders could not send at once. It
+//! waits for sockets to take more and for the end of injected delays.
 
 use crate::Result;
 use crate::bell::Bell;
@@ -11,7 +12,7 @@ use std::time::Instant;
 use wait::Event;
 
 pub(crate) struct Flusher {
-    /// Handed over and not yet seen by the thread.
+    /// Work that was handed over and that the thread has not seen yet.
     arrived: Mutex<Vec<Work>>,
     bell: Bell,
     stopping: AtomicBool,
@@ -39,7 +40,7 @@ impl Flusher {
         self.ring();
     }
 
-    /// Makes the thread look at everything again.
+    /// Makes the thread look at all its work again.
     pub fn ring(&self) {
         self.bell.ring();
     }
@@ -77,7 +78,7 @@ impl Flusher {
         }
     }
 
-    /// Until the bell rings, one of the sockets takes more, or the moment has come.
+    /// Waits until the bell rings, one of the sockets takes more, or the moment has come.
     fn wait(&self, full: &[Arc<crate::stream::Stream>], next: Option<Instant>) {
         let p = [0, full.len() as u64, 0];
         wait::during(Event::RdbmsIpcMessage, p, || {

@@ -1,4 +1,5 @@
-//! The format of what goes between two instances: frames of a fixed header, extensions whose number the header tells, and a payload.
+//! The format of what goes between two instances. A frame has a fixed header, extensions whose
+//! number the header tells, and a payload.
 //!
 //! ```text
 //! byte  0 magic u32            | 4 version u16      | 6 lane u8 | 7 role u8
@@ -13,36 +14,47 @@
 //!      72 commit notes u16 | 74 block bytes u16     | 76 CRC32C of the payload u32
 //!      80 zero, 12 bytes                            | 92 CRC32C of header and extensions u32
 //!      96 commit notes, 24 bytes each: instance u16, 6 zero bytes, group u64, SCN u64
-//!         service record, 40 bytes, in replies only: received ns, queue ns, pin ns, build ns, flush ns, all u64
+//!         service record, 40 bytes, in replies only:
+//!         received ns, queue ns, pin ns, build ns, flush ns, all u64
 //!         payload: a message, then the block, if there is one
 //! ```
 //!
-//! All numbers are little endian. **Invariants.** What is not exactly as above is refused, zeros included, so that a later version can use them. A header's
-//! checksum is looked at before any length in it is used. Nothing here allocates by a length that the other side chose.
+//! All numbers are little endian.
+//!
+//! **Invariants.** What is not exactly as above is refused, zeros included, so that a later version
+//! can use them. A header's checksum is checked before any length in the header is used. Nothing
+//! here allocates by a length that the other side chose.
 
 use block::{InstanceId, Scn};
 
 pub const MAGIC: u32 = u32::from_le_bytes(*b"BRIC");
-/// Of the frames, of the proof before them, and of everything that goes in payloads: to be raised with each change of what instances say to each other, so that a build that says it otherwise is refused by name.
-/// 2: requests that stand ahead of others are told by their numbers in walks; a request for a lock says what its owner uses already.
-/// 3: answers about transactions, locks and groups say what they took.
+/// The version of the frames, of the proof before them, and of everything that goes in payloads. It
+/// is raised with each change of what instances say to each other, so that a build that says it
+/// otherwise is refused by name.
+///
+/// - 2: requests that stand ahead of others are told by their numbers in walks; a request for a
+///   lock says what its owner uses already.
+/// - 3: answers about transactions, locks and groups say what they took.
 pub const VERSION: u16 = 3;
 pub const HEADER_BYTES: usize = 96;
 pub const NOTE_BYTES: usize = 24;
 pub const SERVICE_BYTES: usize = 40;
-/// One note for each instance that there can be.
+/// The most notes in a frame: one for each instance that there can be.
 pub const MAX_NOTES: usize = block::FileId::MAX_INSTANCES as usize;
-/// Thirty-two blocks: a block with what goes with it is far less, and a list that is longer is sent in pieces.
+/// The most bytes in a payload: thirty-two blocks. A block with what goes with it is far less, and
+/// a longer list is sent in pieces.
 pub const MAX_PAYLOAD_BYTES: usize = 256 << 10;
-/// The most that comes before a payload.
+/// The most bytes before a payload.
 pub const MAX_HEAD_BYTES: usize = HEADER_BYTES + MAX_NOTES * NOTE_BYTES + SERVICE_BYTES;
 
-/// One of the connections between two instances. Frames of one lane arrive in the order in which they were sent; lanes are independent.
+/// One of the connections between two instances. Frames of one lane arrive in the order in which
+/// they were sent. Lanes are independent of each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Lane(pub(crate) u8);
 
 impl Lane {
-    /// Invalidations, acknowledgements, SCNs, heartbeats: never behind a block.
+    /// The lane of invalidations, acknowledgements, SCNs and heartbeats, which never stand behind a
+    /// block.
     pub const CONTROL: Lane = Lane(0);
 
     /// The lane of LMS number `n`, from 0.
@@ -50,7 +62,7 @@ impl Lane {
         assert!(n < u8::MAX, "invariant: LMS are numbered below 255");
         Lane(n + 1)
     }
-    /// The number of the LMS whose lane this is; none for the control lane.
+    /// The number of the LMS whose lane this is. None for the control lane.
     pub fn lms_number(self) -> Option<u8> {
         self.0.checked_sub(1)
     }
@@ -76,17 +88,17 @@ pub struct Cluster {
     pub incarnation: u32,
 }
 
-/// What a frame is to the helper for requests.
+/// The role of a frame in a request and its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     OneWay = 0,
     /// A session waits for the reply.
     Request = 1,
-    /// Goes to the session that made the request with this number.
+    /// A reply to the session that made the request with this number.
     Reply = 2,
 }
 
-/// "Group `group` of this instance's redo thread is durable and commits at `scn`."
+/// The note "group `group` of this instance's redo thread is durable and commits at `scn`".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommitNote {
     pub instance: InstanceId,
@@ -94,7 +106,8 @@ pub struct CommitNote {
     pub scn: Scn,
 }
 
-/// Where the time of a request went at the instance that served it. `received_ns` is its monotonic clock, the others are durations.
+/// Where the time of a request went at the instance that served it. `received_ns` is a moment by
+/// that instance's monotonic clock; the others are durations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServiceTimes {
     pub received_ns: u64,
@@ -110,7 +123,8 @@ pub struct Header {
     pub from: Member,
     pub lane: Lane,
     pub role: Role,
-    /// Meaningful to the service; those from [`KIND_RESERVED`] on are the interconnect's own.
+    /// The kind of the message, which means something to the service. Kinds from [`KIND_RESERVED`]
+    /// on are the interconnect's own.
     pub kind: u16,
     pub epoch: u64,
     pub request: u64,
@@ -118,17 +132,17 @@ pub struct Header {
     pub sequence: u64,
     pub sent_ns: u64,
     pub payload_bytes: u32,
-    /// So many of the payload's last bytes are a block.
+    /// How many of the payload's last bytes are a block.
     pub block_bytes: u16,
     pub payload_crc: u32,
-    /// In replies.
+    /// The times of the service, in replies only.
     pub service: Option<ServiceTimes>,
 }
 
 pub const KIND_RESERVED: u16 = 0xff00;
 pub(crate) const KIND_HEARTBEAT: u16 = 0xff01;
 
-/// Why a frame was refused. The connection it came on is of no use any more.
+/// Why a frame was refused. Its connection is of no use any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
     #[error("not a frame: it begins with {0:#010x}")]
@@ -213,7 +227,7 @@ impl Header {
 
 const CRC_AT: usize = 92;
 
-/// Over header and extensions without the field itself.
+/// The checksum over header and extensions, without the field itself.
 fn head_crc(head: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&head[..CRC_AT]), &head[HEADER_BYTES..])
 }
@@ -228,7 +242,8 @@ fn u64_at(b: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|i| b[at + i]))
 }
 
-/// How many bytes come before the payload of the frame that begins with `header`. What is plainly wrong is refused here; the rest by [`decode`].
+/// How many bytes come before the payload of the frame that begins with `header`. Plain mistakes
+/// are refused here, all others by [`decode`].
 pub fn head_bytes(header: &[u8; HEADER_BYTES]) -> Result<usize, FrameError> {
     let magic = u32_at(header, 0);
     if magic != MAGIC {
@@ -249,7 +264,8 @@ pub fn head_bytes(header: &[u8; HEADER_BYTES]) -> Result<usize, FrameError> {
     Ok(HEADER_BYTES + notes as usize * NOTE_BYTES + service)
 }
 
-/// Reads header and extensions: `head` is as long as [`head_bytes`] said. Hands out the commit notes one by one.
+/// Reads header and extensions; `head` is as long as [`head_bytes`] said. The commit notes go to
+/// `note` one by one.
 pub fn decode(head: &[u8], mut note: impl FnMut(CommitNote)) -> Result<Header, FrameError> {
     if head_crc(head) != u32_at(head, CRC_AT) {
         return Err(FrameError::HeaderChecksum);
@@ -333,7 +349,7 @@ pub fn payload_crc(parts: &[&[u8]]) -> u32 {
     parts.iter().fold(0, |crc, p| crc32c::crc32c_append(crc, p))
 }
 
-/// A damaged head with its checksum made right: what a faulty or newer program would send.
+/// A damaged head with its checksum made right, as a faulty or newer program would send it.
 #[cfg(test)]
 pub(crate) fn with_checksum(mut frame: Vec<u8>) -> Vec<u8> {
     let crc = head_crc(&frame[..HEADER_BYTES]);
@@ -386,7 +402,7 @@ mod tests {
         let first = bytes[..HEADER_BYTES].try_into().unwrap();
         let n = head_bytes(first)?;
         let mut notes = Vec::new();
-        // A damaged count may promise more than there is; a connection would wait for it.
+        // A damaged count may promise more bytes than there are. A connection would wait for them.
         let head = bytes.get(..n).ok_or(FrameError::HeaderChecksum)?;
         let header = decode(head, |n| notes.push(n))?;
         Ok((header, notes))
@@ -448,7 +464,7 @@ mod tests {
         }
     }
 
-    /// Right checksums around wrong contents: what a faulty or newer program would send.
+    /// Right checksums around wrong contents, as a faulty or newer program would send them.
     #[test]
     fn well_summed_nonsense_is_refused() {
         let (header, notes) = sample();

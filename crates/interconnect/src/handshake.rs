@@ -1,4 +1,5 @@
-//! From a TCP connection to a proved one: TLS where it is required, then the proof of [`crate::auth`], all within one deadline.
+//! How a TCP connection becomes a proved one: TLS where it is required, then the proof of
+//! [`crate::auth`], all within one deadline.
 
 use crate::auth::{
     GREETING_BYTES, Greeting, IDENTITY_BYTES, Identity, PROOF_BYTES, Secret, Side, Transcript,
@@ -15,10 +16,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// From the connection to its proof. A stranger holds one of the few places for unproved connections no longer.
+/// The time from a connection to its proof. A stranger holds one of the few places for unproved
+/// connections no longer.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
 
-/// What every connection of this instance says of it.
+/// What this instance says of itself on every connection.
 pub(crate) struct Myself {
     pub cluster: Cluster,
     pub member: Member,
@@ -29,14 +31,14 @@ pub(crate) struct Myself {
     pub socket_buffer_bytes: Option<usize>,
 }
 
-/// A connection whose other end is who it says.
+/// A connection whose other end has proved that it is the instance it says.
 pub(crate) struct Proved {
     pub stream: Arc<Stream>,
     pub member: Member,
     pub lane: Lane,
 }
 
-/// Both ends of the bytes before frames: plain, or through TLS.
+/// The bytes of both ends before frames begin: plain, or through TLS.
 enum Channel<'a> {
     Plain(Greeted<'a>),
     Tls(Greeted<'a>, Box<rustls::Connection>),
@@ -70,7 +72,7 @@ impl Channel<'_> {
         }
     }
 
-    /// Whether the certificate, if there had to be one, is that of this instance.
+    /// Whether the other end's certificate, if there had to be one, is that of this instance.
     fn shows(&self, instance: InstanceId) -> bool {
         match self {
             Channel::Plain(_) => true,
@@ -121,7 +123,9 @@ fn tls_error(whom: &str, why: impl std::fmt::Display) -> Error {
 }
 
 impl Myself {
-    /// TLS unless both ends are loopback addresses: a connection that only begins or ends on one has left it in between. Both ends see the same two addresses.
+    /// The TLS side to use, or None if both ends are loopback addresses. A connection with only one
+    /// loopback end has left the machine in between. Both ends see the same two addresses, so they
+    /// decide alike.
     fn tls_for(&self, socket: &Socket, whom: &str) -> Result<Option<&Tls>> {
         let is_loopback = socket
             .is_loopback()
@@ -190,7 +194,8 @@ impl Myself {
         let mine = self.identity(to, lane, Verdict::Welcome).encode();
         let proof = transcript.prove(&self.secret, Side::Connector, &[mine]);
         channel.write(&[&mine[..], &proof[..]].concat(), &whom)?;
-        // An acceptor that does not believe us says nothing and closes: most likely the secrets differ.
+        // An acceptor that does not believe the proof says nothing and closes: most likely the
+        // secrets differ.
         let answer = channel
             .read::<{ IDENTITY_BYTES + PROOF_BYTES }>(&whom)
             .map_err(|e| match e {
@@ -229,7 +234,8 @@ impl Myself {
         self.finish(channel, &socket, identity.member, lane, &whom)
     }
 
-    /// The other end. `judge` says whether a connector that has proved itself is welcome.
+    /// Proves an accepted connection. `judge` says whether a connector that has proved itself is
+    /// welcome.
     pub fn accept(
         &self,
         socket: &Socket,

@@ -1,4 +1,5 @@
-//! A member that sends nonsense: it has proved itself, so its frames are read, and every one that is damaged must be noticed before anything in it is believed.
+//! A member that sends nonsense. It has proved itself, so its frames are read. Every damaged frame
+//! must be noticed before anything in it is believed.
 
 use crate::auth::Secret;
 use crate::frame::{Cluster, HEADER_BYTES, Header, Lane, MAX_PAYLOAD_BYTES, Member, Role};
@@ -89,7 +90,7 @@ fn scene() -> Scene {
     let address = bound.address();
     let mut config = Config::new(CLUSTER, member(1), secret());
     config.priority = wait::priority::Priority::Ordinary;
-    // Only the attacker speaks on its connections: its silence must not end a test.
+    // Only the attacker speaks on its connections. Its silence must not end a test.
     config.heartbeat = Duration::from_secs(3600);
     config.peers = vec![PeerAddress {
         instance: InstanceId(2),
@@ -123,12 +124,12 @@ impl Scene {
         proved.stream
     }
 
-    /// Sends the bytes on a new connection; why it was closed.
+    /// Sends the bytes on a new connection, and returns why the connection was closed.
     fn closed_because(&self, bytes: &[u8]) -> Error {
         let before = self.victim.book.lock().1.len();
         let stream = self.connect();
         assert!(stream.send(&[bytes]).unwrap().is_empty());
-        // Whoever waits for more than came finds the end.
+        // A reader that waits for more than came finds the end.
         stream.shutdown_sending();
         self.victim.until(|b| b.1.get(before).cloned())
     }
@@ -223,7 +224,8 @@ fn frames_that_do_not_belong_to_the_connection_are_refused() {
     assert!(s.victim.book.lock().0.is_empty(), "nothing was handled");
 }
 
-/// Frames cut short, with bits flipped, bytes put in and taken out, or made of noise. What was handled is what was sent, from the beginning, as far as it was whole.
+/// Sends frames that are cut short, have bits flipped or bytes put in or taken out, or are made of
+/// noise. The handled messages are the sent ones, from the beginning, as far as they were whole.
 /// `INTERCONNECT_SEED` replays.
 #[test]
 fn damaged_frames_never_reach_the_service() {
@@ -286,7 +288,8 @@ fn damaged_frames_never_reach_the_service() {
                 "seed {seed}, round {round}: message {i}, then {e}"
             );
         }
-        // A byte put in or taken out among equal ones may leave its frame as it was, and spoil the next.
+        // A byte put in or taken out among equal bytes may leave its frame as it was, and spoil the
+        // next frame.
         let spared = usize::from(kind == 2 || kind == 3);
         let expected = intact..=intact + spared;
         assert!(

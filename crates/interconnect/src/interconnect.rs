@@ -1,4 +1,4 @@
-//! What the rest of an instance sees of its interconnect.
+//! The interface of an instance's interconnect to the rest of the instance.
 
 use crate::auth::Secret;
 use crate::board::CommitBoard;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use wait::Event;
 use wait::priority::{Got, Priority};
 
-/// Where an instance listens for the others.
+/// The address where an instance listens for the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerAddress {
     pub instance: InstanceId,
@@ -33,23 +33,25 @@ pub struct PeerAddress {
 pub struct Config {
     pub cluster: Cluster,
     pub member: Member,
-    /// All instances that may be; its own entry is passed over.
+    /// All instances that may exist. The instance passes over its own entry.
     pub peers: Vec<PeerAddress>,
-    /// LMS lanes to each peer; the same everywhere.
+    /// The number of LMS lanes to each peer; it is the same at every instance.
     pub lms: u8,
     pub secret: Secret,
-    /// Needed if any address is not of this machine.
+    /// The certificates for TLS. They are needed if any address is not of this machine.
     pub tls: Option<TlsFiles>,
-    /// For tests, and for those who do not trust their loopback.
+    /// Whether loopback connections use TLS, too: for tests, and for operators that do not trust
+    /// their loopback.
     pub tls_on_loopback: bool,
     pub heartbeat: Duration,
-    /// Of the receiving threads.
+    /// The priority of the receiving threads.
     pub priority: Priority,
-    /// CPUs that the receiving threads are bound to; empty for any.
+    /// The CPUs that the receiving threads are bound to. Empty for any CPU.
     pub cpus: Vec<usize>,
-    /// Sizes of the sockets' buffers, for tests that want them full; the kernel chooses otherwise.
+    /// The sizes of the sockets' buffers, for tests that want them full. Otherwise the kernel
+    /// chooses.
     pub socket_buffer_bytes: Option<usize>,
-    /// Called when a thread breaks an invariant; a real one does not return.
+    /// Called when a thread breaks an invariant. In production the call does not return.
     pub fatal: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -75,7 +77,7 @@ impl Config {
     }
 }
 
-/// A port taken, before anything else is known: so that a port in use is found out first.
+/// A port that was taken before anything else is known, so that a port in use is found out first.
 pub struct Bound {
     listener: Listener,
     address: SocketAddr,
@@ -93,13 +95,13 @@ impl Bound {
         Ok(Bound { listener, address })
     }
 
-    /// The real one even if port 0 was asked for.
+    /// The address, with the real port even if port 0 was asked for.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// A background thread and what it got, for `v$process`.
+/// A background thread and the priority it got, for `v$process`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadReport {
     pub name: String,
@@ -114,12 +116,12 @@ pub struct LinkReport {
     pub lane: Lane,
     pub connected: Option<Member>,
     pub address: SocketAddr,
-    /// Why it is not connected.
+    /// Why the lane is not connected.
     pub trouble: Option<String>,
     pub connections: u64,
     pub frames_sent: u64,
     pub bytes_sent: u64,
-    /// Of the sent ones, those that could not leave at once.
+    /// The number of sent frames that could not leave at once.
     pub frames_queued: u64,
     pub queued_bytes: usize,
     pub frames_received: u64,
@@ -133,22 +135,23 @@ pub struct ViewOf {
     pub seen: Vec<Seen>,
 }
 
-/// How a session waits for an answer.
+/// A request, and how a session waits for its answer.
 pub struct Ask<'a> {
     pub kind: u16,
     pub epoch: u64,
     pub body: Body<'a>,
-    /// Where a block in the answer is to go.
+    /// The memory for a block in the answer.
     pub landing: Option<Box<dyn Landing>>,
-    /// Shown while waiting, with its parameters.
+    /// The event that is shown while the session waits, with its parameters.
     pub event: Event,
     pub params: [u64; 3],
-    /// The event that the wait turned out to be, from the kind of the answer and whether it came from the instance asked.
+    /// Names the event that the wait turned out to be, from the kind of the answer and from whether
+    /// it came from the instance asked.
     pub charge: &'a dyn Fn(u16, bool) -> Event,
     pub deadline: Option<Instant>,
 }
 
-/// The interconnect of one instance. Clones are the same.
+/// The interconnect of one instance. Clones share it.
 #[derive(Clone)]
 pub struct Interconnect {
     mesh: Arc<Mesh>,
@@ -159,7 +162,7 @@ impl Interconnect {
         Interconnect { mesh: mesh.clone() }
     }
 
-    /// Starts the threads and begins to connect. Returns at once: peers come and go.
+    /// Starts the threads and begins to connect. It returns at once: peers come and go.
     pub fn start(
         config: Config,
         bound: Bound,
@@ -222,7 +225,7 @@ impl Interconnect {
         mesh.spawn("lmln", false, |mesh| mesh.accept())
     }
 
-    /// Ends all connections and threads; what is waited for fails. Not to be called by a handler.
+    /// Ends all connections and threads. What is waited for fails. A handler must not call this.
     pub fn stop(&self) {
         self.mesh.stop();
     }
@@ -231,18 +234,19 @@ impl Interconnect {
         self.mesh.me()
     }
 
-    /// Another instance that may come.
+    /// Adds another instance that may connect.
     pub fn add_peer(&self, peer: PeerAddress) -> Result<()> {
         check_tls(self.mesh.myself.tls.is_some(), peer.address)?;
         self.mesh.add_peer(&peer)
     }
 
-    /// An instance that is no more: its connections end, its threads too.
+    /// Removes an instance that is no more: its connections and its threads end.
     pub fn remove_peer(&self, instance: InstanceId) -> Result<()> {
         self.mesh.remove_peer(instance)
     }
 
-    /// The newest group commits. What is published here goes ahead of every later message, to everybody.
+    /// The board of the newest group commits. What is published here goes ahead of every later
+    /// message, to every peer.
     pub fn board(&self) -> &CommitBoard {
         &self.mesh.common.board
     }
@@ -252,7 +256,7 @@ impl Interconnect {
         Lane::lms((hash % u64::from(self.mesh.myself.lms)) as u8)
     }
 
-    /// The life of an instance that this one is connected to by all lanes.
+    /// The life of an instance to which this instance is connected by all lanes.
     pub fn connected(&self, instance: InstanceId) -> Option<Member> {
         let peer = self.mesh.peer(instance).ok()?;
         let mut members = peer
@@ -263,14 +267,15 @@ impl Interconnect {
         members.all(|m| m == Some(first)).then_some(first)
     }
 
-    /// Sends, or queues if the socket is full; never blocks. `Ok` does not mean that it arrives: the connection may break, which the service is told.
+    /// Sends a message, or queues it if the socket is full. It never blocks. `Ok` does not mean
+    /// that the message arrives: the connection may break, and then the service is told.
     pub fn send(&self, to: Member, lane: Lane, message: &Message, body: Body<'_>) -> Result<()> {
         let peer = self.mesh.peer(to.instance)?;
         let link = peer.link(lane);
         self.mesh.send(&peer, link, to, message, body)
     }
 
-    /// Answers a request: at once, or when what it was parked for is there.
+    /// Answers a request: at once, or later when what the request was parked for is there.
     pub fn reply(
         &self,
         to: &ReplyTo,
@@ -290,7 +295,8 @@ impl Interconnect {
         self.send(to.to, to.lane, &message, body)
     }
 
-    /// The right to have a request outstanding, for sessions that send it as a one-way message and are answered by the service. Waits for one if need be.
+    /// Takes the right to have a request outstanding, and waits for one if need be. Sessions use it
+    /// that send a one-way message and are answered by the service.
     pub fn credit(&self, to: InstanceId, lane: Lane, deadline: Option<Instant>) -> Result<Credit> {
         let peer = self.mesh.peer(to)?;
         let link = peer.link(lane);
@@ -298,7 +304,8 @@ impl Interconnect {
         link.credits.take([instance, lane], deadline)
     }
 
-    /// Sends a request and waits for its answer. For sessions only: a handler must not wait.
+    /// Sends a request and waits for its answer. Only sessions may call this: a handler must not
+    /// wait.
     pub fn call(&self, to: Member, lane: Lane, ask: Ask<'_>) -> Result<Reply> {
         assert!(ask.kind < KIND_RESERVED, "invariant: not a reserved kind");
         let _credit = self.credit(to.instance, lane, ask.deadline)?;
@@ -316,7 +323,7 @@ impl Interconnect {
         if let Err(e) = self.send(to, lane, &message, ask.body) {
             calls.finish(id, Err(e));
         } else if self.mesh.is_stopping() {
-            // Stopping has failed the calls that it found; this one may have come after.
+            // Stopping has failed the calls that it found. This call may have come after that.
             calls.finish(id, Err(Error::Stopped));
         }
         let charge = |a: &Answer| (ask.charge)(a.kind, a.from == to);
@@ -366,7 +373,8 @@ impl Interconnect {
         }
     }
 
-    /// Fails the calls that are waiting for this life of an instance: it is dead, or no longer a member.
+    /// Fails the calls that wait for this life of an instance, because it is dead or no longer a
+    /// member.
     pub fn fail_calls(&self, to: Member, why: &str) {
         let lost = |to| Error::Lost {
             to,
@@ -375,14 +383,14 @@ impl Interconnect {
         self.mesh.calls.fail(|t, _| t == to, &lost);
     }
 
-    /// Sets what is wrong on the way to a peer; the default heals it.
+    /// Sets the fault on the way to a peer. The default fault heals the way.
     pub fn set_fault(&self, peer: InstanceId, fault: Fault) -> Result<()> {
         let peer = self.mesh.peer(peer)?;
         self.mesh.set_fault(&peer, fault);
         Ok(())
     }
 
-    /// Breaks the connections to a peer, as a reset network would; they are made again.
+    /// Breaks the connections to a peer, as a reset network would. They are made again.
     pub fn drop_connections(&self, peer: InstanceId) -> Result<()> {
         let peer = self.mesh.peer(peer)?;
         peer.links.iter().for_each(|l| l.drop_connection());
@@ -411,12 +419,12 @@ impl Interconnect {
             .collect()
     }
 
-    /// The threads that run, with what they got.
+    /// The threads that run, with the priorities that they got.
     pub fn threads(&self) -> Vec<ThreadReport> {
         self.mesh.threads.lock().reports.clone()
     }
 
-    /// What each peer said last of the others.
+    /// What each peer said last of the other instances.
     pub fn views(&self) -> Vec<ViewOf> {
         let peers = self.mesh.peers.read();
         peers
@@ -433,7 +441,7 @@ impl Interconnect {
         (self.mesh.refused.load(Relaxed), self.mesh.last_refusal())
     }
 
-    /// Answers that came when nobody waited any more.
+    /// The number of answers that came when nobody waited any more.
     pub fn late_answers(&self) -> u64 {
         self.mesh.calls.late()
     }
@@ -466,7 +474,7 @@ fn check(config: &Config, listen: SocketAddr) -> Result<()> {
         .try_for_each(|p| check_tls(has_tls, p.address))
 }
 
-/// A thread and a connection per lane and peer: more would not be of use to anybody.
+/// The most LMS lanes. Each lane and peer has a thread and a connection; more would be of no use.
 const MAX_LMS: u8 = 32;
 
 fn check_tls(has_tls: bool, address: SocketAddr) -> Result<()> {

@@ -1,16 +1,25 @@
-//! The interconnect: framed, authenticated connections between the instances of a cluster, and the threads that receive from them.
+//! The interconnect: framed, authenticated connections between the instances of a cluster, and the
+//! threads that receive from them.
 //!
-//! **Owns** the sockets between instances, their threads (`lms0:2` receives lane 0 from instance 2, `lmd0:2` the control lane, `lmon` the heartbeats, `lmw0` goes on with
-//! sends that found a socket full, `lmln` accepts), the newest group commits heard of, and the requests that sessions wait for. What the messages mean is the business
-//! of the [`Service`] behind it; payloads are opaque here.
+//! **Owns** the sockets between instances, their threads, the newest group commits heard of, and
+//! the requests that sessions wait for. `lms0:2` receives lane 0 from instance 2, `lmd0:2` its
+//! control lane; `lmon` sends heartbeats, `lmw0` goes on with sends that found a socket full,
+//! `lmln` accepts. The [`Service`] behind the interconnect knows what the messages mean; payloads
+//! are opaque here.
 //!
 //! **Invariants**, with their reasons in `README.md`.
-//! - Sends never block, whoever sends (R8). A handler never waits; asserted for what this crate offers to wait for.
-//! - In one lane messages of one life of a connection arrive in order, each at most once. What was sent before a connection was lost may be lost: the service is told.
-//! - A message is for one life of an instance (number and incarnation), and never reaches another.
-//! - The clock is lifted, and the group commits a message rests on are known, before the message is handled.
-//! - Nothing is told to, and nothing accepted from, whoever has not proved the cluster secret.
-//! - Evidence about a peer is counted in what was read from it. Nothing here decides that a peer is dead.
+//! - Sends never block, whoever sends (R8). A handler never waits; this is asserted for what this
+//!   crate offers to wait for.
+//! - In one lane messages of one life of a connection arrive in order, each at most once. What was
+//!   sent before a connection was lost may be lost; the service is told.
+//! - A message is for one life of an instance (number and incarnation), and never reaches another
+//!   life.
+//! - Before a message is handled, the clock is lifted and the group commits that the message rests
+//!   on are known.
+//! - A connector that has not proved the cluster secret is told nothing, and nothing is accepted
+//!   from it.
+//! - Evidence about a peer is counted in what was read from it. Nothing here decides that a peer is
+//!   dead.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
 
@@ -58,7 +67,8 @@ pub use outbox::{Body, Message, QUEUE_MAX_BYTES};
 pub use post::{Parcel, Post, Route, kinds};
 pub use service::{Arrival, Block, Clock, Landing, LinkChange, ReplyTo, Served, Service};
 
-/// This machine's monotonic clock in nanoseconds: the clock of `sent_ns`, `received_ns` and everything else here that is called so.
+/// This machine's monotonic clock in nanoseconds: the clock of `sent_ns`, `received_ns` and all
+/// other values of this crate that have such names.
 pub fn now_ns() -> u64 {
     if let Some(simulated) = seam::simulated_ns() {
         return simulated;

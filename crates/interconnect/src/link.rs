@@ -1,4 +1,5 @@
-//! One lane to one peer: its sending end, the connection that waits to be taken over, and what is counted.
+//! One lane to one peer: its sending end, the connection that waits to be taken over, and its
+//! counters.
 
 use crate::calls::{CREDITS, Credits};
 use crate::frame::Lane;
@@ -22,18 +23,21 @@ pub(crate) struct Link {
 
 #[derive(Default)]
 struct Incoming {
-    /// Proved by the acceptor, for the lane's thread to take. A later one replaces an earlier one: the peer has given that up.
+    /// A connection that the acceptor has proved, for the lane's thread to take. A later one
+    /// replaces an earlier one, which the peer has given up.
     offered: Option<Proved>,
     stopping: bool,
     /// Why the last connection ended or could not be made.
     trouble: Option<String>,
 }
 
-/// The first pause after a connection was lost or could not be made, and the longest.
+/// The first pause after a connection was lost or could not be made. `LONGEST_PAUSE` is the
+/// longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Pauses between attempts to connect: they double, and begin anew once a connection has been of use.
+/// The pauses between attempts to connect. They double, and begin anew once a connection has been
+/// of use.
 #[derive(Default)]
 pub(crate) struct Backoff {
     failures: u32,
@@ -63,16 +67,17 @@ impl Link {
         }
     }
 
-    /// Parameters of this lane's wait events.
+    /// The parameters of this lane's wait events.
     pub fn params(&self) -> [u64; 3] {
         [u64::from(self.peer.0), u64::from(self.lane.0), 0]
     }
 
-    /// Hands a connection to the lane's thread, and ends the one it has.
+    /// Hands a connection to the lane's thread, and ends the connection that the thread has.
     pub fn offer(&self, proved: Proved) {
         let mut incoming = self.incoming.lock();
         if incoming.stopping {
-            // The lane's thread is gone: a connection that nobody reads would look alive to the peer.
+            // The lane's thread is gone. A connection that nobody reads would look alive to the
+            // peer.
             proved.stream.shutdown();
             return;
         }
@@ -85,13 +90,14 @@ impl Link {
         self.changed.notify_all();
     }
 
-    /// Whether the connection that the lane's thread has is no longer wanted: another has been handed over, or the peer was removed while this one was made.
+    /// Whether the connection that the lane's thread has is no longer wanted: another one has been
+    /// handed over, or the peer was removed while this one was made.
     pub fn is_replaced(&self) -> bool {
         let incoming = self.incoming.lock();
         incoming.offered.is_some() || incoming.stopping
     }
 
-    /// Waits for a connection from the acceptor; none when stopping.
+    /// Waits for a connection from the acceptor. None if the mesh is stopping.
     pub fn wait_offered(&self) -> Option<Proved> {
         wait::during(Event::RdbmsIpcMessage, self.params(), || {
             let mut incoming = self.incoming.lock();
@@ -107,7 +113,7 @@ impl Link {
         })
     }
 
-    /// A pause between attempts; shorter when stopping.
+    /// Pauses between attempts; the pause ends early when the mesh stops.
     pub fn pause(&self, time: Duration) {
         let until = seam::now() + time;
         wait::during(Event::RdbmsIpcMessage, self.params(), || {

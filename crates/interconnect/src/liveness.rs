@@ -1,26 +1,31 @@
-//! Heartbeats, and what they tell: evidence for whoever decides about membership. Nothing is decided here.
+//! Heartbeats, and what they tell. They are evidence for the layer that decides about membership;
+//! nothing is decided here.
 //!
-//! **A peer is judged by what was read from it, never by the time since somebody looked** (race 15 of docs/design.md). A *look* is one turn of `lmon`. It counts as silent only
-//! if nothing has been read from the peer since the look before, nothing lies unread in its sockets, and the look before was in time: an instance that was itself
-//! stopped for a minute wakes up to one look that does not count, not to peers that seem dead. A peer that never said anything is unknown, not dead.
+//! **A peer is judged by what was read from it, never by the time since somebody looked** (race 15
+//! of docs/design.md). A *look* is one turn of `lmon`. It counts as silent only under three
+//! conditions: nothing has been read from the peer since the look before, nothing lies unread in
+//! its sockets, and the look before was in time. So an instance that was itself stopped for a
+//! minute wakes up to one look that does not count, not to peers that seem dead. A peer that never
+//! said anything is unknown, not dead.
 //!
-//! Heartbeats also compare the clocks of two instances, by the exchange with the shortest round trip lately, so that the way out and the way back of a message can be told apart.
+//! Heartbeats also compare the clocks of two instances, by the exchange with the shortest round
+//! trip lately. So the way out and the way back of a message can be told apart.
 
 use crate::frame::Member;
 use block::{FileId, InstanceId};
 use std::time::Duration;
 
-/// What is known of a peer's life.
+/// The evidence about a peer's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evidence {
     pub instance: InstanceId,
-    /// The life that was heard of last; none if it never spoke.
+    /// The life that was heard of last. None if the peer never spoke.
     pub incarnation: Option<u32>,
     pub lanes_connected: u8,
     pub lanes: u8,
-    /// Frames and proofs read from it, ever.
+    /// The number of frames and proofs read from the peer, ever.
     pub frames_read: u64,
-    /// Looks in a row that found it silent.
+    /// The number of looks in a row that found the peer silent.
     pub silent_looks: u32,
 }
 
@@ -63,7 +68,8 @@ pub struct Seen {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Heartbeat {
     pub number: u64,
-    /// The receiver's last heartbeat to arrive here: when it was sent, by its own clock, and received, by ours. Zero if none.
+    /// When the receiver's last heartbeat that arrived here was sent, by the receiver's clock.
+    /// `echo_received_ns`: when it was received here, by ours. Zero if none arrived.
     pub echo_sent_ns: u64,
     pub echo_received_ns: u64,
     pub seen: Vec<Seen>,
@@ -138,10 +144,12 @@ struct Sample {
     at_ns: u64,
 }
 
-/// A sample is believed at most this long: clocks drift by some 50 us per second at worst, usually by far less.
+/// How long a sample is believed. Clocks drift by some 50 us per second at worst, usually by far
+/// less.
 const SAMPLE_LIFE_NS: u64 = 10_000_000_000;
 
-/// The four moments of an exchange: sent and received here, received and sent there, each by the clock of the place.
+/// The four moments of an exchange: sent and received here, received and sent there, each by the
+/// clock of its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
     pub sent_ns: u64,
@@ -161,7 +169,7 @@ impl Offset {
         let out = e.there_received_ns.wrapping_sub(e.sent_ns) as i64;
         let back = e.there_sent_ns.wrapping_sub(e.received_ns) as i64;
         let sample = Sample {
-            // Half of each, so that the sum cannot overflow.
+            // Half of each is added, so that the sum cannot overflow.
             offset_ns: (out >> 1) + (back >> 1),
             trip_ns,
             at_ns: e.received_ns,
@@ -247,7 +255,7 @@ mod tests {
         assert_eq!(o.get(), 1_000_000, "a longer one does not count");
         o.take(exchange(5_000, 5_000, SAMPLE_LIFE_NS + 9_000_000));
         assert_eq!(o.get(), 1_000_000);
-        // Clocks may be behind as well.
+        // A clock may be behind as well.
         let mut o = Offset::default();
         o.take(Exchange {
             sent_ns: 1_000_000,

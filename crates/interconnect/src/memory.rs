@@ -1,11 +1,16 @@
-//! Memory that two instances of one machine share: one makes a region and tells its key, the other opens it.
+//! Memory that two instances of one machine share. One makes a region and tells its key, the other
+//! opens the region.
 //!
-//! A region is words, read and written as atomics by both. [`Process`] makes regions that other processes can open: files without a name, in memory, reached through
-//! `/proc` by whoever runs as the same user. A file is sealed against being made shorter before anybody maps it, and is not mapped
-//! without that seal: no access can meet an end that was cut off. Nothing is left behind when a process is killed. [`Registry`] does the same for instances within one process (tests, simulation).
+//! A region consists of words that both read and write as atomics. [`Process`] makes regions that
+//! other processes can open: files without a name, in memory, which processes of one user reach
+//! through `/proc`. A file is sealed against being made shorter before anybody maps it, and is not
+//! mapped without that seal, so no access can meet an end that was cut off. Nothing is left behind
+//! when a process is killed. [`Registry`] makes regions for instances within one process (tests,
+//! simulation).
 //!
-//! Whoever can open a region could write into the whole process of its maker anyhow (same user, same machine): regions are as
-//! trustworthy as this process's own memory. A key that was meant for another machine opens nothing: the region begins with a token drawn at random.
+//! A process that can open a region could write into the whole process of its maker anyhow (same
+//! user, same machine). So regions are as trustworthy as this process's own memory. A key that was
+//! meant for another machine opens nothing: the region begins with a token drawn at random.
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
@@ -17,9 +22,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Words of every region.
+/// The number of words in every region.
 pub const REGION_WORDS: usize = 1 << 14;
-/// The first words of a region are its token's.
+/// The number of words, at a region's beginning, that hold its token.
 pub const TOKEN_WORDS: usize = 2;
 const REGION_BYTES: usize = REGION_WORDS * size_of::<u64>();
 
@@ -33,13 +38,14 @@ pub struct Key {
 
 /// Makes and opens regions.
 pub trait SharedMemory: Send + Sync {
-    /// A region of zeros behind its token.
+    /// Makes a region of zeros behind its token.
     fn create(&self) -> io::Result<(Key, Region)>;
-    /// The region with this key; `None` if there is no such region on this machine, or this process may not open it.
+    /// The region with this key. None if there is no such region on this machine, or this process
+    /// may not open it.
     fn open(&self, key: Key) -> Option<Region>;
 }
 
-/// Words in memory that others may have too.
+/// A region: words in memory that others may have, too.
 pub struct Region(Backing);
 
 enum Backing {
@@ -50,7 +56,8 @@ enum Backing {
 impl Region {
     pub fn words(&self) -> &[AtomicU64] {
         match &self.0 {
-            // SAFETY: the mapping has as many bytes, aligned to a page, and lives as long as `self`; all who have it read and write it as atomics.
+            // SAFETY: the mapping has as many bytes, is aligned to a page, and lives as long as
+            // `self`. All that have it read and write it as atomics.
             Backing::Mapped(m) => unsafe {
                 std::slice::from_raw_parts(m.start.as_ptr().cast(), REGION_WORDS)
             },
@@ -72,13 +79,13 @@ impl Region {
 
 struct Mapping {
     start: NonNull<u8>,
-    /// Kept open: the maker's is what others come and open.
+    /// Kept open, because other processes open the maker's descriptor.
     _file: OwnedFd,
 }
 
 // SAFETY: the memory is not bound to a thread, and is accessed as atomics alone.
 unsafe impl Send for Mapping {}
-// SAFETY: the same.
+// SAFETY: the memory is accessed as atomics alone.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -91,7 +98,8 @@ impl Mapping {
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address that the kernel chooses; the file has as many bytes and keeps them (sealed).
+        // SAFETY: a new mapping at an address that the kernel chooses. The file has as many bytes
+        // and keeps them (sealed).
         let start = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -110,12 +118,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made by `new`, which nobody uses any more. It cannot fail with these arguments.
+        // SAFETY: this is the mapping that `new` made, and nobody uses it any more. The call cannot
+        // fail with these arguments.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), REGION_BYTES) };
     }
 }
 
-/// Regions that other processes can open.
+/// Makes regions that other processes can open.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Process;
 
@@ -142,7 +151,7 @@ impl SharedMemory for Process {
 
     fn open(&self, key: Key) -> Option<Region> {
         let path = format!("/proc/{}/fd/{}", key.process, key.descriptor);
-        // Whatever it is that has this name here: to open it must not wait, nor make a terminal ours.
+        // The name may stand for anything: opening it must not wait, nor make a terminal ours.
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
         let region = Region(Backing::Mapped(Mapping::new(file).ok()?));
@@ -150,7 +159,7 @@ impl SharedMemory for Process {
     }
 }
 
-/// Regions for instances within this process.
+/// Makes regions for instances within this process.
 #[derive(Default)]
 pub struct Registry {
     regions: Mutex<HashMap<u32, Weak<[AtomicU64]>>>,
@@ -199,7 +208,7 @@ mod tests {
         };
         assert!(memory.open(mixed).is_none(), "another region's token");
         drop(mine);
-        theirs.words()[0].store(1, Ordering::Release); // still there for who has it
+        theirs.words()[0].store(1, Ordering::Release); // still there for its holder
     }
 
     #[test]

@@ -1,13 +1,18 @@
-//! A ring in a shared region: one instance writes records into it, another one reads each once, in order, when it likes.
+//! A ring in a shared region. One instance writes records into it; another reads each record once,
+//! in order, when it likes.
 //!
 //! ```text
-//! words 0-1   token            8   tail: words ever written       16   head: words ever read      32...   records, each a word with its length
-//!                              9   mark: the writer's own           (the reader's line)                    and so many words; they wrap around
+//! words 0-1   token            8   tail: words ever written       16   head: words ever read
+//!                              9   mark: the writer's own           (the reader's line)
 //!             (the writer's line)
+//!
+//! words 32... records, each a word with its length and so many words; they wrap around
 //! ```
 //!
-//! **Invariants.** `head <= tail <= head + capacity`. What stands below the tail is whole: a reader that has seen the tail finds the records (release, acquire). A tail or a mark that was stored
-//! before a message of the writer left is seen by whoever has had that message, or hears of it. One thread at a time writes, one at a time reads; their owners see to that.
+//! **Invariants.** `head <= tail <= head + capacity`. What stands below the tail is whole: a reader
+//! that has seen the tail finds the records (release, acquire). A reader that has had a message of
+//! the writer, or hears of it, sees every tail and mark that the writer stored before the message
+//! left. One thread at a time writes and one at a time reads; their owners see to that.
 
 use crate::memory::{REGION_WORDS, Region, TOKEN_WORDS};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -17,7 +22,7 @@ const MARK: usize = 9;
 const HEAD: usize = 16;
 const RECORDS: usize = 32;
 const CAPACITY: u64 = (REGION_WORDS - RECORDS) as u64;
-/// Words of a record at most: many of the largest fit.
+/// The most words in a record: many of the largest records fit.
 pub const MAX_RECORD_WORDS: usize = 1024;
 
 const _: () = assert!(TOKEN_WORDS <= TAIL && 4 * MAX_RECORD_WORDS < CAPACITY as usize);
@@ -26,14 +31,14 @@ fn word(region: &Region, at: u64) -> &AtomicU64 {
     &region.words()[RECORDS + (at % CAPACITY) as usize]
 }
 
-/// What became of a record.
+/// The result of putting a record into the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Put {
-    /// The reader finds it when it looks.
+    /// The record is there, and the reader finds it when it looks.
     There,
-    /// The same, but it has not looked for long: it should be told to.
+    /// The record is there, but the reader has not looked for long: it should be told to.
     MoreThanHalfFull,
-    /// There is no room for it.
+    /// There is no room for the record.
     Full,
 }
 
@@ -44,20 +49,21 @@ pub struct RingWriter {
 }
 
 impl RingWriter {
-    /// Goes on where whoever wrote before has stopped.
+    /// A writer that goes on where the previous writer has stopped.
     pub fn new(region: Region) -> RingWriter {
         let tail = region.words()[TAIL].load(Ordering::Acquire);
         RingWriter { region, tail }
     }
 
-    /// Puts a record there, of at most [`MAX_RECORD_WORDS`].
+    /// Puts a record of at most [`MAX_RECORD_WORDS`] words into the ring.
     pub fn put(&mut self, record: &[u64]) -> Put {
         assert!(
             record.len() <= MAX_RECORD_WORDS,
             "invariant: a record has at most {MAX_RECORD_WORDS} words"
         );
         let head = self.region.words()[HEAD].load(Ordering::Acquire);
-        // A reader's head above the tail cannot be; taken for full, the record goes another way.
+        // A reader's head cannot be above the tail. If it is, the ring is taken for full, and the
+        // record goes another way.
         let used = self.tail.checked_sub(head).unwrap_or(CAPACITY);
         let needed = record.len() as u64 + 1;
         if used + needed > CAPACITY {
@@ -75,12 +81,13 @@ impl RingWriter {
         }
     }
 
-    /// A number that the reader sees beside the records.
+    /// Sets a number that the reader sees beside the records.
     pub fn set_mark(&mut self, mark: u64) {
         self.store(MARK, mark);
     }
 
-    /// The store has left this processor when this returns: whatever the caller does next comes after it, for whoever looks.
+    /// Stores a word. The store has left this processor when this returns: every observer sees what
+    /// the caller does next after it.
     fn store(&self, at: usize, value: u64) {
         self.region.words()[at].store(value, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -99,7 +106,7 @@ pub struct RingReader {
     region: Region,
 }
 
-/// There is something in the region that its writer cannot have put there.
+/// An error: the region contains something that its writer cannot have put there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Garbled;
 
@@ -108,17 +115,17 @@ impl RingReader {
         RingReader { region }
     }
 
-    /// What is there by now.
+    /// What is in the ring by now.
     #[inline]
     pub fn look(&self) -> Seen {
         let line = &self.region.words()[TAIL..=MARK];
-        // In this order: a mark is set after the records that it speaks of.
+        // The mark is read first: a mark is set after the records that it speaks of.
         let mark = line[MARK - TAIL].load(Ordering::Acquire);
         let tail = line[0].load(Ordering::Acquire);
         Seen { tail, mark }
     }
 
-    /// Hands over the records between two looks; those are free to be overwritten then.
+    /// Hands over the records between two looks. After that the writer may overwrite them.
     pub fn read(&self, from: u64, to: u64, mut each: impl FnMut(&[u64])) -> Result<(), Garbled> {
         let mut record = Vec::new();
         let mut at = from;
@@ -225,7 +232,7 @@ mod tests {
         );
         word(&reader.region, 0).store(1 << 50, Ordering::Relaxed);
         assert_eq!(reader.read(0, 3, nothing), Err(Garbled));
-        // And a reader's head that cannot be.
+        // A reader's head that cannot be is tested, too.
         reader.region.words()[HEAD].store(1 << 50, Ordering::Relaxed);
         assert_eq!(writer.put(&[1]), Put::Full);
     }

@@ -1,4 +1,5 @@
-//! All connections of one instance: its peers, the threads, and who is let in.
+//! All connections of one instance: its peers, its threads, and the decision which connectors are
+//! let in.
 
 use crate::auth::{Identity, Verdict};
 use crate::calls::Calls;
@@ -25,10 +26,12 @@ use std::time::{Duration, Instant};
 use wait::Event;
 use wait::priority::{self, Priority};
 
-/// Connections that have not proved themselves yet; more are closed at once. Enough for all lanes of some peers that come at the same moment.
+/// The most connections that have not proved themselves yet; further ones are closed at once. The
+/// number is enough for all lanes of some peers that come at one moment.
 const MAX_UNPROVED: usize = 64;
 
-/// How often refused connections are told at most: a stranger must not fill the log.
+/// The shortest time between two log lines about refused connections: a stranger must not fill the
+/// log.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(crate) struct Mesh {
@@ -48,7 +51,7 @@ pub(crate) struct Mesh {
     stopping: AtomicBool,
     stopped: Mutex<bool>,
     stop_signal: Condvar,
-    /// Connections refused since the start.
+    /// The number of connections refused since the start.
     pub refused: AtomicU64,
     last_refusal: Mutex<Option<String>>,
 }
@@ -62,16 +65,16 @@ pub(crate) struct Threads {
 pub(crate) struct Peer {
     pub instance: InstanceId,
     pub address: SocketAddr,
-    /// The control lane, then the LMS lanes.
+    /// The links to the peer: the control lane, then the LMS lanes.
     pub links: Vec<Arc<Link>>,
     pub frames_read: AtomicU64,
     removed: AtomicBool,
-    /// The latest life that has proved itself.
+    /// The latest life of the peer that has proved itself.
     known: Mutex<Option<u32>>,
     watch: Mutex<Watch>,
     echo: Mutex<Echo>,
     offset: Mutex<Offset>,
-    /// What it says of the others.
+    /// What the peer says of the other instances.
     pub seen: Mutex<Vec<Seen>>,
 }
 
@@ -116,7 +119,8 @@ impl Peer {
         self.offset.lock().take(e);
     }
 
-    /// Takes note of a life that has proved itself. A later one ends what is left of the one before; an earlier one is refused.
+    /// Takes note of a life that has proved itself. A later life ends the connections of the one
+    /// before. An earlier life is refused: the result is false.
     fn meet(&self, member: Member) -> bool {
         let mut known = self.known.lock();
         match *known {
@@ -168,7 +172,7 @@ impl Peer {
             .iter()
             .filter_map(|l| l.outbox.connected())
             .collect();
-        // A socket that cannot be asked is about to be found broken by its own thread.
+        // A socket that cannot be asked is broken; its own thread is about to find that.
         let unread = connected
             .iter()
             .any(|(_, stream)| stream.has_unread().unwrap_or(false));
@@ -185,7 +189,7 @@ impl Peer {
     }
 }
 
-/// What `lmon` has made known of refused connections.
+/// How many refused connections `lmon` has reported, and when.
 #[derive(Default)]
 struct Refusals {
     counted: u64,
@@ -208,7 +212,7 @@ impl Refusals {
     }
 }
 
-/// What a mesh is made of; `crate::Interconnect::start` fills it in.
+/// The parts of a mesh; `crate::Interconnect::start` fills them in.
 pub(crate) struct Parts {
     pub common: Common,
     pub myself: Myself,
@@ -270,7 +274,8 @@ impl Mesh {
         }
     }
 
-    /// Starts a thread that ends the instance if it panics: an invariant is broken then.
+    /// Starts a thread. A panic of the thread ends the instance, because an invariant is broken
+    /// then.
     pub fn spawn(
         self: &Arc<Self>,
         name: &str,
@@ -345,7 +350,8 @@ impl Mesh {
         Ok(())
     }
 
-    /// The thread of one lane of one peer: gets it connected, receives, and again.
+    /// The body of a lane's thread for one peer: it connects, receives until the connection ends,
+    /// and begins again.
     fn lane(self: &Arc<Self>, peer: &Arc<Peer>, link: &Arc<Link>) {
         crate::calls::forbid_waiting();
         let mut backoff = Backoff::default();
@@ -368,12 +374,12 @@ impl Mesh {
         }
     }
 
-    /// The higher instance connects to the lower one.
+    /// Whether this instance connects to the peer: the higher instance connects to the lower one.
     fn connects_to(&self, peer: &Peer) -> bool {
         self.me().instance > peer.instance
     }
 
-    /// None when stopping.
+    /// The lane's next connection. None if the mesh is stopping.
     fn next_connection(&self, peer: &Peer, link: &Link) -> Result<Option<Proved>> {
         if !self.connects_to(peer) {
             return Ok(link.wait_offered());
@@ -410,7 +416,7 @@ impl Mesh {
         } = proved;
         let interconnect = Interconnect::of(self);
         link.counters.connections.fetch_add(1, Ordering::Relaxed);
-        // Its proof has been read: that is evidence of its life as well.
+        // The peer's proof has been read, which is evidence of its life as well.
         peer.frames_read.fetch_add(1, Ordering::Relaxed);
         let (generation, handed) = link.outbox.up(&self.common, member, stream.clone());
         link.set_trouble(None);
@@ -439,7 +445,7 @@ impl Mesh {
         why
     }
 
-    /// The thread `lmon`: heartbeats and looks.
+    /// The body of the thread `lmon`: sends heartbeats and looks at the peers.
     pub fn monitor(self: &Arc<Self>) {
         let interconnect = Interconnect::of(self);
         let mut number = 0;
@@ -500,7 +506,7 @@ impl Mesh {
                 request: 0,
                 service: None,
             };
-            // Not connected any more: the next look will show it.
+            // An error means that the peer is not connected any more: the next look will show it.
             let _ = self.send(
                 peer,
                 link,
@@ -529,7 +535,8 @@ impl Mesh {
         Ok(())
     }
 
-    /// The thread that accepts connections, `lmln`: each is proved on a thread of its own, so that a stranger who says nothing keeps nobody waiting.
+    /// The body of the thread `lmln`, which accepts connections. Each connection is proved on a
+    /// thread of its own, so that a stranger that says nothing keeps nobody waiting.
     pub fn accept(self: &Arc<Self>) {
         while !self.is_stopping() {
             let accepted = wait::during(Event::RdbmsIpcMessage, [0; 3], || self.listener.accept());
@@ -539,7 +546,8 @@ impl Mesh {
                 Err(e) if self.is_stopping() || e.kind() == std::io::ErrorKind::InvalidInput => {
                     return;
                 }
-                // Out of descriptors, or the connection is gone already. A pause, lest it be tried as fast as it fails.
+                // The process is out of descriptors, or the connection is gone already. A pause
+                // keeps the loop from trying as fast as it fails.
                 Err(e) => {
                     self.note_refusal(&Error::io("accept", "a connection", e));
                     let mut stopped = self.stopped.lock();
@@ -575,7 +583,8 @@ impl Mesh {
                 match (result, judged) {
                     (Ok(proved), Some(peer)) => peer.link(proved.lane).offer(proved),
                     (Ok(proved), None) => proved.stream.shutdown(),
-                    // Of this cluster, as it has proved; it comes a little too early, or too late.
+                    // The connector has proved that it is of this cluster. It comes a little too
+                    // early, or too late.
                     (Err(Error::Refused { .. }), _) if is_member => {}
                     (Err(e), _) => mesh.note_refusal(&e),
                 }
@@ -588,7 +597,7 @@ impl Mesh {
         }
     }
 
-    /// Whether a connector that has proved itself is welcome.
+    /// Whether a connector that has proved itself is welcome, and the peer that it is.
     fn judge(&self, i: &Identity) -> (Verdict, Option<Arc<Peer>>) {
         if self.is_stopping() {
             return (Verdict::Stopping, None);
@@ -625,12 +634,12 @@ impl Mesh {
         self.flusher.ring();
     }
 
-    /// Ends all connections and threads. Calls that are waited for fail.
+    /// Ends all connections and threads. Calls under way fail.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         *self.stopped.lock() = true;
         self.stop_signal.notify_all();
-        // Wakes the accepting thread.
+        // This wakes the accepting thread.
         self.listener.shutdown();
         for peer in self.peers.read().values() {
             peer.links.iter().for_each(|l| l.stop());
@@ -647,7 +656,7 @@ impl Mesh {
                     h.thread().id() != seam::thread::current().id(),
                     "invariant: the interconnect is not stopped by a thread of its own"
                 );
-                // A panic has been reported by the thread itself.
+                // The thread itself has reported a panic.
                 let _ = h.join();
             }
         }

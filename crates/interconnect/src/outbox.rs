@@ -1,14 +1,21 @@
 //! The sending end of one lane to one peer.
 //!
-//! Whoever sends writes to the socket itself, without blocking, straight from its own memory. Only when the socket is full, when somebody else is writing just now, or when an
-//! injected fault holds frames back are they copied into a queue. Whoever *owns the writing* (the flag `busy`) empties it: the sender that is writing, for a few rounds, then
-//! the flusher thread, which waits for sockets to take more.
+//! A sender writes to the socket itself, without blocking, straight from its own memory. A frame is
+//! copied into a queue only in three cases: the socket is full, another sender is writing just now,
+//! or an injected fault holds frames back.
+//!
+//! The thread that *owns the writing* (the flag `busy`) empties the queue. That is the sender that
+//! is writing, for a few rounds. After it, it is the flusher thread, which waits for sockets to
+//! take more.
 //!
 //! **Invariants.**
-//! - Nobody waits here: not for a socket, not for another sender. The latch is held for a few hundred nanoseconds, never during a system call (R8, 27a).
+//! - Nobody waits here, neither for a socket nor for another sender. The latch is held for a few
+//!   hundred nanoseconds, never during a system call (R8, 27a).
 //! - Frames leave in the order in which they got their sequence numbers, under the latch.
-//! - The queue is bounded by what requesters have credit for; beyond [`QUEUE_MAX_BYTES`] the peer does not read at all and the connection is closed.
-//! - A connection has a generation. Whoever owned the writing of an earlier one finds another number and touches nothing.
+//! - The queue is bounded by what requesters have credit for. Beyond [`QUEUE_MAX_BYTES`] the peer
+//!   does not read at all, and the connection is closed.
+//! - A connection has a generation. An owner of an earlier connection's writing finds another
+//!   number and touches nothing.
 
 use crate::board::{CommitBoard, Told};
 use crate::faults::{Faults, Hold};
@@ -21,18 +28,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Sixteen requesters with all their credits used, each with a block to be sent to, and as much again for one-way messages.
+/// The most bytes in the queue: sixteen requesters with all their credits used, each of which is
+/// sent a block, and as much again for one-way messages.
 pub const QUEUE_MAX_BYTES: usize = 64 << 20;
-/// Queued frames that go with one system call.
+/// The number of queued frames that go with one system call.
 const BATCH_FRAMES: usize = 16;
-/// How often a sender goes on for others before it leaves the rest to the flusher.
+/// The number of rounds that a sender writes for others before it leaves the rest to the flusher.
 const ROUNDS_FOR_OTHERS: usize = 2;
 
-/// A message to be sent. The payload is apart: it stays in the sender's memory.
+/// A message to be sent. Its payload is apart: it stays in the sender's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
     pub kind: u16,
-    /// The membership epoch under which it was made.
+    /// The membership epoch under which the message was made.
     pub epoch: u64,
     pub(crate) role: Role,
     pub(crate) request: u64,
@@ -40,7 +48,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// One that nobody waits for here. `request` is for the service's own use.
+    /// A message whose answer nobody waits for here. `request` is for the service's own use.
     pub fn one_way(kind: u16, epoch: u64, request: u64) -> Message {
         assert!(
             kind < frame::KIND_RESERVED,
@@ -57,7 +65,7 @@ impl Message {
     }
 }
 
-/// What is sent: a message, and perhaps a block, both from the sender's own memory.
+/// The payload: a message, and perhaps a block, both in the sender's own memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Body<'a> {
     pub message: &'a [u8],
@@ -104,7 +112,7 @@ pub(crate) struct Outbox {
 struct State {
     generation: u64,
     up: Option<Up>,
-    /// The last frames, when a fault wants them repeated.
+    /// The last frames, for a fault that wants them repeated.
     kept: VecDeque<(Message, Vec<u8>, Vec<u8>)>,
 }
 
@@ -112,9 +120,9 @@ struct Up {
     lane: Lane,
     stream: Arc<Stream>,
     member: Member,
-    /// Somebody owns the writing.
+    /// Whether a thread owns the writing.
     busy: bool,
-    /// Bytes of a frame that the socket took the beginning of.
+    /// The rest of a frame whose beginning the socket took.
     rest: Vec<u8>,
     queue: VecDeque<Queued>,
     queued_bytes: usize,
@@ -133,19 +141,20 @@ struct Queued {
 /// What is left to do after a turn of writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
-    /// Nothing, and nobody owns the writing any more.
+    /// Nothing is left, and no thread owns the writing any more.
     Nothing,
     /// The connection is gone.
     Gone,
     /// The socket is full.
     Full,
-    /// An injected fault: nothing may leave before this moment, or before the cut is healed.
+    /// An injected fault: nothing may leave before this moment, or, without a moment, before the
+    /// cut is healed.
     Held(Option<Instant>),
     /// There is more, and the socket takes it.
     More,
 }
 
-/// The writing of this generation of the connection is the flusher's from now on.
+/// The order to the flusher to go on with the writing of this generation of the connection.
 #[must_use]
 pub(crate) struct HandOver(pub u64);
 
@@ -157,7 +166,7 @@ impl Outbox {
         }
     }
 
-    /// A proved connection. Frames that a fault wants repeated go first.
+    /// Takes over a proved connection. Frames that a fault wants repeated go first.
     pub fn up(
         &self,
         common: &Common,
@@ -218,7 +227,8 @@ impl Outbox {
             .map_or(0, |u| u.queued_bytes + u.rest.len())
     }
 
-    /// Sends to that life of the peer, or queues. After `Ok` the frame may still be lost with its connection. If the flusher has to go on, the caller tells it.
+    /// Sends to that life of the peer, or queues. After `Ok` the frame may still be lost with its
+    /// connection. If the result has a [`HandOver`], the caller passes it to the flusher.
     pub fn send(
         &self,
         common: &Common,
@@ -284,7 +294,7 @@ impl Outbox {
         })
     }
 
-    /// A turn of the owner of the writing: one system call's worth of what is queued.
+    /// Does a turn of the owner of the writing: one system call's worth of what is queued.
     pub fn write_queued(&self, generation: u64) -> Left {
         let mut state = self.state.lock();
         let Some(up) = of_generation(&mut state, generation) else {
@@ -319,7 +329,7 @@ impl Outbox {
         self.after_send(generation, stream.send(&parts), None)
     }
 
-    /// Books what a system call did.
+    /// Books the result of a system call.
     fn after_send(
         &self,
         generation: u64,
@@ -339,7 +349,8 @@ impl Outbox {
                 up.left()
             }
             Err(_) => {
-                // The receiving thread finds the connection ended, says why, and takes it down. Until then nobody else needs to try.
+                // The receiving thread finds the connection ended, says why, and takes it down.
+                // Until then no other thread needs to try.
                 up.stream.shutdown();
                 up.queue.clear();
                 up.queued_bytes = 0;
@@ -348,7 +359,7 @@ impl Outbox {
         }
     }
 
-    /// Takes the marks of a cut off: the frames may leave.
+    /// Takes the marks of a cut off the queued frames: they may leave.
     pub fn heal(&self) {
         if let Some(up) = &mut self.state.lock().up {
             for q in &mut up.queue {
@@ -413,7 +424,8 @@ impl Up {
         self.queue.push_back(Queued { bytes: head, hold });
     }
 
-    /// What the owner of the writing has before it. If that is nothing it owns the writing no more.
+    /// What is left for the owner of the writing. If nothing is left, the owner gives the writing
+    /// up.
     fn left(&mut self) -> Left {
         if !self.rest.is_empty() {
             return Left::Full;

@@ -1,7 +1,10 @@
-//! The receiving end of one lane: reads frames from a connection, checks them, and has each handled in place, on this thread.
+//! The receiving end of one lane. It reads frames from a connection, checks them, and has each
+//! handled in place, on this thread.
 //!
-//! **Invariants.** Of a frame nothing is believed before its checksums were right. Clock and commit notes are taken in before the payload is handed to anybody. A
-//! block goes from the socket into the memory offered for it, but for what came along with the head.
+//! **Invariants.** Nothing in a frame is believed before the frame's checksums were right. The
+//! clock and the commit notes are taken in before the payload is handed to the service. A block
+//! goes from the socket into the memory offered for it, except for the part that came along with
+//! the head.
 
 use crate::calls::Answer;
 use crate::frame::{
@@ -17,7 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use wait::Event;
 
-/// Read at once when a frame is to begin, if so much is there: a message with its block, or several messages, in one call. Copying a block from here to where it belongs costs less than a second call.
+/// The bytes read at once when a frame is to begin, if so many are there. One call then reads a
+/// message with its block, or several messages. Copying a block from here to its place costs less
+/// than a second call.
 const READ_AHEAD_BYTES: usize = 32 << 10;
 const BUFFER_BYTES: usize = READ_AHEAD_BYTES;
 const _: () = assert!(MAX_HEAD_BYTES <= BUFFER_BYTES && READ_AHEAD_BYTES <= BUFFER_BYTES);
@@ -39,7 +44,7 @@ struct Source {
 }
 
 impl Source {
-    /// Waits for bytes; the end of the connection is an error.
+    /// Waits for bytes. The end of the connection is an error.
     fn receive(&mut self, to: &mut [u8], from: Member) -> Result<usize> {
         let (n, unread_ns) = wait::during(self.event, self.params, || self.receiver.receive(to))
             .and_then(|(n, unread_ns)| match n {
@@ -57,7 +62,7 @@ impl Inbox {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads on until so many bytes are there.
+    /// Reads on until `bytes` bytes are there.
     fn need(&mut self, bytes: usize, from: Member) -> Result<()> {
         if self.end - self.start >= bytes {
             return Ok(());
@@ -74,7 +79,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Fills `to` from what is there and then from the socket.
+    /// Fills `to` from the bytes that are there, and then from the socket.
     fn fill(&mut self, to: &mut [u8], from: Member) -> Result<()> {
         let here = to.len().min(self.end - self.start);
         to[..here].copy_from_slice(&self.unused()[..here]);
@@ -95,7 +100,8 @@ struct Scratch {
     notes: Vec<CommitNote>,
 }
 
-/// Receives until the connection ends; the reason is returned. `useful` is called once a frame has been read.
+/// Receives until the connection ends; returns why it ended. `useful` is called once a frame has
+/// been read.
 pub(crate) fn run(
     mesh: &Arc<Mesh>,
     peer: &Arc<Peer>,
@@ -159,7 +165,7 @@ impl Connection<'_> {
         let mut landing = self.landing(&header);
         if let Err(e) = self.payload(&header, inbox, scratch, &mut landing) {
             if landing.is_some() && header.role == Role::Reply {
-                // The session's memory is spoilt, whoever the request was made to.
+                // The session's memory is spoilt, whichever instance the request was made to.
                 let lost = self.mesh.lost(self.from, &e);
                 self.mesh.calls.finish(header.request, Err(lost));
             }
@@ -178,7 +184,7 @@ impl Connection<'_> {
         self.dispatch(&header, received_ns, &scratch.message, block)
     }
 
-    /// Message and block, to where they belong, and whether they are whole.
+    /// Puts message and block where they belong, and says whether they are whole.
     fn payload(
         &self,
         header: &Header,
@@ -233,7 +239,7 @@ impl Connection<'_> {
         Ok(header)
     }
 
-    /// The clock and the group commits that the payload rests on.
+    /// Takes in the clock and the group commits that the payload rests on.
     fn take_in(&self, header: &Header, notes: &[CommitNote]) -> Result<()> {
         let common = &self.mesh.common;
         common.clock.lift(header.scn).map_err(Error::Clock)?;
@@ -249,7 +255,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Memory offered for this frame's block. It is used if it has the block's size.
+    /// The memory offered for this frame's block. It is used if it has the block's size.
     fn landing(&self, header: &Header) -> Option<Box<dyn Landing>> {
         if header.block_bytes == 0 {
             return None;

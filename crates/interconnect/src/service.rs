@@ -1,4 +1,5 @@
-//! What an instance puts behind its interconnect: the handler of messages, the clock, and memory for blocks to arrive in.
+//! What an instance puts behind its interconnect: the handler of messages, the clock, and memory
+//! for arriving blocks.
 
 use crate::Interconnect;
 use crate::frame::{Header, Lane, Member, Role, ServiceTimes};
@@ -8,15 +9,17 @@ use block::Scn;
 /// The instance's SCN clock.
 pub trait Clock: Send + Sync {
     fn now(&self) -> Scn;
-    /// Lifts the clock to at least `to`. An implausible jump is refused with the reason, and the connection it came on is closed.
+    /// Lifts the clock to at least `to`. An implausible jump is refused with the reason; the
+    /// connection that it came on is closed then.
     fn lift(&self, to: Scn) -> std::result::Result<(), String>;
 }
 
-/// Memory that a block is received into. If the connection breaks or the block turns out to be damaged while it is being filled it is dropped: what is in it then is
-/// not to be looked at.
+/// Memory that a block is received into. If the connection breaks, or the block turns out to be
+/// damaged while it is being filled, the landing is dropped. Its contents are not to be looked at
+/// then.
 pub trait Landing: Send {
     fn bytes(&mut self) -> &mut [u8];
-    /// To get the memory back from where the interconnect has handed it on.
+    /// Gives the memory back to its owner's type, where the interconnect has handed it on.
     fn into_any(self: Box<Self>) -> Box<dyn std::any::Any + Send>;
 }
 
@@ -34,9 +37,9 @@ impl Landing for Box<block::BlockBuf> {
 pub enum Block<'a> {
     #[default]
     None,
-    /// In the interconnect's memory: gone when the handler returns.
+    /// The block is in the interconnect's memory, which is gone when the handler returns.
     Here(&'a [u8]),
-    /// In the memory that was offered for it.
+    /// The block is in the memory that was offered for it.
     Landed(Box<dyn Landing>),
     Owned(Vec<u8>),
 }
@@ -55,36 +58,38 @@ impl Block<'_> {
     }
 }
 
-/// A message that has arrived. Its SCN and the commit notes that came before it have been taken in already.
+/// A message that has arrived. Its SCN, and the commit notes that came before it, have been taken
+/// in already.
 pub struct Arrival<'a> {
     pub from: Member,
     pub lane: Lane,
     pub header: &'a Header,
     pub message: &'a [u8],
-    /// When it was read, by this instance's monotonic clock.
+    /// When the message was read, by this instance's monotonic clock.
     pub received_ns: u64,
     pub(crate) started_ns: u64,
 }
 
-/// Where an answer goes, and since when it is owed. To be kept with a request that is parked.
+/// Where an answer goes, and since when it is owed. It is kept with a request that is parked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplyTo {
     pub to: Member,
     pub lane: Lane,
     pub request: u64,
     pub received_ns: u64,
-    /// Time in queues so far.
+    /// The time in queues so far.
     pub queue_ns: u64,
 }
 
 impl Arrival<'_> {
-    /// None if nobody waits for an answer.
+    /// Where the answer to this message goes. None if nobody waits for an answer.
     pub fn reply_to(&self) -> Option<ReplyTo> {
         (self.header.role == Role::Request)
             .then(|| self.reply_for(self.from, self.lane, self.header.request))
     }
 
-    /// For a request of `to` that its master has forwarded here: the answer goes to whoever made it.
+    /// Where the answer goes to a request of `to` that its master has forwarded here: to the
+    /// instance that made the request.
     pub fn reply_for(&self, to: Member, lane: Lane, request: u64) -> ReplyTo {
         ReplyTo {
             to,
@@ -99,7 +104,7 @@ impl Arrival<'_> {
 /// What serving a request cost, beyond the time in queues that the interconnect has measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Served {
-    /// Parked, waiting for a turn.
+    /// The time for which the request was parked and waited for its turn.
     pub queue_ns: u64,
     pub pin_ns: u64,
     pub build_ns: u64,
@@ -118,20 +123,23 @@ impl ReplyTo {
     }
 }
 
-/// What happened to the connection of one lane. For one lane these are told in order with its messages, by the thread that handles them.
+/// A change of the connection of one lane. The thread that handles the lane's messages tells such
+/// changes, in order with the messages.
 #[derive(Clone, Debug)]
 pub enum LinkChange {
     Up(Member, Lane),
-    /// Whatever was sent to it since `Up` may have been lost.
+    /// The connection broke. What was sent to it since `Up` may have been lost.
     Down(Member, Lane, crate::Error),
 }
 
-/// The handler. Its methods run on the receiving threads, several at once but never two for the same lane of the same peer, and never wait for anything but latches (R8).
+/// The handler of messages. Its methods run on the receiving threads, several at once but never two
+/// for one lane of one peer. They never wait for anything but latches (R8).
 pub trait Service: Send + Sync {
-    /// A message other than a reply. Answers go through `interconnect`, now or later.
+    /// Handles a message other than a reply. Answers go through `interconnect`, now or later.
     fn handle(&self, interconnect: &Interconnect, arrival: &Arrival<'_>, block: Block<'_>);
 
-    /// Where the block of a message other than a reply is to be put; it is used if its size is that of the block.
+    /// The memory for the block of a message other than a reply. It is used if its size is that of
+    /// the block.
     fn landing(&self, _from: Member, _header: &Header) -> Option<Box<dyn Landing>> {
         None
     }

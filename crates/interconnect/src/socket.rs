@@ -1,4 +1,5 @@
-//! Sockets: of the operating system, or of a simulation's network. Nothing above looks which.
+//! Sockets: of the operating system, or of a simulation's network. The layers above do not look
+//! which.
 
 #![allow(clippy::disallowed_methods, reason = "this is the seam")]
 
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 
-/// Unacknowledged data makes the kernel give a connection up after this long. Not a judgement on the peer: it only brings a new connection about.
+/// The time after which the kernel gives up a connection with unacknowledged data. That is not a
+/// judgement on the peer: it only brings a new connection about.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
@@ -33,7 +35,7 @@ impl Socket {
         TcpStream::connect_timeout(&address, timeout).map(Socket::Tcp)
     }
 
-    /// Whether both ends are loopback addresses. A simulation's network leaves its process no more.
+    /// Whether both ends are loopback addresses. A simulation's network never leaves its process.
     pub fn is_loopback(&self) -> io::Result<bool> {
         match self {
             Socket::Tcp(s) => {
@@ -52,7 +54,8 @@ impl Socket {
         }
     }
 
-    /// What every connection is set to. `buffer_bytes` is for tests of full buffers; the kernel's own tuning is better otherwise.
+    /// Sets the options that every connection has. `buffer_bytes` is for tests of full buffers; the
+    /// kernel's own tuning is better otherwise.
     pub fn tune(&self, buffer_bytes: Option<usize>) -> io::Result<()> {
         match self {
             Socket::Tcp(s) => tune(s, buffer_bytes),
@@ -61,7 +64,8 @@ impl Socket {
         }
     }
 
-    /// Sends what there is room for, without waiting: zero if there is none.
+    /// Sends what there is room for, without waiting, and returns the number of bytes: zero if
+    /// there is no room.
     pub fn send(&self, parts: &[&[u8]]) -> io::Result<usize> {
         match self {
             Socket::Tcp(s) => send(s, parts),
@@ -70,7 +74,9 @@ impl Socket {
         }
     }
 
-    /// Waits for bytes and reads at most as many as fit; zero at the end of the connection. Also for how long the last of them had been there, in nanoseconds; zero if nobody knows.
+    /// Waits for bytes and reads at most as many as fit; zero at the end of the connection. The
+    /// second number is how long the last of them had been there, in nanoseconds; zero if that is
+    /// not known.
     pub fn receive(&self, to: &mut [u8]) -> io::Result<(usize, u64)> {
         match self {
             Socket::Tcp(s) => unread::receive(s, to),
@@ -91,7 +97,7 @@ impl Socket {
         }
     }
 
-    /// Writes some of the bytes, waiting for room until the deadline.
+    /// Writes some of the bytes. It waits for room until the deadline.
     pub fn write_by(&self, from: &[u8], deadline: Instant) -> io::Result<usize> {
         match self {
             Socket::Tcp(s) => {
@@ -103,10 +109,10 @@ impl Socket {
         }
     }
 
-    /// Ends the connection in both directions: whoever reads wakes up with an error or the end.
+    /// Ends the connection in both directions. A reader wakes up with an error or the end.
     pub fn shutdown(&self) {
         match self {
-            // It may be gone already.
+            // The connection may be gone already.
             Socket::Tcp(s) => {
                 let _ = rustix::net::shutdown(s, Shutdown::Both);
             }
@@ -115,11 +121,11 @@ impl Socket {
         }
     }
 
-    /// The other side finds the end after what was sent.
+    /// Ends the sending direction: the other side finds the end after what was sent.
     #[cfg(test)]
     pub fn shutdown_sending(&self) {
         if let Socket::Tcp(s) = self {
-            // It may have refused what was sent and closed already.
+            // The other side may have refused what was sent, and closed already.
             let _ = rustix::net::shutdown(s, Shutdown::Write);
         }
     }
@@ -133,7 +139,8 @@ impl Socket {
         }
     }
 
-    /// To wait for room with others; a simulated one has none.
+    /// The descriptor by which to wait for room together with other sockets. A simulated socket has
+    /// none.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Socket::Tcp(s) => Some(s.as_fd()),
@@ -167,7 +174,7 @@ fn tune(socket: &TcpStream, buffer_bytes: Option<usize>) -> io::Result<()> {
     socket.set_write_timeout(None)
 }
 
-/// One system call.
+/// Sends with one system call.
 fn send(socket: &TcpStream, parts: &[&[u8]]) -> io::Result<usize> {
     let slices: Vec<io::IoSlice<'_>> = parts.iter().map(|p| io::IoSlice::new(p)).collect();
     loop {
@@ -213,10 +220,10 @@ impl Listener {
         }
     }
 
-    /// Wakes whoever accepts; there is nothing more to accept.
+    /// Wakes the thread that accepts; there is nothing more to accept.
     pub fn shutdown(&self) {
         match self {
-            // An error means that it has nothing to wake from.
+            // An error means that there is nothing to wake.
             Listener::Tcp(l) => {
                 let _ = rustix::net::shutdown(l, Shutdown::Both);
             }

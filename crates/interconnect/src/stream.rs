@@ -1,7 +1,8 @@
 //! One TCP connection, with or without TLS: sends that never block, receives that do.
 //!
-//! **Invariants.** The receiving end is used by one thread, the sending end by whoever owns the outbox. TLS state is common to both and has a latch of its own,
-//! which nobody holds during a system call.
+//! **Invariants.** One thread uses the receiving end; the owner of the outbox's writing uses the
+//! sending end. TLS state is common to both and has a latch of its own, which nobody holds during a
+//! system call.
 
 use crate::socket::Socket;
 use crate::{Error, Result};
@@ -10,7 +11,8 @@ use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Read at once from the socket under TLS; a record is at most twice as long and is put together by rustls.
+/// The bytes read from the socket at once under TLS. A record is at most twice as long; rustls puts
+/// it together.
 const CIPHER_BYTES: usize = 8 << 10;
 
 pub(crate) struct Stream {
@@ -27,7 +29,8 @@ impl Stream {
         }
     }
 
-    /// Sends what the socket takes now. Returns what it did not take, as bytes of the connection: they must go before anything else.
+    /// Sends what the socket takes now. Returns what the socket did not take, as bytes of the
+    /// connection: they must go before anything else.
     pub fn send(&self, parts: &[&[u8]]) -> io::Result<Vec<u8>> {
         match &self.tls {
             None => {
@@ -41,7 +44,7 @@ impl Stream {
         }
     }
 
-    /// The same for what an earlier call left over.
+    /// Sends what an earlier call left over, as far as the socket takes it, and returns the rest.
     pub fn send_sealed(&self, mut sealed: Vec<u8>) -> io::Result<Vec<u8>> {
         let sent = self.socket.send(&[&sealed])?;
         if sent == sealed.len() {
@@ -56,12 +59,13 @@ impl Stream {
         &self.socket
     }
 
-    /// Ends the connection in both directions: the receiving thread wakes up with an error or the end.
+    /// Ends the connection in both directions. The receiving thread wakes up with an error or the
+    /// end.
     pub fn shutdown(&self) {
         self.socket.shutdown();
     }
 
-    /// The other side finds the end after what was sent.
+    /// Ends the sending direction: the other side finds the end after what was sent.
     #[cfg(test)]
     pub fn shutdown_sending(&self) {
         self.socket.shutdown_sending();
@@ -127,8 +131,10 @@ impl Receiver {
         }
     }
 
-    /// Waits for bytes and reads at most as many as fit; zero at the end of the connection. Also for how long they had been there, in nanoseconds, as far as that is known: not under TLS, where
-    /// what is read from the socket is no message yet.
+    /// Waits for bytes and reads at most as many as fit; zero at the end of the connection.
+    ///
+    /// The second number is how long the bytes had been there, in nanoseconds, as far as that is
+    /// known. Under TLS it is not known: what is read from the socket is no message yet.
     pub fn receive(&mut self, to: &mut [u8]) -> io::Result<(usize, u64)> {
         let stream = self.stream.clone();
         match &stream.tls {
@@ -175,7 +181,7 @@ fn retry<T>(mut f: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// A socket until its connection has been proved: blocking, with one deadline for everything.
+/// A socket whose connection has not been proved yet: blocking, with one deadline for everything.
 pub(crate) struct Greeted<'a> {
     pub socket: &'a Socket,
     pub deadline: Instant,
@@ -196,7 +202,7 @@ impl Write for Greeted<'_> {
     }
 }
 
-/// What every connection is set to.
+/// Sets the options that every connection has.
 pub(crate) fn tune(socket: &Socket, whom: &str, buffer_bytes: Option<usize>) -> Result<()> {
     socket
         .tune(buffer_bytes)

@@ -1,4 +1,5 @@
-//! Mutual TLS 1.3 between hosts: which certificates are accepted, and that they are for the instance that they are shown by.
+//! Mutual TLS 1.3 between hosts: which certificates are accepted, and the check that a certificate
+//! belongs to the instance that shows it.
 
 use crate::certs::{self, TlsFiles, instance_name};
 use crate::{Error, Result};
@@ -10,7 +11,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use std::sync::Arc;
 
-/// Label of the exporter that binds the proof of the secret to the TLS session.
+/// The label of the exporter that binds the proof of the secret to the TLS session.
 const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL-braid-interconnect";
 
 /// An instance's side of TLS, as client and as server.

@@ -1,20 +1,23 @@
-//! How long bytes have lain in a socket: the kernel stamps what it receives, and says so with what is read.
+//! How long bytes have lain in a socket. The kernel stamps what it receives, and gives the stamp
+//! with what is read.
 //!
-//! Without it the time that a receiving thread has no CPU, or is behind with its work, would look like a slow network; and that a message waited for its reader is what a DBA has to know.
+//! Without it, the time for which a receiving thread has no CPU, or is behind with its work, would
+//! look like a slow network. That a message waited for its reader is what a DBA has to know.
 
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 
-/// A stamp further back than this is no stamp: somebody has set the machine's clock.
+/// The oldest stamp that is believed. An older one means that somebody has set the machine's clock.
 const LONGEST_NS: u64 = 60_000_000_000;
-/// Room for a control message with a `timespec`; the kernel cuts what is longer.
+/// Room for a control message with a `timespec`. The kernel cuts what is longer.
 const CONTROL_WORDS: usize = 8;
 
-/// From now on what is read from the socket comes with the time of its arrival.
+/// Turns stamps on: from now on what is read from the socket comes with the time of its arrival.
 pub(crate) fn stamp(socket: &TcpStream) -> io::Result<()> {
     let on: libc::c_int = 1;
-    // SAFETY: the option's value is an int that lives until the call returns, of the size that is said; the descriptor is the socket's.
+    // SAFETY: the option's value is an int of the stated size that lives until the call returns.
+    // The descriptor is the socket's.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -30,7 +33,8 @@ pub(crate) fn stamp(socket: &TcpStream) -> io::Result<()> {
     }
 }
 
-/// Waits for bytes and reads at most as many as fit; zero at the end of the connection. Also for how long the last of them had been there, in nanoseconds; zero if nobody knows.
+/// Waits for bytes and reads at most as many as fit; zero at the end of the connection. The second
+/// number is how long the last of them had been there, in nanoseconds; zero if that is not known.
 pub(crate) fn receive(socket: &TcpStream, to: &mut [u8]) -> io::Result<(usize, u64)> {
     let mut control = [0u64; CONTROL_WORDS];
     let mut part = libc::iovec {
@@ -43,7 +47,8 @@ pub(crate) fn receive(socket: &TcpStream, to: &mut [u8]) -> io::Result<(usize, u
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: the message points to one part, which is `to`, and to `control`, each with its length; all live until the call returns.
+    // SAFETY: the message points to one part, which is `to`, and to `control`, each with its
+    // length; all live until the call returns.
     let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) };
     let Ok(n) = usize::try_from(n) else {
         return Err(io::Error::last_os_error());
@@ -51,15 +56,18 @@ pub(crate) fn receive(socket: &TcpStream, to: &mut [u8]) -> io::Result<(usize, u
     Ok((n, stamped(&message).map_or(0, age_ns)))
 }
 
-/// When the bytes arrived, by the machine's real-time clock. The control messages are in the memory that `message` points to.
+/// When the bytes arrived, by the machine's real-time clock. The control messages are in the memory
+/// that `message` points to.
 fn stamped(message: &libc::msghdr) -> Option<libc::timespec> {
-    // SAFETY: the kernel has filled in control messages of the length that the structure says, in memory that is aligned for their headers.
+    // SAFETY: the kernel has filled in control messages of the length that the structure says, in
+    // memory that is aligned for their headers.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     // SAFETY: not null, so a header is there.
     while let Some(header) = unsafe { next.as_ref() } {
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_TIMESTAMPNS {
             let data = unsafe {
-                // SAFETY: a message of this type has a `timespec` behind its header; it need not be aligned for it.
+                // SAFETY: a message of this type has a `timespec` behind its header; it need not be
+                // aligned for it.
                 libc::CMSG_DATA(next)
                     .cast::<libc::timespec>()
                     .read_unaligned()
@@ -101,7 +109,8 @@ mod tests {
         stamp(&receiver).unwrap();
         let waits = Duration::from_millis(30);
         let mut bytes = [0; 100];
-        // The kernel turns stamps on and off for the whole system, a moment after the first socket asks and the last is gone.
+        // The kernel turns stamps on and off for the whole system, a moment after the first socket
+        // asks and the last is gone.
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let before = Instant::now();
