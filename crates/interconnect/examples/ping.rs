@@ -1,8 +1,11 @@
-//! How long a block takes from another process: 64 bytes out, 8 KiB back, over the interconnect and over a bare TCP connection, in the same run.
+//! Measures how long a block takes from another process: 64 bytes out, 8 KiB back, over the
+//! interconnect and over a bare TCP connection, in one run.
 //!
 //! `cargo run --release -p interconnect --example ping [-- calls-per-round]`
 //!
-//! `PING_PRIORITY` is one of real-time, nice, short-slice, ordinary; `PING_APART` keeps the two processes on CPUs of their own; `PING_TLS` is a directory with certificates for instances 1 and 2.
+//! `PING_PRIORITY` is one of real-time, nice, short-slice, ordinary. `PING_APART` keeps the two
+//! processes on CPUs of their own. `PING_TLS` is a directory with certificates for instances 1 and
+//! 2.
 
 use block::{BlockBuf, InstanceId, Scn};
 use interconnect::{
@@ -53,7 +56,7 @@ impl Service for Blocks {
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().collect();
     if std::env::var_os("PING_APART").is_some() {
-        // Threads inherit it.
+        // Threads inherit the CPU.
         let cpu = usize::from(args.get(1).is_some_and(|a| a == "serve"));
         println!("{}", wait::priority::apply(Priority::Ordinary, &[cpu]));
     }

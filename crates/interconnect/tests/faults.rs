@@ -1,4 +1,4 @@
-//! What a cluster does when the network or a peer does not do its part.
+//! What a cluster does if the network or a peer does not do its part.
 
 mod common;
 
@@ -31,8 +31,9 @@ fn hear_again(nodes: &[common::Node]) {
     }
 }
 
-/// Race 27a of docs/design.md. Both directions of a lane are filled with requests until neither socket takes more; then both LMS begin, each with a block to send for every request
-/// that it reads. One that waited for room to send would not read, and neither would the other.
+/// Race 27a of docs/design.md. Both directions of a lane are filled with requests until neither
+/// socket takes more. Then both LMS begin, each with a block to send for every request that it
+/// reads. An LMS that waited for room to send would not read, and neither would the other.
 #[test]
 fn two_lms_with_full_socket_buffers_facing_each_other_do_not_stop() {
     let nodes = cluster(2, |c| {
@@ -42,7 +43,7 @@ fn two_lms_with_full_socket_buffers_facing_each_other_do_not_stop() {
     let [a, b] = &nodes[..] else { panic!() };
     a.ic.set_fault(b.member.instance, DEAF).unwrap();
     b.ic.set_fault(a.member.instance, DEAF).unwrap();
-    // The thread is in a receive already: one message gets it out, and to the fault.
+    // The thread is in a receive already. One message gets it out, and to the fault.
     a.note(b.member, Lane::lms(0), 0, b"wake", &[]).unwrap();
     b.note(a.member, Lane::lms(0), 0, b"wake", &[]).unwrap();
     let filler = block_of(1);
@@ -88,7 +89,8 @@ fn two_lms_with_full_socket_buffers_facing_each_other_do_not_stop() {
     }
 }
 
-/// R8: invalidations and heartbeats have a lane of their own. The lanes with blocks are stuck; control messages pass.
+/// R8: invalidations and heartbeats have a lane of their own. The lanes with blocks are stuck;
+/// control messages pass.
 #[test]
 fn control_messages_pass_lanes_that_are_full() {
     let nodes = cluster(2, |c| c.socket_buffer_bytes = Some(64 << 10));
@@ -155,7 +157,7 @@ fn delayed_messages_keep_nobody_waiting_who_sends_them() {
     );
     let r = a.call(b.member, Lane::lms(0), ECHO, &[1]).unwrap();
     assert!(began.elapsed() >= delay);
-    // The way out is to blame, not the server, nor the way back.
+    // The way out is to blame, not the server and not the way back.
     let p = r.provenance;
     assert!(
         p.out_ns > p.total_ns / 2 && p.total_ns >= delay.as_nanos() as u64,
@@ -211,7 +213,8 @@ fn a_lost_connection_fails_its_calls_is_told_and_made_again() {
     }
 }
 
-/// Race 15 of docs/design.md. A peer behind a cut is silent, look after look; its life is still known. What was sent meanwhile arrives when the cut is healed.
+/// Race 15 of docs/design.md. A peer behind a cut is silent, look after look; its life is still
+/// known. What was sent meanwhile arrives when the cut is healed.
 #[test]
 fn a_cut_shows_as_silence_and_heals_without_loss() {
     let nodes = cluster(3, |_| {});
@@ -232,7 +235,7 @@ fn a_cut_shows_as_silence_and_heals_without_loss() {
         (Some(1), 3),
         "silent, not unknown"
     );
-    // One direction only: b still hears a, and c hears both.
+    // The cut is in one direction only: b still hears a, and c hears both.
     for (n, of) in [(b, a), (c, a), (c, b)] {
         let looks = n.service.read(|book| {
             book.evidence
@@ -243,7 +246,7 @@ fn a_cut_shows_as_silence_and_heals_without_loss() {
         });
         assert!(looks < 10, "{} of {}: {looks}", n.member, of.member);
     }
-    // And everybody can see who does not hear whom.
+    // Every instance can see which instance does not hear which.
     c.service.until("a's view of b", |_| {
         let views = c.ic.views();
         let a_says = views.iter().find(|v| v.instance == a.member.instance)?;
@@ -296,7 +299,8 @@ fn a_cut_peer_cannot_connect_again_until_it_is_healed() {
     b.connected(a.member);
 }
 
-/// What a requester drives again after a lost connection comes a second time: the services must bear it, so the tests can have it.
+/// What a requester drives again after a lost connection comes a second time. The services must
+/// bear that, so tests can have it happen.
 #[test]
 fn the_last_messages_can_be_repeated_on_the_next_connection() {
     let nodes = cluster(2, |_| {});
@@ -326,8 +330,10 @@ fn the_last_messages_can_be_repeated_on_the_next_connection() {
     assert_eq!(seen, [(7, true), (8, true), (9, true)]);
 }
 
-/// Random faults between three instances under load. Every call ends, with its own answer or an error; on a lane nothing is handled twice or out of order, and what a
-/// sender did not see fail on an unbroken connection arrives. `INTERCONNECT_SEED` replays, `INTERCONNECT_SECONDS` goes on for longer.
+/// Random faults between three instances under load. Every call ends, with its own answer or an
+/// error. On a lane nothing is handled twice or out of order. What a sender did not see fail on an
+/// unbroken connection arrives. `INTERCONNECT_SEED` replays, `INTERCONNECT_SECONDS` goes on for
+/// longer.
 #[test]
 fn torment() {
     let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse().ok());
@@ -351,7 +357,7 @@ fn torment() {
                             [Lane::CONTROL, Lane::lms(0), Lane::lms(1)][(r >> 8) as usize % 3];
                         n += 1;
                         let id = (i as u64) << 56 | t << 48 | n;
-                        // Lost with its connection, or refused: both are allowed.
+                        // The message may be lost with its connection, or refused.
                         let _ = node.note(to.member, lane, id, &id.to_le_bytes(), &[]);
                         let message = [(r >> 16) as u8, (r >> 24) as u8];
                         let until = Some(Instant::now() + Duration::from_millis(300));
@@ -404,7 +410,7 @@ fn torment() {
                 }
                 _ => a.ic.set_fault(b.member.instance, Fault::default()).unwrap(),
             }
-            // A heartbeat's time between two faults.
+            // The time of a heartbeat between two faults.
             looks = nodes[0]
                 .service
                 .until("a look", |b| (b.looks > looks).then_some(b.looks));
@@ -412,7 +418,7 @@ fn torment() {
         stop.store(true, Ordering::Relaxed);
         hear_again(&nodes);
     });
-    // Healed, everything works again.
+    // After the faults are healed everything works again.
     for a in &nodes {
         for b in nodes.iter().filter(|b| b.member != a.member) {
             a.connected(b.member);
@@ -428,7 +434,7 @@ fn torment() {
     );
 }
 
-/// Each sender numbers what it sends: on a lane the numbers of one sender rise.
+/// Checks that on a lane the numbers of one sender rise. Each sender numbers what it sends.
 fn in_order(heard: &[Heard], seed: u64) {
     let mut last: BTreeMap<(Lane, u64), u64> = BTreeMap::new();
     for h in heard.iter().filter(|h| h.kind == NOTE) {

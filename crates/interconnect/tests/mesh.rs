@@ -113,7 +113,7 @@ fn the_clock_rises_with_every_message() {
 fn a_clock_from_nowhere_is_refused_and_its_message_not_handled() {
     let nodes = cluster(2, |_| {});
     nodes[0].clock.0.store(MAX_JUMP * 2, Ordering::SeqCst);
-    // The frame leaves; the other side closes. A heartbeat may have been refused before.
+    // The frame leaves, and the other side closes. A heartbeat may have been refused before.
     let _ = nodes[0].note(nodes[1].member, Lane::lms(0), 1, b"m", &[]);
     let why = nodes[1].service.until("the refusal", |b| {
         b.changes.iter().find_map(|c| match c {
@@ -127,14 +127,15 @@ fn a_clock_from_nowhere_is_refused_and_its_message_not_handled() {
     assert!(nodes[1].service.read(|b| b.heard.is_empty()));
 }
 
-/// Rule V5 of `fusion`: a group commit goes over a connection before any data that rests on it, also when it is another instance that hands the data on.
+/// Rule V5 of `fusion`: a group commit goes over a connection before any data that rests on it,
+/// also when another instance hands the data on.
 #[test]
 fn group_commits_go_ahead_of_what_rests_on_them() {
     let nodes = cluster(3, |_| {});
     let [one, two, three] = &nodes[..] else {
         panic!()
     };
-    // So that 3 can hear of it from 2 only.
+    // With this cut instance 3 can hear of the commit from instance 2 only.
     let cut = Fault {
         cut: true,
         ..Fault::default()
@@ -170,7 +171,7 @@ fn group_commits_go_ahead_of_what_rests_on_them() {
     );
 }
 
-/// Eight sessions send to one lane at once; what each sent arrives in its order, whole.
+/// Eight sessions send to one lane at once. What each sent arrives whole and in its order.
 #[test]
 fn a_lane_keeps_the_order_of_every_sender() {
     const SENDERS: u64 = 8;
@@ -233,7 +234,7 @@ fn a_session_that_gives_up_gets_its_memory_back_and_a_late_answer_is_counted() {
     assert_eq!(dropped.load(Ordering::SeqCst), 1);
     let owed = nodes[1].service.until("the request", |b| b.parked.pop());
     answer(&nodes[1].ic, &owed, &[0, 1]);
-    // The same lane: when this is answered the late one has been dealt with.
+    // The call uses the same lane: when it is answered, the late answer has been dealt with.
     nodes[0]
         .call(nodes[1].member, Lane::lms(0), ECHO, &[1])
         .unwrap();
@@ -315,7 +316,7 @@ fn a_message_for_a_former_life_never_reaches_the_next_one() {
             .read(|b| b.heard.iter().all(|h| h.message != b"for the dead"))
     );
 
-    // And a life that is over does not come back.
+    // A life that is over does not come back.
     drop(again);
     let ghost = start(config(member(2, 1), &peers), bind());
     let why = ghost.service.until("the refusal", |_| {
@@ -333,7 +334,7 @@ fn threads_have_the_names_that_a_dba_expects() {
     let nodes = cluster(2, |c| c.priority = wait::priority::Priority::RealTime);
     let until = Instant::now() + Duration::from_secs(10);
     for name in ["lms0:2", "lms1:2", "lmd0:2", "lmon", "lmw0", "lmln"] {
-        // Each says so itself, when it begins.
+        // Each thread says what it got when it begins.
         let r = loop {
             let reports = nodes[0].ic.threads();
             if let Some(r) = reports.iter().find(|r| r.name == name) {
@@ -344,13 +345,13 @@ fn threads_have_the_names_that_a_dba_expects() {
         };
         let comm = std::fs::read_to_string(format!("/proc/self/task/{}/comm", r.tid)).unwrap();
         assert_eq!(comm.trim(), name);
-        // Either the priority or the system's reason.
+        // The report names the priority or the system's reason.
         let said = r.got.to_string();
         assert!(name == "lmln" || said.contains("real time"), "{said}");
     }
 }
 
-/// Another instance is added to the list while the first is running, and taken out again.
+/// Another instance is added to the list while the first is running, and is taken out again.
 #[test]
 fn peers_come_and_go() {
     let nodes = cluster(1, |_| {});
@@ -380,7 +381,8 @@ fn peers_come_and_go() {
     ));
 }
 
-/// Race 15 of docs/design.md: every instance says whom it hears, so that all can tell who reaches
+/// Race 15 of docs/design.md: every instance says which others it hears, so that all can tell which
+/// instance reaches which.
 /// whom.
 #[test]
 fn instances_tell_each_other_whom_they_hear() {

@@ -1,4 +1,5 @@
-//! Instances in processes of their own: stopped, resumed, killed, and come back in another life. The test binary starts itself again; [`child`] is instance 2.
+//! Instances in processes of their own: stopped, resumed, killed, and come back in another life.
+//! The test binary starts itself again; [`child`] is instance 2.
 
 mod common;
 
@@ -12,7 +13,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const ADDRESS: &str = "BRAID_INTERCONNECT_PEER";
 const LIFE: &str = "BRAID_INTERCONNECT_LIFE";
-/// Looks that a pause lasts; a machine under load may make a few of these look silent by itself.
+/// How many looks a pause lasts. A machine under load may make a few of these look silent by
+/// itself.
 const PAUSE_LOOKS: u32 = 40;
 
 fn peer(instance: u16, address: SocketAddr) -> PeerAddress {
@@ -22,7 +24,8 @@ fn peer(instance: u16, address: SocketAddr) -> PeerAddress {
     }
 }
 
-/// Not a test by itself: instance 2, which says the longest silence it has seen when it is asked.
+/// Runs instance 2, and is not a test by itself. When asked, the instance says the longest silence
+/// it has seen.
 #[test]
 fn child() {
     let (Ok(address), Ok(life)) = (std::env::var(ADDRESS), std::env::var(LIFE)) else {
@@ -33,7 +36,7 @@ fn child() {
     println!("READY");
     for line in std::io::stdin().lines() {
         assert_eq!(line.unwrap(), "silence");
-        // One look after the question, so that it is about now.
+        // One look is awaited after the question, so that the answer is about now.
         let looks = two.service.read(|b| b.looks);
         two.service
             .until("a look", |b| (b.looks > looks + 1).then_some(()));
@@ -102,7 +105,8 @@ fn one() -> Node {
     )
 }
 
-/// Race 15 of docs/design.md. The stopped instance is silent, and still connected: nobody says that it is dead. When it wakes up it finds what was sent to it unread, and nobody silent.
+/// Race 15 of docs/design.md. The stopped instance is silent and still connected, and nobody says
+/// that it is dead. When it wakes up, it finds what was sent to it unread, and finds nobody silent.
 #[test]
 fn a_pause_shows_to_the_others_and_does_not_make_them_look_dead() {
     let one = one();
@@ -129,7 +133,8 @@ fn a_pause_shows_to_the_others_and_does_not_make_them_look_dead() {
     );
 }
 
-/// A killed process is noticed at once on every lane; what was asked of it fails; its next life is another member.
+/// A killed process is noticed at once on every lane. What was asked of it fails. Its next life is
+/// another member.
 #[test]
 fn a_killed_instance_is_noticed_and_its_next_life_is_another_member() {
     let one = one();

@@ -1,4 +1,4 @@
-//! What those get who do not belong to the cluster.
+//! What a stranger gets that does not belong to the cluster.
 
 mod common;
 
@@ -12,12 +12,12 @@ const GREETING_BYTES: usize = 40;
 /// What a connector says until it is answered: greeting, identity, proof.
 const SAID_BYTES: usize = GREETING_BYTES + 24 + 32;
 
-/// Everything the other side says until it closes.
+/// Everything that the other side says until it closes.
 fn until_closed(mut s: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     match s.read_to_end(&mut said) {
         Ok(_) => {}
-        // It closed with something of ours unread.
+        // The other side closed with some of our bytes unread.
         Err(e) => assert_eq!(e.kind(), ErrorKind::ConnectionReset),
     }
     said
@@ -63,13 +63,14 @@ fn a_stranger_hears_random_bytes_and_nothing_else() {
     });
     let why = nodes[0].ic.refusals().1.unwrap();
     assert!(why.contains("does not prove"), "{why}");
-    // Nobody else noticed.
+    // No member noticed.
     nodes[0]
         .call(nodes[1].member, Lane::lms(0), ECHO, &[1])
         .unwrap();
 }
 
-/// Whoever listens between two members has heard a proof, and says it again: to the same instance, byte by byte. The challenge is another one by then.
+/// A listener between two members has heard a proof, and says it again to the same instance, byte
+/// by byte. The challenge is another one by then.
 #[test]
 fn a_proof_that_was_overheard_is_worth_nothing() {
     let between = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -86,7 +87,7 @@ fn a_proof_that_was_overheard_is_worth_nothing() {
         let far = TcpStream::connect(address).unwrap();
         let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
         std::thread::spawn(move || std::io::copy(&mut &back.0, &mut &back.1));
-        // Greeting; then, once it was answered, identity and proof.
+        // First comes the greeting; then, once it was answered, identity and proof.
         let mut said = vec![0; SAID_BYTES];
         let (greeting, proof) = said.split_at_mut(GREETING_BYTES);
         for part in [greeting, proof] {
@@ -121,7 +122,8 @@ fn a_proof_that_was_overheard_is_worth_nothing() {
     drop((near, far));
 }
 
-/// A hundred connections that say nothing hold the places of the unproved; the members' own connections are not touched, and once the strangers are gone others get in.
+/// A hundred connections that say nothing hold the places of the unproved. The members' own
+/// connections are not touched. Once the strangers are gone, others get in.
 #[test]
 fn silent_strangers_are_bounded_and_cut_off() {
     let nodes = cluster(2, |_| {});
@@ -144,7 +146,7 @@ fn silent_strangers_are_bounded_and_cut_off() {
     nodes[1].connected(nodes[0].member);
 }
 
-/// Why instance 2, made by `change`, does not get in to instance 1; what each side says.
+/// Why instance 1 does not let in instance 2, which `change` configures: what each side says.
 fn refused(change: impl Fn(&mut Config)) -> (String, Option<String>) {
     let (one, two) = (bind(), bind());
     let at = |i, address: SocketAddr| PeerAddress {

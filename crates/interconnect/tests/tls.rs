@@ -56,7 +56,7 @@ fn instances_exchange_blocks_under_tls() {
             }
         }
     });
-    // More than any TLS record, and more than the sockets hold.
+    // The payload is longer than any TLS record, and than the sockets' buffers.
     let long = vec![7; interconnect::MAX_PAYLOAD_BYTES];
     for n in 0..20 {
         nodes[2]
@@ -85,7 +85,7 @@ fn certificates_are_made_once_and_kept_from_others() {
     assert!(!certs::create_authority(&dir.0).unwrap());
     assert!(!certs::create_instance(&dir.0, InstanceId(1)).unwrap());
     assert_eq!((text("authority.pem"), text("instance-1.pem")), before);
-    // What a making that was cut off has left: keys without certificates.
+    // A making that was cut off leaves keys without certificates.
     for made in ["authority.pem", "instance-2.pem"] {
         std::fs::remove_file(dir.0.join(made)).unwrap();
     }
@@ -104,7 +104,7 @@ fn certificates_are_made_once_and_kept_from_others() {
     assert!(e.contains("chmod 600"), "{e}");
 }
 
-/// Two instances, the second with what `change` made of its side; why it does not get in.
+/// Why instance 1 does not let in instance 2, whose side `change` configures.
 fn refused(change: impl Fn(&mut Config)) -> (String, String) {
     let dir = certificates(&format!("{:?}", std::thread::current().id()));
     let (one, two) = (bind(), bind());

@@ -17,10 +17,10 @@ pub const CLUSTER: Cluster = Cluster {
     database: 77,
     incarnation: 1,
 };
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+/// A time longer than any of this takes on a loaded machine. Only a failing test waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Answered at once, with the message echoed and a block if one byte of the message asks for it.
+/// Answered at once: the message is echoed, with a block if one byte of the message asks for it.
 pub const ECHO: u16 = 1;
 /// Passed on to the instance named in the message, which answers in our place.
 pub const FORWARD: u16 = 2;
@@ -37,7 +37,7 @@ pub fn secret() -> Secret {
 
 pub struct TestClock(pub AtomicU64);
 
-/// As far as one message may lift a clock.
+/// How far one message may lift a clock.
 pub const MAX_JUMP: u64 = 1 << 40;
 
 impl Clock for TestClock {
@@ -106,7 +106,7 @@ impl Recorder {
     }
 }
 
-/// A block whose bytes follow from `seed`.
+/// A block with bytes that follow from `seed`.
 pub fn block_of(seed: u8) -> Vec<u8> {
     (0..block::BLOCK_SIZE)
         .map(|i| seed.wrapping_mul(31).wrapping_add((i % 251) as u8))
@@ -165,7 +165,7 @@ impl Service for Recorder {
     }
 }
 
-/// Echoes; if the message says more than one byte, the second seeds a block.
+/// Echoes the message. If it has more than one byte, the second byte seeds a block.
 pub fn answer(ic: &Interconnect, to: &ReplyTo, message: &[u8]) {
     let block = message
         .get(1)
@@ -205,7 +205,7 @@ pub fn config(m: Member, peers: &[PeerAddress]) -> Config {
     c.peers = peers.to_vec();
     c.heartbeat = Duration::from_millis(20);
     c.lms = 2;
-    // Tests share the machine.
+    // Tests share the machine with others.
     c.priority = Priority::Ordinary;
     c
 }
@@ -229,7 +229,7 @@ pub fn bind() -> Bound {
     Bound::bind("127.0.0.1:0".parse().unwrap()).unwrap()
 }
 
-/// `n` instances, all connected.
+/// Starts `n` instances and waits until all are connected.
 pub fn cluster(n: u16, change: impl Fn(&mut Config)) -> Vec<Node> {
     let bounds: Vec<Bound> = (0..n).map(|_| bind()).collect();
     let peers: Vec<PeerAddress> = bounds
@@ -334,7 +334,7 @@ impl Node {
     }
 }
 
-/// Memory for a block that says when it is dropped.
+/// Memory for a block. It counts when it is dropped.
 pub struct Watched(pub Box<BlockBuf>, pub Arc<AtomicU64>);
 
 impl Drop for Watched {
