@@ -1,6 +1,7 @@
-//! Prints what an append costs, and how many commits per second 1, 8 and 32 threads reach, each commit durable.
+//! Prints what an append costs, and how many durable commits per second 1, 8 and 32 threads reach.
 //!
-//! `cargo run --release -p redo --example commit_rate [directory]` (default: `redo-bench` in the present one; left empty behind).
+//! `cargo run --release -p redo --example commit_rate [directory]` (default: `redo-bench` in the
+//! present directory; it is left behind empty).
 
 use block::record::RecordWriter;
 use block::{Dba, FileId, LastGroups, ObjectId, Op, Scn, ThreadId, TxnId, UndoPtr};

@@ -1,10 +1,11 @@
-//! What recovery does with a vector, of one instance or of several that have died.
+//! How recovery applies a change vector of an instance, or of several, that have died.
 
 use block::record::Vector;
 use block::{BlockBuf, Scn, apply};
 
-/// Applies a vector of a record with this SCN if the block lacks it; false if the block had it already. An error: the block has neither what the vector
-/// rests on nor what it makes.
+/// Applies a vector of a record with this SCN if the block lacks it; false if the block had it
+/// already. It is an error if the block has neither what the vector rests on nor what the vector
+/// makes.
 pub fn apply_vector(
     block: &mut BlockBuf,
     scn: Scn,

@@ -1,13 +1,15 @@
 //! The batch: the unit in which redo is written, and its header. Byte diagram in `README.md`.
 //!
-//! Behind its records stands *evidence*: which groups of other threads, that not every instance was known to have heard of, its records may rest on, and when they took effect. If all die who heard of
-//! such a group, what rests on it says when it was (`fusion`, rule V6).
+//! Behind a batch's records stands *evidence*: groups of other threads that not every instance was
+//! known to have heard of and that the records may rest on, with the SCNs at which they took
+//! effect. If all instances die that heard of such a group, what rests on the group says when it
+//! took effect (`fusion`, rule V6).
 //!
 //! Invariants:
 //! - A batch starts on a fresh log block and is padded with zeros to the end of its last one.
 //! - Everything in it is covered by one CRC32C, so that a batch torn anywhere is recognized.
-//! - It names its own position: a batch of an earlier round of the ring, or one written to the wrong place, is not taken for one that
-//!   belongs there.
+//! - A batch names its own position. So a batch of an earlier round of the ring, or one written to
+//!   the wrong place, is not taken for one that belongs there.
 
 use block::{LAST_GROUPS, LogPos, Scn, ThreadId};
 
@@ -15,29 +17,31 @@ use block::{LAST_GROUPS, LogPos, Scn, ThreadId};
 pub const LOG_BLOCK: usize = 4096;
 /// Bytes of a batch's header, directly followed by its records.
 pub const BATCH_HEADER: usize = 96;
-/// Largest batch, header included and padding not. Bounds what a crash can tear, what recovery holds in memory, and the time for which a commit
-/// may stand behind a bulk load's write (about a millisecond).
+/// The largest batch, header included and padding not. It bounds what a crash can tear, what
+/// recovery holds in memory, and the time for which a commit may stand behind a bulk load's write
+/// (about a millisecond).
 pub const MAX_BATCH: usize = 1 << 20;
 /// Version of the batch format.
 pub const FORMAT_VERSION: u16 = 4;
 /// Bytes of one piece of evidence: thread, batch, SCN.
 const EVIDENCE: usize = 18;
-/// Evidence in one batch: of each other thread the newest groups.
+/// The most evidence in one batch: the newest groups of each other thread.
 pub const MAX_EVIDENCE: usize = block::FileId::MAX_INSTANCES as usize * LAST_GROUPS;
 pub(crate) const MAX_EVIDENCE_BYTES: usize = MAX_EVIDENCE * EVIDENCE;
-/// Header and records of a batch at most.
+/// The most bytes of a batch's header and records.
 pub(crate) const MAX_BATCH_RECORDS: usize = MAX_BATCH - MAX_EVIDENCE_BYTES;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BRDB");
 const CRC_AT: usize = 80;
 const LENGTH_AT: usize = 20;
-/// Of e(n-1), e(n-2).
+/// The bytes at which e(n-1) and e(n-2) stand in the header.
 const PREVIOUS_AT: [usize; LAST_GROUPS] = [48, 72];
 
 const _: () = assert!(CRC_AT + 4 <= BATCH_HEADER && MAX_BATCH.is_multiple_of(LOG_BLOCK));
 const _: () = assert!(block::record::MAX_RECORD + BATCH_HEADER <= MAX_BATCH_RECORDS);
 
-/// Number of a batch within its redo thread, from 1; rises by one from batch to batch, across restarts too.
+/// The number of a batch within its redo thread, from 1. It rises by one from batch to batch,
+/// across restarts too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct BatchNo(pub u64);
 
@@ -47,7 +51,7 @@ impl BatchNo {
     }
 }
 
-/// Batch `batch` of thread `thread` took effect at `scn`.
+/// Evidence that batch `batch` of thread `thread` took effect at `scn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupEvidence {
     pub thread: ThreadId,
@@ -62,7 +66,8 @@ impl GroupEvidence {
         out.extend_from_slice(&self.scn.0.to_le_bytes());
     }
 
-    /// All that stands in these bytes; what is left over is nothing.
+    /// All pieces of evidence in these bytes. What is left over behind the last whole piece is
+    /// ignored.
     pub(crate) fn all(bytes: &[u8]) -> impl Iterator<Item = GroupEvidence> {
         bytes.as_chunks::<EVIDENCE>().0.iter().map(|b| {
             let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| b[at + i]));
@@ -75,11 +80,12 @@ impl GroupEvidence {
     }
 }
 
-/// Which redo this is: what every batch of a thread has in common.
+/// The identity of a redo thread, which all its batches carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadIdentity {
     pub database: u64,
-    /// Rises when a database is opened anew after an incomplete recovery; redo from before is then not its own.
+    /// Rises when a database is opened anew after an incomplete recovery. Redo from before is not
+    /// the database's own then.
     pub database_incarnation: u32,
     pub thread: ThreadId,
 }
@@ -90,18 +96,21 @@ pub struct BatchHeader {
     pub identity: ThreadIdentity,
     /// Rises with every opening of the thread for writing.
     pub incarnation: u32,
-    /// Header, records and evidence, without the padding.
+    /// The bytes of header, records and evidence, without the padding.
     pub length: u32,
-    /// Pieces of evidence behind the records.
+    /// The number of pieces of evidence behind the records.
     pub evidence: u16,
     pub batch: BatchNo,
-    /// Where the batch itself stands.
+    /// The position of the batch itself.
     pub pos: LogPos,
-    /// Everything below was durable when this batch was issued.
+    /// The position below which everything was durable when this batch was issued.
     pub durable: LogPos,
-    /// e(n-1), e(n-2) and so on: the SCNs at which the commits of the batches before this one took effect. Zero if that was not known when this one was issued, which can be so of all but the last.
+    /// The SCNs e(n-1), e(n-2) and so on, at which the commits of the batches before this one took
+    /// effect. An SCN is zero if it was not known when this batch was issued; that cannot be so of
+    /// the last.
     pub previous: [Scn; LAST_GROUPS],
-    /// When the batch was issued, in microseconds since 1970 (UTC). For people and for point-in-time recovery; nothing is decided by it.
+    /// When the batch was issued, in microseconds since 1970 (UTC). It is for people and for
+    /// point-in-time recovery; no decision rests on it.
     pub wall_clock_us: u64,
 }
 
@@ -145,7 +154,8 @@ impl BatchHeader {
         }
     }
 
-    /// Reads a header; says why there is none. The checksum is not looked at: that takes the whole batch.
+    /// Reads a header, or says why there is none. The checksum is not checked: that takes the whole
+    /// batch.
     pub fn decode(bytes: &[u8]) -> Result<BatchHeader, &'static str> {
         let Some(h) = bytes.get(..BATCH_HEADER) else {
             return Err("header is cut short");
@@ -180,7 +190,7 @@ impl BatchHeader {
         if BATCH_HEADER + usize::from(header.evidence) * EVIDENCE > header.length as usize {
             return Err("there is more evidence than batch");
         }
-        // An overflow further on is thereby impossible, whatever the bytes say.
+        // These bounds make an overflow further on impossible, whatever the bytes say.
         if header.pos.0 > u64::MAX / 2
             || header.batch.0 > u64::MAX / 2
             || header.previous.iter().any(|scn| *scn > Scn::MAX)
@@ -191,8 +201,8 @@ impl BatchHeader {
     }
 }
 
-/// CRC32C over a batch given in pieces (its memory may wrap around the end of the log buffer), the checksum field taken as zero. The first
-/// piece holds at least the header.
+/// The CRC32C over a batch given in pieces (its memory may wrap around the end of the log buffer).
+/// The checksum field counts as zero. The first piece holds at least the header.
 pub fn checksum<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     let mut crc = 0;
     for (i, piece) in pieces.into_iter().enumerate() {

@@ -1,30 +1,35 @@
 //! The log buffer's memory: a ring of log blocks addressed by log position.
 //!
-//! Who may touch which bytes is not known to the compiler, but simple:
+//! The compiler does not know who may touch which bytes, but the rule is simple:
 //! - `[durable, start of the open batch)` belongs to the one thread that leads the flush;
 //! - `[start of the open batch, durable + size)` belongs to the holder of the log latch.
 //!
-//! A closed batch passes from the second range to the first under the log latch, and a written one back when the durable position is published.
+//! A closed batch passes from the second range to the first under the log latch. A written batch
+//! passes back when the durable position is published.
 
 use crate::batch::LOG_BLOCK;
 use std::cell::UnsafeCell;
 
 pub(crate) struct Buffer {
-    /// A log block more than is used, for the sake of alignment.
+    /// The memory, a log block larger than what is used, for the sake of alignment.
     memory: Box<[UnsafeCell<u8>]>,
-    /// Of the first log block in it.
+    /// Where the first log block starts in the memory.
     start: usize,
 }
 
-// SAFETY: the bytes are handed out by position ranges, whose owners the module head names; `unsafe` methods put the duty on them.
+// SAFETY: the bytes are handed out by position ranges, whose owners the module head names. The
+// `unsafe` methods put the duty on their callers.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// A buffer of `bytes`, a multiple of the log block. The system gives it as zeroes (asked for without an alignment, of which the allocator would make it touch everything): a log that writes little never touches most of it.
+    /// A buffer of `bytes`, a multiple of the log block.
+    ///
+    /// The system gives the memory as zeroes, so a log that writes little never touches most of it.
+    /// It is asked for without an alignment: with one, the allocator would touch all of it.
     pub fn new(bytes: usize) -> Buffer {
         assert!(bytes > 0 && bytes.is_multiple_of(LOG_BLOCK));
         let memory = Box::<[UnsafeCell<u8>]>::new_zeroed_slice(bytes + LOG_BLOCK);
-        // SAFETY: every value of a byte is one, zero too.
+        // SAFETY: every value of a byte is valid, zero too.
         let memory = unsafe { memory.assume_init() };
         let start = memory.as_ptr().addr().next_multiple_of(LOG_BLOCK) - memory.as_ptr().addr();
         Buffer { memory, start }
@@ -37,12 +42,14 @@ impl Buffer {
     /// Copies `from` to position `pos`.
     ///
     /// # Safety
-    /// The caller owns `[pos, pos + from.len())` by the module's rules; the range is no longer than the buffer.
+    /// The caller owns `[pos, pos + from.len())` by the module's rules. The range is no longer than
+    /// the buffer.
     pub unsafe fn put(&self, pos: u64, from: &[u8]) {
         debug_assert!(from.len() <= self.size());
         let at = (pos % self.size() as u64) as usize;
         let first = from.len().min(self.size() - at);
-        // SAFETY: both ranges lie within `memory`, are owned by the caller, and cannot overlap `from`, which is borrowed by it.
+        // SAFETY: both ranges lie within `memory` and are owned by the caller. They cannot overlap
+        // `from`, which the caller borrows.
         unsafe {
             std::ptr::copy_nonoverlapping(from.as_ptr(), self.base().add(at), first);
             std::ptr::copy_nonoverlapping(from[first..].as_ptr(), self.base(), from.len() - first);
@@ -62,7 +69,8 @@ impl Buffer {
         assert!(len <= self.size());
         let at = (from % self.size() as u64) as usize;
         let first = len.min(self.size() - at);
-        // SAFETY: both ranges lie within `memory`, do not overlap each other, and are owned by the caller.
+        // SAFETY: both ranges lie within `memory`, do not overlap each other, and are owned by the
+        // caller.
         unsafe {
             [
                 std::slice::from_raw_parts_mut(self.base().add(at), first),

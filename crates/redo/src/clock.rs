@@ -1,36 +1,42 @@
 //! The SCN clock: a 64-bit Lamport clock, one per instance.
 //!
 //! Invariants:
-//! - The clock never runs backwards, and never passes its *ceiling*, a value that the control file holds durably. A restarted
-//!   instance starts at the ceiling, so it can never draw an SCN that it drew before the crash.
-//! - [`Clock::lift`] accepts only plausible values: one bad message must not use up the SCNs of all time.
+//! - The clock never runs backwards, and never passes its *ceiling*, a value that the control file
+//!   holds durably. A restarted instance starts at the ceiling, so it can never draw an SCN that it
+//!   drew before the crash.
+//! - [`Clock::lift`] accepts only plausible values: one bad message must not use up the SCNs of all
+//!   time.
 
 use crate::{Error, Result};
 use block::Scn;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Called, once per ceiling, when half of the way to the ceiling has been used. It runs in whatever thread drew the SCN,
-/// perhaps under the log latch: it may only wake somebody who raises the ceiling.
+/// Called, once per ceiling, when half of the way to the ceiling has been used. It runs in whatever
+/// thread drew the SCN, perhaps under the log latch. So it may only wake a thread that raises the
+/// ceiling.
 pub type CeilingHook = Box<dyn Fn(Scn) + Send + Sync>;
 
-/// See the module.
+/// The SCN clock of an instance (see the module).
 pub struct Clock {
     now: AtomicU64,
-    /// Half way to the ceiling, or `u64::MAX` once the hook has been called for this ceiling.
+    /// Half of the way to the ceiling, or `u64::MAX` once the hook has been called for this
+    /// ceiling.
     alarm: AtomicU64,
     ceiling: AtomicU64,
     hook: OnceLock<CeilingHook>,
 }
 
 impl Clock {
-    /// How far ahead of the clock a new ceiling is put. At ten million records a second the half of it lasts three minutes,
-    /// and two thousand million restarts use up all SCNs.
+    /// How far ahead of the clock a new ceiling is put. At ten million records a second, half of it
+    /// lasts three minutes, and two thousand million restarts use up all SCNs.
     pub const CEILING_STEP: u64 = 1 << 32;
-    /// The farthest that one message may lift the clock: an instance that restarted some hundred times while we heard nothing.
+    /// The farthest that one message may lift the clock. An instance that restarted some hundred
+    /// times, unheard by this one, may be so far ahead.
     pub const MAX_JUMP: u64 = 1 << 40;
 
-    /// A clock that stands at `start`; both come from the control file (`start` is the former ceiling, or above).
+    /// A clock that stands at `start`. Both values come from the control file (`start` is the
+    /// former ceiling, or above).
     pub fn new(start: Scn, ceiling: Scn) -> Clock {
         assert!(
             start < ceiling && ceiling <= Scn::MAX,
@@ -44,7 +50,7 @@ impl Clock {
         }
     }
 
-    /// The hook can be set once, by whoever keeps the control file.
+    /// Sets the hook. The keeper of the control file does this, once.
     pub fn on_ceiling_near(&self, hook: CeilingHook) {
         assert!(
             self.hook.set(hook).is_ok(),
@@ -88,7 +94,7 @@ impl Clock {
         Ok(())
     }
 
-    /// The value that the clock must not reach before a higher one is durable.
+    /// The SCN that the clock must not reach before a higher one is durable.
     pub fn ceiling(&self) -> Scn {
         Scn(self.ceiling.load(Ordering::Acquire))
     }
@@ -104,7 +110,8 @@ impl Clock {
         Scn(next)
     }
 
-    /// Says that `to` is durable as the ceiling. Lower values than the present one are ignored.
+    /// Takes note that `to` is durable as the ceiling. Values below the present ceiling are
+    /// ignored.
     pub fn raise_ceiling(&self, to: Scn) {
         assert!(to <= Scn::MAX);
         if self.ceiling.fetch_max(to.0, Ordering::AcqRel) < to.0 {
@@ -115,12 +122,14 @@ impl Clock {
 
     #[cold]
     fn near_ceiling(&self, scn: u64) {
-        // Going on would let a restarted instance draw the same SCNs again; dying here loses nothing that is durable.
+        // Going on would let a restarted instance draw the same SCNs again. The process ends here,
+        // which loses nothing that is durable.
         assert!(
             scn < self.ceiling().0,
             "invariant: SCN {scn} was drawn at or above the durable ceiling"
         );
-        // The alarm is silenced by whoever gets here first, but only up to the ceiling: that assertion must stay armed.
+        // The first thread that gets here silences the alarm, but only up to the ceiling: that
+        // assertion must stay armed.
         let alarm = self.alarm.load(Ordering::Acquire);
         let ceiling = self.ceiling().0;
         if scn >= alarm

@@ -1,14 +1,19 @@
-//! The redo of instances that have died, kept in memory by block: what survivors bring blocks back with.
+//! The redo of instances that have died, kept in memory by block. Survivors bring blocks back with
+//! it.
 //!
-//! All open threads of the dead are read once, as one stream by SCN. A block is then made of the newest version that is on disk or kept as a survivor's past
-//! image, and of what the dead have logged since ([`DeadRedo::apply`]).
+//! All open threads of the dead are read once, as one stream by SCN. A block is then made of the
+//! newest version that is on disk, or kept as a survivor's past image, and of what the dead have
+//! logged since ([`DeadRedo::apply`]).
 //!
 //! **Invariants.**
-//! - The vectors of a block stand in the order of their SCNs, whichever of the dead logged them: two that changed it in turns are one sequence.
-//! - Nothing is dropped: the threads stay open until everything is on disk, so whoever dies meanwhile finds the same redo there again.
+//! - The vectors of a block stand in the order of their SCNs, whichever of the dead logged them. If
+//!   two instances changed the block in turns, their vectors are one sequence.
+//! - Nothing is dropped: the threads stay open until everything is on disk. So if a survivor dies
+//!   meanwhile, the next recovery finds the same redo there again.
 //!
-//! Memory: each thread from its checkpoint to its end, and 56 bytes for each vector. A vector's header in the log has 24, so this is less than four times what is
-//! read, and what is read is at most the size of the dead's log files; mostly little more than their recovery target.
+//! Memory: each thread from its checkpoint to its end, and 56 bytes for each vector. A vector's
+//! header in the log has 24 bytes, so this is less than four times what is read. What is read is at
+//! most the size of the dead's log files, and mostly little more than their recovery target.
 
 use crate::{Error, Merge, Merged, RedoReader, Result, ThreadEnd, apply_vector};
 use block::record::Vector;
@@ -31,17 +36,18 @@ struct Logged {
 
 const _: () = assert!(size_of::<Logged>() <= 64);
 
-/// See the module.
+/// The redo of the dead (see the module).
 #[derive(Default)]
 pub struct DeadRedo {
-    /// By block, then by SCN.
+    /// The vectors, by block, then by SCN.
     vectors: Vec<Logged>,
     payloads: Vec<u8>,
     evidence: BTreeMap<ThreadId, LastGroups>,
 }
 
 impl DeadRedo {
-    /// Reads the threads to their ends. `each` sees every record on the way, in the order of their SCNs, markers too.
+    /// Reads the threads to their ends. `each` sees every record on the way, markers too, in the
+    /// order of their SCNs.
     pub fn read<E: From<Error>>(
         readers: Vec<RedoReader<'_>>,
         mut each: impl FnMut(&Merged<'_>) -> std::result::Result<(), E>,
@@ -52,7 +58,7 @@ impl DeadRedo {
             dead.add(&merged);
             each(&merged)?;
         }
-        // Stable: what came in the order of SCNs stays so within a block.
+        // The sort is stable: within a block the order of SCNs stays.
         dead.vectors.sort_by_key(|v| v.dba);
         let ends = merge.finish()?;
         for (&thread, &groups) in ends.iter().flat_map(|(_, end)| &end.evidence) {
@@ -79,20 +85,24 @@ impl DeadRedo {
         }
     }
 
-    /// The blocks that the dead have logged changes of, each once, by address.
+    /// The addresses of the blocks that the dead have logged changes of, each once, in ascending
+    /// order.
     pub fn blocks(&self) -> impl Iterator<Item = Dba> + '_ {
         self.vectors
             .chunk_by(|a, b| a.dba == b.dba)
             .map(|of_block| of_block[0].dba)
     }
 
-    /// The newest groups of a thread that the dead knew of, and when they took effect. If they are that thread's last durable ones and no survivor knows of them, what is left of the dead still rests on them: they took effect
-    /// then and at no other time (`fusion::visibility`, V6).
+    /// The newest groups of a thread that the dead knew of, and when they took effect.
+    ///
+    /// They may be that thread's last durable groups, with no survivor that knows of them. What is
+    /// left of the dead still rests on them, so they took effect then and at no other time
+    /// (`fusion::visibility`, V6).
     pub fn groups_of(&self, thread: ThreadId) -> LastGroups {
         self.evidence.get(&thread).copied().unwrap_or_default()
     }
 
-    /// Vectors read.
+    /// The number of vectors read.
     pub fn vectors(&self) -> usize {
         self.vectors.len()
     }
@@ -103,8 +113,9 @@ impl DeadRedo {
         &self.vectors[from..to]
     }
 
-    /// Brings a block forward over everything that the dead have logged of it; says whether it lacked anything. What stands before the last formatting is not
-    /// looked at. An error leaves the block in between.
+    /// Brings a block forward over everything that the dead have logged of it, and says whether it
+    /// lacked anything. What stands before the last formatting is not looked at. An error leaves
+    /// the block in between.
     pub fn apply(&self, dba: Dba, block: &mut BlockBuf) -> Result<bool> {
         let vectors = self.of(dba);
         let begin = vectors.iter().rposition(|v| v.before.is_none());

@@ -1,11 +1,14 @@
-//! The log files of a thread: a ring of files of fixed size, addressed by log position, on one or two members.
+//! The log files of a thread: a ring of files of fixed size, addressed by log position, on one or
+//! two members.
 //!
 //! Invariants:
-//! - Files are written with zeros in full when they are created, so that a later write changes no metadata of the filesystem and cannot
-//!   find the disk full.
-//! - Position p stands in file `(p / payload) mod files` at byte `LOG_BLOCK + p mod payload`, where `payload` is the file's size less its first block,
-//!   which holds the file's header. Batches cross from file to file.
-//! - A member whose write failed is not written again until the thread is opened anew, which repairs it. The log goes on while one is left.
+//! - Files are written with zeros in full when they are created. So a later write changes no
+//!   metadata of the filesystem and cannot find the disk full.
+//! - Position p stands in file `(p / payload) mod files` at byte `LOG_BLOCK + p mod payload`, where
+//!   `payload` is the file's size less its first block, which holds the file's header. Batches
+//!   cross from file to file.
+//! - A member whose write failed is not written again until the thread is opened anew, which
+//!   repairs it. The log goes on while one member is left.
 
 use crate::batch::{LOG_BLOCK, ThreadIdentity};
 use crate::{Error, Result};
@@ -18,11 +21,11 @@ use wait::Event;
 const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDLOG");
 const HEADER_BYTES: usize = 44;
 
-/// Size and number of a thread's log files; kept in the control file.
+/// The size and the number of a thread's log files. The control file keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub files: u32,
-    /// Bytes of one file, its header block included.
+    /// The bytes of one file, its header block included.
     pub file_bytes: u64,
 }
 
@@ -55,7 +58,8 @@ impl Geometry {
 
 struct Member {
     files: Vec<Arc<dyn File>>,
-    /// False after a failed write. Read and written by the one thread that leads a flush; atomic for those who look on.
+    /// False after a failed write. The one thread that leads a flush reads and writes it; it is
+    /// atomic for observers.
     written: AtomicBool,
 }
 
@@ -66,7 +70,7 @@ pub struct LogFiles {
     members: Vec<Member>,
 }
 
-/// Name of a log file below a member's directory. Numbered from 1.
+/// The name of a log file below a member's directory. Files are numbered from 1.
 fn name(thread: ThreadId, file: u32) -> String {
     format!("redo/thread{}_{}.log", thread.0, file + 1)
 }
@@ -77,7 +81,7 @@ impl LogFiles {
         (0..files).map(move |n| name(thread, n))
     }
 
-    /// Creates the files, on one directory per member; `progress` hears bytes done.
+    /// Creates the files, on one directory per member. `progress` is told the bytes done.
     pub fn create(
         members: &[Arc<dyn Storage>],
         identity: ThreadIdentity,
@@ -96,7 +100,7 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Opens the files and checks that they are those of this thread, of this shape.
+    /// Opens the files and checks that they belong to this thread and have this shape.
     pub fn open(
         members: &[Arc<dyn Storage>],
         identity: ThreadIdentity,
@@ -124,7 +128,7 @@ impl LogFiles {
     pub fn members(&self) -> usize {
         self.members.len()
     }
-    /// Members that are still written.
+    /// The number of members that are still written.
     pub fn healthy_members(&self) -> usize {
         self.members
             .iter()
@@ -145,7 +149,8 @@ impl LogFiles {
         })
     }
 
-    /// Makes durable what can be read: a writer that was killed may not have come to that, and what others do from now on rests on it.
+    /// Makes durable what can be read. A writer that was killed may not have come to that, and what
+    /// others do from now on rests on it.
     pub fn sync(&self) -> Result<()> {
         let mut files = self.members.iter().flat_map(|m| &m.files);
         let p = [self.identity.thread.0 as u64, 0, 0];
@@ -154,7 +159,8 @@ impl LogFiles {
         })
     }
 
-    /// Writes whole log blocks at `pos` to every member that is healthy; durable when it returns. Fails when no member has them.
+    /// Writes whole log blocks at `pos` to every healthy member. They are durable when it returns.
+    /// It fails if no member has them.
     pub(crate) fn write(&self, pos: u64, bufs: &[&[u8]]) -> Result<()> {
         let mut last = None;
         let mut good = 0;
@@ -191,12 +197,12 @@ impl LogFiles {
         Ok(())
     }
 
-    /// Writes to one member whether it is healthy or not: the repair at an opening.
+    /// Writes to one member, whether it is healthy or not: the repair at an opening.
     pub(crate) fn repair(&self, member: usize, pos: u64, buf: &[u8]) -> Result<()> {
         self.write_member(&self.members[member], pos, &[buf])
     }
 
-    /// Where `[pos, pos + len)` stands: file, byte in it, bytes.
+    /// The places of `[pos, pos + len)`: file, byte in it, number of bytes.
     fn pieces(&self, pos: u64, len: usize) -> impl Iterator<Item = (usize, u64, usize)> + use<> {
         debug_assert!(pos.is_multiple_of(LOG_BLOCK as u64) && len.is_multiple_of(LOG_BLOCK));
         let (payload, files) = (self.geometry.payload(), self.geometry.files as u64);
@@ -253,7 +259,8 @@ fn open_member(
     })
 }
 
-/// `magic u64 | database u64 | thread u16 | format version u16 | file number u32 | files u32 | file bytes u64 | reserved | CRC32C u32`
+/// The header's layout is `magic u64 | database u64 | thread u16 | format version u16 | file number
+/// u32 | files u32 | file bytes u64 | reserved | CRC32C u32`.
 fn encode_header(identity: ThreadIdentity, geometry: Geometry, n: u32) -> AlignedBuf {
     let mut h = AlignedBuf::zeroed(LOG_BLOCK);
     h[0..8].copy_from_slice(&MAGIC.to_le_bytes());

@@ -1,15 +1,23 @@
-//! Who writes and who waits: the queue of group commit.
+//! The queue of group commit: which threads write and which wait.
 //!
-//! At most [`LAST_GROUPS`] threads *lead*: each writes a batch. Whoever comes and finds his records in no batch that is being written leads, if one more may; a leader that is about to take its batch takes the records of all who
-//! come meanwhile along. Others queue with the position they want durable. A leader that is done wakes the first thread whose wish is in no batch yet as the next leader, *then* those that were served: the disk is not idle while
-//! they wake up. A thread that finds nobody leading leads at once, without touching another thread.
+//! At most [`LAST_GROUPS`] threads *lead*: each writes a batch. A thread that finds its records in
+//! no batch that is being written leads, if one more may. A leader that is about to take its batch
+//! takes along the records of all that come meanwhile. Other threads queue with the position that
+//! they want durable.
 //!
-//! A leader whose batch is on disk before an older one is queues like all others; its place as a leader it keeps until its batch counts, because until then no more may be written.
+//! A leader that is done first wakes the first thread whose wish is in no batch yet, as the next
+//! leader. *Then* it wakes the threads that were served, so that the disk is not idle while they
+//! wake up. A thread that finds no leader leads at once, without touching another thread.
 //!
-//! A thread that must not wait leaves what it wants with whoever writes it, who tells of it when it is done; so a block that another instance wants leaves without waking a thread that
-//! only waits for the log.
+//! A leader whose batch is on disk before an older one is queues like all others. It keeps its
+//! place as a leader until its batch counts, because until then no more may be written.
 //!
-//! A thread that waits for more than the flush of its commit, namely that others know of it, is not woken in between: it is passed on to [`GroupSink::wake_when_known`].
+//! A thread that must not wait leaves its want with the thread that writes, which tells when it is
+//! done. So a block that another instance wants leaves without waking a thread that only waits for
+//! the log.
+//!
+//! A thread may wait for more than the flush of its commit, namely that others know of the commit.
+//! It is not woken in between: it is passed on to [`GroupSink::wake_when_known`].
 
 #[cfg(doc)]
 use crate::GroupSink;
@@ -25,15 +33,16 @@ use wait::remote::Served;
 const WAITING: u8 = 0;
 const SERVED: u8 = 1;
 const LEAD: u8 = 2;
-/// Durable, and known to all who must know of it.
+/// The commit is durable, and known to all that must know of it.
 const KNOWN: u8 = 3;
 
 /// A thread's place in the queue.
 struct Seat {
     told: AtomicU8,
-    /// When the flush was over, of one that waits for more; zero if that took no time.
+    /// When the flush was over, for a thread that waits for more. Zero if that took no time.
     flushed_ns: AtomicU64,
-    /// Who knew of it last, of one that waits for more: kept until it is told.
+    /// The instance that knew of the commit last, for a thread that waits for more. It is kept
+    /// until the thread is told.
     known: Mutex<Option<Known>>,
     thread: Thread,
 }
@@ -41,33 +50,34 @@ struct Seat {
 /// What another instance said when it knew of a commit.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// But for the waking.
+    /// How the other instance served, without the waking.
     pub by: Served,
-    /// When it was heard, by [`wait::timestamp_ns`].
+    /// When the answer was heard, by [`wait::timestamp_ns`].
     pub at_ns: u64,
 }
 
-/// A thread that waits until all who must know of its commit, which is durable, know of it.
+/// A thread that waits until all that must know of its durable commit know of it.
 pub struct CommitWaiter(Arc<Seat>);
 
 impl CommitWaiter {
-    /// `known`: by whom, if another instance was waited for.
+    /// Wakes the thread. `known` says by which instance, if another instance was waited for.
     pub fn wake(self, known: Option<Known>) {
         *self.0.known.lock() = known;
         self.0.tell(KNOWN);
     }
 
-    /// The same if all knew of it as soon as it was durable: nothing was waited for but the flush.
+    /// Wakes the thread if all knew of its commit as soon as it was durable: nothing was waited for
+    /// but the flush.
     pub fn wake_at_once(self) {
         self.0.flushed_ns.store(0, Ordering::Relaxed);
         self.0.tell(KNOWN);
     }
 }
 
-/// What a thread waits for.
+/// A thread in the queue, and what it waits for.
 struct Waiting {
     pos: u64,
-    /// Also that others know of this group, which has its commit.
+    /// The group of the thread's commit, if it also waits until others know of it.
     group: Option<BatchNo>,
     seat: Arc<Seat>,
 }
@@ -76,7 +86,7 @@ struct Waiting {
 pub(crate) struct Wish {
     pub pos: u64,
     pub event: Event,
-    /// Whether others must know of it, and of which group it is.
+    /// The group of the commit, if others must know of it.
     pub group: Option<BatchNo>,
 }
 
@@ -103,7 +113,8 @@ impl Seat {
 }
 
 thread_local! {
-    /// A thread waits in one place at a time, and takes it again only after it was told.
+    /// The seat of this thread. A thread waits in one place at a time, and takes the seat again
+    /// only after it was told.
     static SEAT: Arc<Seat> = Arc::new(Seat {
         told: AtomicU8::new(WAITING),
         flushed_ns: AtomicU64::new(0),
@@ -112,18 +123,18 @@ thread_local! {
     });
 }
 
-/// What has become of [wants](FlushQueue::want).
+/// The state of [wants](FlushQueue::want).
 pub(crate) struct Told {
-    /// Whether one of them is durable now.
+    /// Whether one of the wants is durable now.
     pub reached: bool,
-    /// Up to here they are not, and nobody is about to write them.
+    /// The position up to which wants are not durable and nobody is about to write them.
     pub left: Option<u64>,
 }
 
-/// Positions that others want who do not wait.
+/// Positions that threads want durable without waiting.
 #[derive(Clone, Copy)]
 struct Wants {
-    /// None is below.
+    /// No want is below this position.
     lowest: u64,
     highest: u64,
 }
@@ -144,32 +155,36 @@ impl Wants {
 
 /// The log, as the queue sees it.
 pub(crate) trait Writes {
-    /// Up to here everything is durable.
+    /// The position below which everything is durable.
     fn durable(&self) -> u64;
-    /// Up to here everything is durable or being written.
+    /// The position below which everything is durable or being written.
     fn issued(&self) -> u64;
-    /// Writes one more batch, if `pos` is in none yet, and calls [`FlushQueue::issued`] before it does; says how many batches became durable, its own or not.
+    /// Writes one more batch, if `pos` is in none yet, and calls [`FlushQueue::issued`] before it
+    /// does. Returns how many batches became durable, this one or others.
     fn write(&self, pos: u64) -> Result<Option<usize>>;
-    /// These threads' commits are in a durable group; they wait for more.
+    /// Passes on threads whose commits are in a durable group and that wait for more.
     fn pass_on(&self, batch: BatchNo, waiters: Vec<CommitWaiter>);
-    /// What has become of [wants](FlushQueue::want).
+    /// Tells the state of [wants](FlushQueue::want).
     fn tell(&self, told: Told);
 }
 
 #[derive(Default)]
 struct Queue {
-    /// Batches that are being written, and those that their leaders have not taken yet.
+    /// The batches that are being written, and those that their leaders have not taken yet.
     leaders: usize,
-    /// One of the leaders has not taken its batch yet: what is in the log now comes into it, or stands in full batches before it.
+    /// Whether one of the leaders has not taken its batch yet. If so, what is in the log now comes
+    /// into that batch, or stands in full batches before it.
     about: bool,
     waiting: Vec<Waiting>,
-    /// Only while it is being written, or no more leaders may be.
+    /// The wants. There are some only while they are being written, or while no more leaders may
+    /// be.
     wanted: Option<Wants>,
     failure: Option<String>,
 }
 
 impl Queue {
-    /// Whether somebody has to lead so that what is beyond the batches `issued` gets written, and may.
+    /// Whether a thread has to lead, and may, so that what is beyond the batches `issued` gets
+    /// written.
     fn lacks_leader(&self) -> bool {
         !self.about && self.leaders < LAST_GROUPS
     }
@@ -179,7 +194,7 @@ impl Queue {
         self.about = true;
     }
 
-    /// Makes the first one a leader whose wish is in no batch yet, if one is lacking.
+    /// Makes the first thread whose wish is in no batch yet a leader, if one is lacking.
     fn appoint(&mut self, issued: u64) -> Option<Waiting> {
         if !self.lacks_leader() {
             return None;
@@ -189,7 +204,7 @@ impl Queue {
         Some(self.waiting.remove(first))
     }
 
-    /// What has become of what was wanted.
+    /// The state of the wants.
     fn look_at_wants(&mut self, durable: u64, issued: u64) -> Told {
         let wanted = self.wanted.take();
         let above = wanted.and_then(|w| w.above(durable));
@@ -208,7 +223,8 @@ pub(crate) struct FlushQueue {
 }
 
 impl FlushQueue {
-    /// Returns once the log is durable up to the wish's position; leads if that is lacking. Followers wait under the wish's event. True if it was also waited for that others know
+    /// Returns once the log is durable up to the wish's position. The caller leads if a leader is
+    /// lacking; followers wait under the wish's event. True if the wait was also for others to know
     /// of the wish's group.
     pub fn flush(&self, wish: &Wish, log: &impl Writes) -> Result<bool> {
         loop {
@@ -221,7 +237,7 @@ impl FlushQueue {
                 _ => continue,
             }
             match log.write(wish.pos)? {
-                // It is on disk before an older one, whose leader finishes it too.
+                // The batch is on disk before an older one, whose leader finishes it too.
                 Some(0) => {}
                 Some(durable) => self.hand_over(durable, log),
                 None => {
@@ -238,7 +254,7 @@ impl FlushQueue {
         if let Some(failure) = &queue.failure {
             return Err(Error::WriteFailed(failure.clone()));
         }
-        // Leaders publish before they lock the queue: looking under the lock, we cannot miss both.
+        // Leaders publish before they lock the queue. So a look under the lock cannot miss both.
         if log.durable() >= wish.pos {
             return Ok(SERVED);
         }
@@ -269,10 +285,11 @@ impl FlushQueue {
         ))
     }
 
-    /// Leaves a want with whoever writes it, or will. False if nobody does, or it is durable.
+    /// Leaves a want with the thread that writes it, or will. False if none does, or if it is
+    /// durable already.
     pub fn want(&self, pos: u64, log: &impl Writes) -> bool {
         let mut queue = self.queue.lock();
-        // As for those who wait: leaders publish before they lock the queue.
+        // As for threads that wait, leaders publish before they lock the queue.
         let will_be = !queue.lacks_leader() || pos <= log.issued();
         let noted = will_be && log.durable() < pos;
         if noted {
@@ -281,7 +298,8 @@ impl FlushQueue {
         noted
     }
 
-    /// A leader has taken its batch, or found that there is none left: who came too late for it may lead.
+    /// Notes that a leader has taken its batch, or found that there is none left. A thread that
+    /// came too late for the batch may lead.
     pub fn issued(&self, log: &impl Writes) {
         let (next, told) = {
             let mut queue = self.queue.lock();
@@ -292,7 +310,8 @@ impl FlushQueue {
         go_on(next, told, log);
     }
 
-    /// So many batches have become durable: wakes the next leader, tells of what was wanted, then wakes those that have been served.
+    /// Notes that `batches` batches have become durable: wakes the next leader, tells of the wants,
+    /// then wakes the threads that have been served.
     fn hand_over(&self, batches: usize, log: &impl Writes) {
         let (served, next, told) = {
             let mut queue = self.queue.lock();
@@ -334,7 +353,7 @@ impl FlushQueue {
         self.queue.lock().failure.clone().map(Error::WriteFailed)
     }
 
-    /// Lets nobody write any more and wakes all.
+    /// Stops all writing and wakes all threads.
     pub fn fail(&self, why: String) {
         let waiting = {
             let mut queue = self.queue.lock();

@@ -1,26 +1,33 @@
 //! Company for a commit: whether a leader lets others run before it closes its batch.
 //!
-//! Whoever comes while a write is under way waits for the next one, so a group has half the sessions at most, and where processors are scarcer than the disk each group that is too small costs: a write and, among
-//! several instances, an announcement to all of them. Those who are about to commit are often ready to run and have no processor: it is the leader's. So it offers its own, twice, before it closes the batch. So does a leader that does not commit: a block that another instance wants is flushed just when
-//! those who changed it are about to commit.
+//! A thread that comes while a write is under way waits for the next one, so a group has half the
+//! sessions at most. If processors are scarcer than the disk, each group that is too small costs a
+//! write and, with several instances, an announcement to all of them.
 //!
-//! With an idle processor there is nobody to let run, and the offer returns at once; a session alone pays half a microsecond. Beside work that only computes the leader is back after a time slice, which is
-//! longer than any commit should wait for others: then offers are left out for a while, each time longer. The machine decides, not a parameter.
+//! Threads that are about to commit are often ready to run and have no processor: the leader has
+//! it. So the leader offers its processor, twice, before it closes the batch. A leader that does
+//! not commit does so, too: a block that another instance wants is flushed just when the sessions
+//! that changed it are about to commit.
+//!
+//! With an idle processor there is nobody to let run, and the offer returns at once; a session
+//! alone pays half a microsecond. Beside work that only computes, the leader is back after a time
+//! slice, which is longer than any commit should wait for others. Then offers are left out for a
+//! while, each time longer. The machine decides, not a parameter.
 
 use wait::Event;
 
 /// How often a leader offers its processor.
 const OFFERS: usize = 2;
-/// Leaders in a row at most that do not try.
+/// The most leaders in a row that make no offer.
 const LONGEST_PAUSE: u32 = 256;
-/// Whoever was let run so long computes.
+/// A thread that was let run for so long only computes.
 const TOO_LONG_NS: u64 = 1_000_000;
 
-/// What leaders have learned. Used by one at a time.
+/// What leaders have learned. One leader uses it at a time.
 pub(crate) struct Gathering {
-    /// Leaders that make no offer before the next one does.
+    /// The number of leaders that make no offer before the next one does.
     skip: u32,
-    /// How many will not if that one's takes too long.
+    /// The number of leaders that will make none if that offer takes too long.
     pause: u32,
 }
 
@@ -31,7 +38,7 @@ impl Default for Gathering {
 }
 
 impl Gathering {
-    /// Lets others run who may bring their commits.
+    /// Lets other threads run, which may bring their commits.
     pub fn gather(&mut self) {
         if self.skip > 0 {
             self.skip -= 1;
@@ -81,7 +88,7 @@ mod tests {
         let first = offers(&mut g, 1000, 3_000_000);
         assert!((5..20).contains(&first), "{first}");
         assert!((3..6).contains(&offers(&mut g, 1000, 3_000_000)));
-        // And again when that is over.
+        // When the computing is over, offers are made again.
         assert!(offers(&mut g, 1000, 500) > 700);
     }
 }

@@ -1,4 +1,5 @@
-//! What the log and its users say to each other: results of appends, groups, restart points, and the callbacks.
+//! The interface between the log and its users: results of appends, groups, restart points, and the
+//! callbacks.
 
 #[cfg(doc)]
 use crate::Redo;
@@ -6,16 +7,18 @@ use crate::{BatchNo, CommitWaiter, Error, GroupEvidence};
 use block::{LogPos, Scn, TxnId};
 use std::time::Duration;
 
-/// Where a record was put.
+/// The place of an appended record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Position of the record's first byte.
+    /// The position of the record's first byte.
     pub pos: LogPos,
-    /// Position after its last byte: what [`crate::Redo::flush_to`] takes to make it durable.
+    /// The position after the record's last byte. [`crate::Redo::flush_to`] takes it to make the
+    /// record durable.
     pub end: LogPos,
-    /// The SCN drawn for it.
+    /// The SCN drawn for the record.
     pub scn: Scn,
-    /// The batch that it is in; a commit record commits when the group of this batch becomes durable.
+    /// The batch that the record is in. A commit record commits when the group of this batch
+    /// becomes durable.
     pub batch: BatchNo,
 }
 
@@ -29,41 +32,51 @@ impl GroupList {
     }
 }
 
-/// Learns of every durable group. Implemented by `txn`.
+/// Hears of every durable group. `txn` implements it.
 pub trait GroupSink: Send + Sync {
-    /// Batch `batch` is durable and holds the commit records of `committed` (often none). Draws and publishes the SCN at which they
-    /// committed and returns it. Called exactly once per batch, in order, before anybody waiting for the batch goes on. It must not
-    /// wait for anything, and must not append redo.
+    /// Draws and publishes the SCN at which `committed` committed, and returns it. Batch `batch` is
+    /// durable and holds their commit records (often none).
+    ///
+    /// It is called exactly once per batch, in order, before any thread that waits for the batch
+    /// goes on. It must not wait for anything, and must not append redo.
     fn group_durable(&self, batch: BatchNo, committed: &[TxnId]) -> Scn;
 
-    /// A batch is closed, under the log latch: adds of each other thread the newest groups that its records may rest on and that not all instances are known to have heard of, [`block::LAST_GROUPS`] at most. Must not wait. An instance that is
-    /// alone has nothing to add.
+    /// Adds evidence to a batch that is closed. From each other thread it adds the newest groups
+    /// that the batch's records may rest on and that not all instances are known to have heard of,
+    /// [`block::LAST_GROUPS`] at most.
+    ///
+    /// It is called under the log latch and must not wait. An instance that is alone has nothing to
+    /// add.
     fn evidence(&self, _out: &mut Vec<GroupEvidence>) {}
 
-    /// These threads wait until all who must know of the commits of the durable group `batch` know of them: each is to be woken then, or at once. Must not wait.
+    /// Takes over threads that wait until all that must know of the commits of the durable group
+    /// `batch` know of them. Each is to be woken then, or at once. It must not wait.
     fn wake_when_known(&self, batch: BatchNo, waiters: Vec<CommitWaiter>);
 }
 
-/// What the log asks of the instance it belongs to. Each is called from whatever thread found out, possibly with block latches held: they may
-/// only note it and wake somebody.
+/// What the log asks of its instance. The thread that found the cause calls, possibly with block
+/// latches held. So the methods may only note the event and wake a thread.
 pub trait LogEvents: Send + Sync {
     /// The log cannot be written: the instance must stop. Called once.
     fn log_failed(&self, why: &Error);
     /// A checkpoint should advance soon; called again and again until it does.
     fn checkpoint_wanted(&self);
-    /// The log goes on with `healthy` members, one less than before.
+    /// The log goes on with `healthy` members, one fewer than before.
     fn member_lost(&self, healthy: usize);
 }
 
-/// Learns when what it wanted durable is so, without a thread that waits ([`Redo::want`]). Implemented by `cache`, for blocks that other instances want.
+/// Hears when what it wanted durable is so, without a thread that waits ([`Redo::want`]). `cache`
+/// implements it, for blocks that other instances want.
 pub trait WantSink: Send + Sync {
-    /// [`Redo::durable`] has reached something that was wanted. Called by whoever wrote it, possibly with block latches held. Must not wait.
+    /// [`Redo::durable`] has reached something that was wanted. The thread that wrote it calls,
+    /// possibly with block latches held. It must not wait.
     fn durable(&self);
-    /// The log up to here is still wanted, and nobody is about to write it any more: a thread must. Called as the other one.
+    /// The log up to `upto` is still wanted, and nobody is about to write it any more: a thread
+    /// must. It is called as `durable` is, and must not wait.
     fn writer_wanted(&self, upto: LogPos);
 }
 
-/// A batch boundary at which reading a thread can start; kept in the control file.
+/// A batch boundary at which the reading of a thread can start. The control file keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartPoint {
     pub pos: LogPos,
@@ -71,21 +84,23 @@ pub struct RestartPoint {
 }
 
 impl RestartPoint {
-    /// Where a new thread begins.
+    /// The beginning of a new thread.
     pub const FIRST: RestartPoint = RestartPoint {
         pos: LogPos(0),
         batch: BatchNo(1),
     };
 }
 
-/// How a thread is to be run.
+/// The parameters of a redo thread.
 #[derive(Clone, Copy, Debug)]
 pub struct RedoConfig {
-    /// Size of the log buffer: a multiple of the log block, at least four batches of [`crate::MAX_BATCH`].
+    /// The size of the log buffer: a multiple of the log block, at least four batches of
+    /// [`crate::MAX_BATCH`].
     pub buffer_bytes: usize,
-    /// Threads that may append at the same time (sessions and background threads). The log files keep room for a record from each.
+    /// The number of threads that may append at one time (sessions and background threads). The log
+    /// files keep room for a record from each.
     pub max_appenders: usize,
-    /// How old a record may get before `lgwr` writes it unasked.
+    /// The age that a record may reach before `lgwr` writes it unasked.
     pub flush_interval: Duration,
 }
 

@@ -1,6 +1,8 @@
-//! `lgwr`: the background thread that writes the log when nobody else does: on a timer, and when much waits in the buffer.
+//! The background thread `lgwr`. It writes the log when no other thread does: on a timer, and when
+//! much waits in the buffer.
 //!
-//! Commits do not need it (see `flush`): it bounds the age of what is not committed and keeps bulk loads from filling the buffer.
+//! Commits do not need it (see `flush`): it bounds the age of what is not committed and keeps bulk
+//! loads from filling the buffer.
 
 use crate::Redo;
 use seam::thread::JoinHandle;
@@ -12,10 +14,10 @@ use std::time::Duration;
 use wait::Event;
 use wait::priority::Priority;
 
-/// Rings for `lgwr`.
+/// Wakes `lgwr`.
 #[derive(Default)]
 pub(crate) struct Bell {
-    /// Rung and not yet heard: spares appenders the lock.
+    /// Whether the bell was rung and is not yet heard. It spares appenders the lock.
     rung: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -38,7 +40,7 @@ impl Bell {
         self.state.lock().stop = true;
         self.changed.notify_one();
     }
-    /// Waits for the bell or the timer; false: stop.
+    /// Waits for the bell or the timer. False means: stop.
     fn wait(&self, timeout: Duration) -> bool {
         let mut state = self.state.lock();
         if !state.rung && !state.stop {
@@ -50,7 +52,7 @@ impl Bell {
     }
 }
 
-/// The running `lgwr`; stops when told to or dropped, after writing what there is.
+/// The running `lgwr`. It stops when told to or when dropped, after writing what there is.
 pub struct LogWriter {
     redo: Arc<Redo>,
     thread: Option<JoinHandle<()>>,
@@ -61,7 +63,8 @@ impl LogWriter {
         LogWriter::start_with(redo, Priority::Ordinary, Vec::new())
     }
 
-    /// With a priority, and bound to CPUs if there are any: as far as the system permits.
+    /// Starts `lgwr` with a priority, and bound to the given CPUs if there are any, as far as the
+    /// system permits.
     pub fn start_with(
         redo: &Arc<Redo>,
         priority: Priority,
@@ -105,7 +108,7 @@ fn run(redo: &Redo) {
     let interval = redo.config().flush_interval;
     let p = [interval.as_millis() as u64, 0, 0];
     while wait::during(Event::RdbmsIpcMessage, p, || redo.lgwr.wait(interval)) {
-        // After a failure the instance is being stopped by whoever was told of it.
+        // After a failure, the code that was told of it stops the instance.
         if redo.flush_to(redo.end()).is_err() {
             break;
         }

@@ -1,12 +1,13 @@
-//! Redo: the SCN clock, the log buffer, group commit, and reading redo threads back. See `README.md` for the format
-//! and the rules.
+//! Redo: the SCN clock, the log buffer, group commit, and reading redo threads back. See
+//! `README.md` for the format and the rules.
 //!
 //! **Invariants**
 //! - SCNs are drawn under the log latch: within a thread they rise with the position.
-//! - A batch is issued only when the one [`block::LAST_GROUPS`] before it is durable, so at most so many batches can be torn by a crash.
-//! - Batches become durable in order, and so do their groups take effect.
-//! - [`GroupSink::group_durable`] is called exactly once per batch, in order, after the batch is durable and before anybody who
-//!   waits for it goes on.
+//! - A batch is issued only when the batch [`block::LAST_GROUPS`] before it is durable. So a crash
+//!   can tear at most so many batches.
+//! - Batches become durable in order, and their groups take effect in that order.
+//! - [`GroupSink::group_durable`] is called exactly once per batch, in order, after the batch is
+//!   durable and before any thread that waits for it goes on.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
 

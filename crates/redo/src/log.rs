@@ -1,8 +1,10 @@
-//! The log buffer: appending records, closing batches, and the room left. Batches are written by [`crate::write`].
+//! The log buffer: appending records, closing batches, and the room left. [`crate::write`] writes
+//! the batches.
 //!
 //! Invariants:
 //! - Under the log latch: SCN, position and the group a commit record is in are settled together.
-//! - `checkpoint <= durable <= end`; `end - durable <= buffer size`; `end - checkpoint <= capacity of the log files`.
+//! - `checkpoint <= durable <= end`; `end - durable <= buffer size`; `end - checkpoint <= capacity
+//!   of the log files`.
 //! - Nobody waits under the log latch.
 
 use crate::batch::{
@@ -27,16 +29,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use wait::{Event, Latch, LatchClass, Stat};
 
-/// What the log latch guards.
+/// The state that the log latch guards.
 pub(crate) struct Open {
     pub batch: BatchNo,
     pub start: u64,
-    /// Where the next record goes; equal to `start` while the batch is empty (its header comes with the first record).
+    /// The position of the next record. It equals `start` while the batch is empty: its header
+    /// comes with the first record.
     pub end: u64,
     group: GroupList,
     /// Full batches not issued yet, oldest first.
     pub closed: VecDeque<Closed>,
-    /// Emptied lists to use again.
+    /// Emptied lists, to be used again.
     pub spare: Vec<GroupList>,
 }
 
@@ -63,7 +66,7 @@ impl Open {
     }
 }
 
-/// `lgwr` is woken when so much waits in the buffer (or a quarter of the buffer, if that is less).
+/// How much waits in the buffer when `lgwr` is woken (or a quarter of the buffer, if that is less).
 const WAKE_LGWR_BYTES: usize = 1 << 20;
 
 static REDO_ALLOCATION: LatchClass = LatchClass {
@@ -79,15 +82,15 @@ pub struct Redo {
     pub(crate) incarnation: u32,
     pub(crate) buffer: Buffer,
     pub(crate) open: Latch<Open>,
-    /// Copy of `Open::end`, stored under the log latch.
+    /// A copy of `Open::end`, stored under the log latch.
     pub(crate) end: AtomicU64,
-    /// Everything below is on disk and announced.
+    /// The position below which everything is on disk and announced.
     pub(crate) durable: AtomicU64,
-    /// Everything below is durable or being written.
+    /// The position below which everything is durable or being written.
     pub(crate) issued: AtomicU64,
     pub(crate) queue: FlushQueue,
     pub(crate) writer: Mutex<Writer>,
-    /// Locked by a leader that has not issued its batch yet, of whom there is one at most.
+    /// Locked by a leader that has not issued its batch yet. There is at most one such leader.
     pub(crate) gathering: Mutex<Gathering>,
     pub(crate) space: Space,
     pub(crate) sink: OnceLock<Arc<dyn GroupSink>>,
@@ -98,9 +101,12 @@ pub struct Redo {
 }
 
 impl Redo {
-    /// Opens the thread for appending where `end` says that it ends, after invalidating what a crash left there. `last_groups` are the SCNs at which the
-    /// commits of the last durable batches take effect ([`ThreadEnd::last_groups`]); they and the new incarnation are durable when this returns, so that another
-    /// recovery cannot decide otherwise.
+    /// Opens the thread for appending where `end` says that it ends, after invalidating what a
+    /// crash left there.
+    ///
+    /// `last_groups` are the SCNs at which the commits of the last durable batches take effect
+    /// ([`ThreadEnd::last_groups`]). They and the new incarnation are durable when this returns, so
+    /// another recovery cannot decide otherwise.
     pub fn open(
         files: LogFiles,
         config: RedoConfig,
@@ -174,7 +180,8 @@ impl Redo {
         Ok(Arc::new(redo))
     }
 
-    /// A batch without records: its header makes the last groups' SCNs and the incarnation durable.
+    /// Writes a batch without records: its header makes the last groups' SCNs and the incarnation
+    /// durable.
     fn write_opening_batch(&self) -> Result<()> {
         let mut open = self.open.lock();
         let (batch, start, end) = (open.batch, open.start, open.start + BATCH_HEADER as u64);
@@ -213,7 +220,8 @@ impl Redo {
         &self.config
     }
 
-    /// Who is told of durable groups; set once, before the first commit. Until then e(n) is drawn from the clock alone.
+    /// Sets the sink that hears of durable groups: once, before the first commit. Until then e(n)
+    /// is drawn from the clock alone.
     pub fn set_group_sink(&self, sink: Arc<dyn GroupSink>) {
         assert!(
             self.sink.set(sink).is_ok(),
@@ -221,7 +229,7 @@ impl Redo {
         );
     }
 
-    /// Who is told of what was [wanted](Redo::want); set once, before anything is.
+    /// Sets the sink that hears what became of [wants](Redo::want): once, before there are any.
     pub fn set_want_sink(&self, sink: Arc<dyn WantSink>) {
         assert!(
             self.wants.set(sink).is_ok(),
@@ -229,13 +237,15 @@ impl Redo {
         );
     }
 
-    /// Puts a finished record into the log buffer: draws its SCN under the log latch, patches it in, copies it, and calls
-    /// `under_latch` before the latch is let go.
+    /// Puts a finished record into the log buffer. It draws the record's SCN under the log latch,
+    /// patches the SCN in, copies the record, and calls `under_latch` before it lets the latch go.
     ///
-    /// [`Redo::wait_for_space`] must have been called before, once per record. Then this does not wait for I/O, but for the rare case that very many
-    /// appenders filled the buffer at once: it then waits for (or does) a write, which needs no latch that a caller may hold.
+    /// [`Redo::wait_for_space`] must have been called before, once per record. Then this does not
+    /// wait for I/O, except in the rare case that very many appenders filled the buffer at once. It
+    /// then waits for (or does) a write, which needs no latch that a caller may hold.
     ///
-    /// After a failed write records go nowhere: nothing can become durable any more, and the instance is about to stop.
+    /// After a failed write records go nowhere: nothing can become durable any more, and the
+    /// instance is about to stop.
     pub fn append(
         &self,
         record: &mut [u8],
@@ -264,7 +274,7 @@ impl Redo {
             if end - durable > room as u64 && !self.has_failed() {
                 let until = open.start.min(durable + MAX_BATCH as u64);
                 drop(open);
-                // A failure is seen at the next turn, in `failed`.
+                // The next turn sees a failure, in `failed`.
                 let _ = self.flush_under(until.max(durable + 1), Event::LogBufferSpace);
                 continue;
             }
@@ -278,7 +288,8 @@ impl Redo {
             let scn = self.clock.tick();
             set_scn(record, scn);
             if !self.has_failed() {
-                // SAFETY: the log latch is held; the range starts in the open batch and ends within a buffer's size of the durable position.
+                // SAFETY: the log latch is held. The range starts in the open batch and ends within
+                // a buffer's size of the durable position.
                 unsafe { self.buffer.put(pos, record) };
             }
             open.end = end;
@@ -289,7 +300,8 @@ impl Redo {
                 batch: open.batch,
             };
             under_latch(appended, &mut open.group);
-            // Last: who sees this end and closes the batch finds all of the above.
+            // This store is last: a thread that sees this end and closes the batch finds all of the
+            // above.
             self.end.store(end, Ordering::Release);
             break (appended, end - durable);
         };
@@ -305,9 +317,12 @@ impl Redo {
         WAKE_LGWR_BYTES.min(self.buffer.size() / 4) as u64
     }
 
-    /// Waits until log files and buffer have room for a record of [`MAX_RECORD`] bytes from everybody. To be called with no latch held, once before each
-    /// record. A few atomic loads when there is room. Fails only when the log has failed. Background threads on which checkpoints depend do not call it:
-    /// part of the reserve is theirs.
+    /// Waits until log files and buffer have room for a record of [`MAX_RECORD`] bytes from every
+    /// appender. Callers hold no latch and call it once before each record. It costs a few atomic
+    /// loads if there is room, and fails only if the log has failed.
+    ///
+    /// Background threads on which checkpoints depend do not call it: part of the reserve is
+    /// theirs.
     #[inline]
     pub fn wait_for_space(&self) -> Result<()> {
         match self.has_space() {
@@ -354,20 +369,23 @@ impl Redo {
         LogPos(self.end.load(Ordering::Acquire))
     }
 
-    /// Everything below this position is durable, and its groups have been announced.
+    /// The position below which everything is durable and all groups have been announced.
     #[inline]
     pub fn durable(&self) -> LogPos {
         LogPos(self.durable.load(Ordering::Acquire))
     }
 
-    /// Returns once everything below `pos` is durable and its groups have been announced. Group commit: a caller that finds nobody
-    /// writing writes itself (`log file parallel write`), the others wait for it (`log file sync`). Cannot be cancelled.
+    /// Returns once everything below `pos` is durable and its groups have been announced. A caller
+    /// that finds nobody writing writes itself (`log file parallel write`); the others wait for it
+    /// (`log file sync`). The wait cannot be cancelled.
     pub fn flush_to(&self, pos: LogPos) -> Result<()> {
         self.flush_under(pos.0, Event::LogFileSync)
     }
 
-    /// The same for a commit, which may take others along. If other instances are to know of it, a caller that has to wait for another's write waits for both at once
-    /// ([`GroupSink::wake_when_known`]). False if it did not, and the sink has still to be asked.
+    /// Makes a commit durable, and perhaps others with it. If `to_be_known`, other instances must
+    /// know of the commit. A caller that has to wait for another thread's write then waits for both
+    /// at once ([`GroupSink::wake_when_known`]). False if it did not, and the sink has still to be
+    /// asked.
     pub fn flush_commit(&self, commit: Appended, to_be_known: bool) -> Result<bool> {
         self.flush_wish(&Wish {
             pos: commit.end.0,
@@ -376,8 +394,10 @@ impl Redo {
         })
     }
 
-    /// Wants everything below `pos` durable, for a caller that must not wait and that [`Redo::set_want_sink`] has named. False if nobody is writing just now, or it is durable already: then
-    /// nothing is noted, and a thread of the caller's has to call [`Redo::flush_to`].
+    /// Wants everything below `pos` durable, for a caller that must not wait;
+    /// [`Redo::set_want_sink`] has named whom to tell. False if nobody is writing just now, or if
+    /// it is durable already. Then nothing is noted, and one of the caller's threads has to call
+    /// [`Redo::flush_to`].
     pub fn want(&self, pos: LogPos) -> bool {
         self.wants.get().is_some() && self.queue.want(pos.0, self)
     }
@@ -404,7 +424,7 @@ impl Redo {
         self.queue.flush(wish, self)
     }
 
-    /// What the records that are in the log now may rest on.
+    /// The evidence of what the records that are in the log now may rest on.
     pub(crate) fn evidence(&self) -> Vec<GroupEvidence> {
         let mut evidence = Vec::new();
         if let Some(sink) = self.sink.get() {
@@ -413,28 +433,30 @@ impl Redo {
         evidence
     }
 
-    /// The end of the records that are in no closed batch, if there are any: what is durable up to there is so with a header that was made after this call.
+    /// The end of the records that are in no closed batch, if there are any. When the log is
+    /// durable up to there, it is so with a header that was made after this call.
     pub fn end_of_open_batch(&self) -> Option<LogPos> {
         let open = self.open.lock();
         (open.end > open.start).then_some(LogPos(open.end))
     }
 
-    /// The newest batch boundary at or below `pos` at which a reader can start, or the checkpoint if `pos` is below it: what the control
-    /// file must hold before [`Redo::set_checkpoint`].
+    /// The newest batch boundary at or below `pos` at which a reader can start, or the checkpoint
+    /// if `pos` is below it. The control file must hold it before [`Redo::set_checkpoint`].
     pub fn restart_point(&self, pos: LogPos) -> RestartPoint {
         let writer = self.writer.lock();
         let after = writer.starts.partition_point(|s| s.pos <= pos);
         writer.starts[after.saturating_sub(1)]
     }
 
-    /// The newest durable batches, whose groups have been announced, and when those took effect: of all older ones it stands in the log. Of a group that is being announced just
-    /// now this waits for the end of that.
+    /// The newest durable batches whose groups have been announced, and when those took effect. For
+    /// all older groups that stands in the log. If a group is being announced just now, this waits
+    /// for the end of the announcement.
     pub fn last_groups(&self) -> LastGroups {
         self.writer.lock().last
     }
 
-    /// Frees the log below `point`, which came from [`Redo::restart_point`] and is durable in the control file. A point below the present
-    /// checkpoint changes nothing.
+    /// Frees the log below `point`, which came from [`Redo::restart_point`] and is durable in the
+    /// control file. A point below the present checkpoint changes nothing.
     pub fn set_checkpoint(&self, point: RestartPoint) {
         let mut writer = self.writer.lock();
         if point.pos <= self.checkpoint() {
@@ -443,17 +465,17 @@ impl Redo {
         while writer.starts.front().is_some_and(|s| s.pos <= point.pos) {
             writer.starts.pop_front();
         }
-        // Thinning may have dropped it meanwhile; the front is always the checkpoint.
+        // Thinning may have dropped the point meanwhile. The front is always the checkpoint.
         writer.starts.push_front(point);
         self.space.advance(point.pos.0);
     }
 
-    /// The checkpoint that the log is kept from.
+    /// The checkpoint, from which on the log is kept.
     pub fn checkpoint(&self) -> LogPos {
         LogPos(self.space.checkpoint())
     }
 
-    /// Bytes of log that can be written before appenders wait for a checkpoint.
+    /// The bytes of log that can be written before appenders wait for a checkpoint.
     pub fn space_left(&self) -> u64 {
         self.space.left(self.end.load(Ordering::Acquire))
     }
@@ -462,7 +484,8 @@ impl Redo {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Nothing will become durable any more: tells the instance, once, and wakes all who wait.
+    /// Takes note that nothing will become durable any more: tells the instance, once, and wakes
+    /// all threads that wait.
     pub(crate) fn fail(&self, why: Error) -> Error {
         let why = match why {
             Error::WriteFailed(_) => why,

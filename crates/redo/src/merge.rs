@@ -1,7 +1,8 @@
 //! Several threads read as one stream of records, in the order of their SCNs.
 //!
-//! Within a thread SCNs rise with the position, so merging the heads is enough. Two instances may draw the same SCN, but never for the same
-//! block: the order of such records does not matter, and the lower thread goes first.
+//! Within a thread SCNs rise with the position, so merging the heads is enough. Two instances may
+//! draw the same SCN, but never for one block. So the order of such records does not matter, and
+//! the lower thread goes first.
 
 use crate::batch::BATCH_HEADER;
 use crate::{BatchNo, RedoReader, Result, ThreadEnd};
@@ -13,16 +14,17 @@ use block::{Scn, ThreadId};
 pub struct Merged<'m> {
     pub thread: ThreadId,
     pub batch: BatchNo,
-    /// e(n) of the record's batch: when a commit in it took effect; `None` if no header of the thread says.
+    /// The SCN e(n) at which a commit in the record's batch took effect. None if no header of the
+    /// thread says.
     pub group: Option<Scn>,
     pub record: Record<'m>,
 }
 
 struct Cursor<'a> {
     reader: RedoReader<'a>,
-    /// Byte of the next record in the reader's current batch.
+    /// The byte of the next record in the reader's current batch.
     at: usize,
-    /// SCN of the next record; `None` at the end of the thread.
+    /// The SCN of the next record. None at the end of the thread.
     head: Option<Scn>,
 }
 
@@ -43,7 +45,7 @@ impl Cursor<'_> {
     }
 }
 
-/// See the module.
+/// The merged stream of several threads (see the module).
 pub struct Merge<'a> {
     cursors: Vec<Cursor<'a>>,
     /// The cursor whose record was handed out last and is to be passed.
@@ -70,7 +72,7 @@ impl<'a> Merge<'a> {
         })
     }
 
-    /// The next record of all threads; `None` when all have ended.
+    /// The next record of all threads. None when all have ended.
     pub fn next_record(&mut self) -> Result<Option<Merged<'_>>> {
         if let Some((cursor, len)) = self.taken.take() {
             let c = &mut self.cursors[cursor];
@@ -99,7 +101,7 @@ impl<'a> Merge<'a> {
         }))
     }
 
-    /// Where each thread ends, by thread number. Reads on to the ends.
+    /// The end of each thread, by thread number. It reads on to the ends.
     pub fn finish(self) -> Result<Vec<(ThreadId, ThreadEnd)>> {
         self.cursors
             .into_iter()

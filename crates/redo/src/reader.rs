@@ -1,17 +1,22 @@
 //! Reading a thread back: batch by batch from a restart point to the thread's end.
 //!
 //! Rules:
-//! - The thread ends at the first position where its next batch is not whole on any member. A write of several log blocks can be torn anywhere, its last
-//!   blocks on disk and its first ones not: that is an ordinary crash.
-//! - It is *damage*, and an error, if a whole batch further on says that the log was durable beyond that position. Required is a look
-//!   at all the rest of the ring; enforced is one at the next [`DAMAGE_WINDOW`] bytes, which a start can afford: a hole of that size in files that
-//!   are otherwise readable is not what decaying disks or misdirected writes leave.
-//! - A thread that was closed is read without that look ([`RedoReader::of_closed`]): all that it logged is in the data files, so there is nothing to lose.
-//! - What has been read once is read again up to the end that was found then ([`RedoReader::again`]), whatever stands behind it by now.
+//! - The thread ends at the first position where its next batch is not whole on any member. A write
+//!   of several log blocks can be torn anywhere, its last blocks on disk and its first ones not:
+//!   that is an ordinary crash.
+//! - It is *damage*, and an error, if a whole batch further on says that the log was durable beyond
+//!   that position. Required is a look at all the rest of the ring. Enforced is a look at the next
+//!   [`DAMAGE_WINDOW`] bytes, which a start can afford: decaying disks or misdirected writes do not
+//!   leave a hole of that size in files that are otherwise readable.
+//! - A thread that was closed is read without that look ([`RedoReader::of_closed`]): all that it
+//!   logged is in the data files, so there is nothing to lose.
+//! - A second reading ends where the first one found the end ([`RedoReader::again`]), whatever
+//!   stands behind that end by now.
 //! - A read error is an error, never the end, unless the other member has the batch.
 //!
-//! The SCN at which the commits of batch n took effect, e(n), stands in the header of one of the next [`LAST_GROUPS`] batches: the reader looks so many ahead. Those of
-//! the thread's last groups that stand nowhere are left to the caller to decide.
+//! The SCN e(n) at which the commits of batch n took effect stands in the header of one of the next
+//! [`LAST_GROUPS`] batches. So the reader looks so many batches ahead. For the thread's last groups
+//! it may stand nowhere; the caller decides those.
 
 use crate::batch::{
     BATCH_HEADER, BatchHeader, GroupEvidence, LOG_BLOCK, MAX_BATCH, block_up, checksum,
@@ -23,16 +28,16 @@ use block::{LAST_GROUPS, LastGroups, LogPos, Scn, ThreadId};
 use std::collections::{BTreeMap, VecDeque};
 use storage::AlignedBuf;
 
-/// How far behind the end a batch is looked for that proves damage.
+/// How far behind the end a batch that proves damage is looked for.
 pub const DAMAGE_WINDOW: u64 = 32 * MAX_BATCH as u64;
-/// Bytes read at once.
+/// The number of bytes read at once.
 const READ_BYTES: u64 = MAX_BATCH as u64;
 
 /// A batch read back, whole and of the right place.
 #[derive(Default)]
 pub struct Batch {
     header: Option<BatchHeader>,
-    /// Header and records.
+    /// The bytes of header and records.
     bytes: Vec<u8>,
     evidence: Vec<GroupEvidence>,
     group: Option<Scn>,
@@ -45,17 +50,19 @@ impl Batch {
             .expect("invariant: a batch handed out has been loaded")
     }
 
-    /// e(n), the SCN at which the commits in this batch took effect; `None` if no header says, as in the thread's last batch.
+    /// The SCN e(n) at which the commits in this batch took effect. None if no header says, as for
+    /// the thread's last batch.
     pub fn group(&self) -> Option<Scn> {
         self.group
     }
 
-    /// Groups of other threads that the records may rest on, and when they took effect.
+    /// The groups of other threads that the records may rest on, and when they took effect.
     pub fn evidence(&self) -> &[GroupEvidence] {
         &self.evidence
     }
 
-    /// The records in order of position. An error ends the iteration: a record that cannot be read in a batch whose checksum is right.
+    /// The records in the order of their positions. An error ends the iteration: a record cannot be
+    /// read though the batch's checksum is right.
     pub fn records(&self) -> impl Iterator<Item = Result<Record<'_>>> {
         let mut at = BATCH_HEADER;
         std::iter::from_fn(move || {
@@ -73,7 +80,7 @@ impl Batch {
         })
     }
 
-    /// The record at byte `at` of the batch, and its length; `None` at the end.
+    /// The record at byte `at` of the batch, and its length. None at the end.
     pub(crate) fn record_at(&self, at: usize) -> Result<Option<(Record<'_>, usize)>> {
         if at >= self.bytes.len() {
             return Ok(None);
@@ -90,31 +97,34 @@ impl Batch {
     }
 }
 
-/// Where and how a thread ended.
+/// The end of a thread, and what reading it found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadEnd {
-    /// Where reading started.
+    /// The position where reading started.
     pub start: RestartPoint,
-    /// Where the next batch goes.
+    /// The position of the next batch.
     pub next: RestartPoint,
-    /// Highest incarnation met; zero if there was no batch.
+    /// The highest incarnation met. Zero if there was no batch.
     pub incarnation: u32,
-    /// Highest SCN met, in records and headers.
+    /// The highest SCN met, in records and headers.
     pub max_scn: Scn,
     /// What the thread's headers say of its own last groups.
     pub groups: LastGroups,
-    /// Of each other thread that there was evidence of, the newest groups and when they took effect.
+    /// The newest groups of each other thread that there was evidence of, and when they took
+    /// effect.
     pub evidence: BTreeMap<ThreadId, LastGroups>,
-    /// When the last batch was issued, microseconds since 1970; zero if there was none.
+    /// When the last batch was issued, in microseconds since 1970. Zero if there was none.
     pub wall_clock_us: u64,
-    /// Why nothing more could be read: for the notice that a start prints.
+    /// Why nothing more could be read, for the notice that a start prints.
     pub reason: String,
-    /// Ranges that one of two members does not hold whole; mended from the other when the thread is opened for appending.
+    /// Ranges that one of two members does not hold whole. When the thread is opened for appending,
+    /// they are mended from the other member.
     pub repairs: Vec<Repair>,
 }
 
 impl ThreadEnd {
-    /// When each of the thread's last groups took effect: as its headers say, otherwise as is known `elsewhere`, otherwise at `decided`, which is above all that anybody may have seen.
+    /// When each of the thread's last groups took effect: as the thread's headers say; otherwise as
+    /// is known `elsewhere`; otherwise at `decided`, which is above all that anybody may have seen.
     pub fn last_groups(&self, elsewhere: LastGroups, decided: Scn) -> LastGroups {
         let newest = self.next.batch.0 - 1;
         let oldest = self.next.batch.0.saturating_sub(LAST_GROUPS as u64).max(1);
@@ -142,11 +152,11 @@ struct Window {
 }
 
 impl Window {
-    /// The bytes of `[from, to)`, whole log blocks; reads on to `limit` at most.
+    /// The bytes of `[from, to)`, which are whole log blocks. It reads ahead to `limit` at most.
     fn get(&mut self, files: &LogFiles, from: u64, to: u64, limit: u64) -> Result<&[u8]> {
         if from < self.from || to > self.to {
             let end = (from + READ_BYTES).max(to).min(limit);
-            self.to = self.from; // nothing, should the read fail
+            self.to = self.from; // nothing is left if the read fails
             self.buf.resize((end - from) as usize);
             files.read(self.member, from, &mut self.buf)?;
             (self.from, self.to) = (from, end);
@@ -155,12 +165,12 @@ impl Window {
     }
 }
 
-/// What a reader takes for the thread's end.
+/// How a reader recognizes the thread's end.
 #[derive(Clone, Copy)]
 enum Until {
-    /// What is not whole, unless something further on proves damage.
+    /// A batch that is not whole, unless something further on proves damage.
     Torn { damage_window: u64 },
-    /// This position, found before.
+    /// This position, which was found before.
     Known(RestartPoint),
 }
 
@@ -170,27 +180,29 @@ pub struct RedoReader<'a> {
     until: Until,
     windows: Vec<Window>,
     current: Batch,
-    /// The next ones, at most [`LAST_GROUPS`], unless the thread ends before.
+    /// The next batches, at most [`LAST_GROUPS`], unless the thread ends before.
     ahead: VecDeque<Batch>,
     started: bool,
     ended: bool,
-    /// `next` is where the batch after `ahead` is expected.
+    /// What is known of the end so far. `next` is where the batch after `ahead` is expected.
     end: ThreadEnd,
 }
 
 impl<'a> RedoReader<'a> {
-    /// Of a thread whose instance may have died, from `start` to an end that is still to be found.
+    /// A reader of a thread whose instance may have died, from `start` to an end that is still to
+    /// be found.
     pub fn new(files: &'a LogFiles, start: RestartPoint) -> RedoReader<'a> {
         let damage_window = DAMAGE_WINDOW;
         RedoReader::with(files, start, Until::Torn { damage_window })
     }
 
-    /// Of a thread that was closed: nobody needs what it logged.
+    /// A reader of a thread that was closed: nobody needs what it logged.
     pub fn of_closed(files: &'a LogFiles, start: RestartPoint) -> RedoReader<'a> {
         RedoReader::with(files, start, Until::Torn { damage_window: 0 })
     }
 
-    /// The same once more, of a thread that has been read to `end`. A batch that is no longer whole is damage.
+    /// A second reader of a thread that has been read to `end`. A batch that is no longer whole is
+    /// damage.
     pub fn again(files: &'a LogFiles, end: &ThreadEnd) -> RedoReader<'a> {
         RedoReader::with(files, end.start, Until::Known(end.next))
     }
@@ -224,7 +236,7 @@ impl<'a> RedoReader<'a> {
         }
     }
 
-    /// The next batch; `None` at the end of the thread.
+    /// The next batch. None at the end of the thread.
     pub fn next_batch(&mut self) -> Result<Option<&Batch>> {
         if !self.started {
             self.started = true;
@@ -258,7 +270,7 @@ impl<'a> RedoReader<'a> {
         &self.current
     }
 
-    /// Reads on to the end and says where it is.
+    /// Reads on to the end, and says where it is.
     pub fn finish(mut self) -> Result<ThreadEnd> {
         while self.next_batch()?.is_some() {}
         Ok(self.end)
@@ -268,7 +280,8 @@ impl<'a> RedoReader<'a> {
         self.files.identity().thread
     }
 
-    /// No log block at or beyond is part of this reading: there the ring begins again.
+    /// The end of this reading's part of the ring: no log block at or beyond it is part of the
+    /// reading.
     fn limit(&self) -> u64 {
         self.end.start.pos.0 + self.files.geometry().capacity()
     }
@@ -286,7 +299,7 @@ impl<'a> RedoReader<'a> {
             match self.try_member(member, &mut spare) {
                 Ok(Ok(())) => {
                     found = true;
-                    // The other member is looked at too, so that it can be mended.
+                    // The other member is looked at, too, so that it can be mended.
                 }
                 Ok(Err(why)) => {
                     reason = why.to_string();
@@ -372,7 +385,7 @@ impl<'a> RedoReader<'a> {
         Ok(Ok(()))
     }
 
-    /// The thread ends at `end.next`: unless more is known of it.
+    /// Takes `end.next` for the thread's end, unless more is known of it.
     fn look_for_damage(&mut self) -> Result<()> {
         let damage_window = match self.until {
             Until::Torn { damage_window } => damage_window,
@@ -415,7 +428,7 @@ impl<'a> RedoReader<'a> {
 
 type Whole<'w> = std::result::Result<(BatchHeader, &'w [u8]), &'static str>;
 
-/// The batch at `pos`, if one of this thread stands there that belongs there and is whole.
+/// The batch at `pos`, if it is whole and belongs to this thread and this position.
 fn whole_batch<'w>(
     files: &LogFiles,
     window: &'w mut Window,

@@ -1,15 +1,19 @@
 //! Room in the log files: from the checkpoint, which keeps old log alive, to the end.
 //!
-//! Three marks, from below: from half of the capacity on a checkpoint is *wanted*; beyond `capacity - reserve` the log is *full* for
-//! whoever asks before it takes a latch; the *limit* itself is never passed. The reserve holds one record, with a batch of its own, of every thread that passed the
-//! check and has not appended yet, and those of background threads, which do not ask.
+//! There are three marks, from below. From half of the capacity on, a checkpoint is *wanted*.
+//! Beyond `capacity - reserve` the log is *full* for threads that ask before they take a latch. The
+//! *limit* itself is never passed.
+//!
+//! The reserve holds one record, with a batch of its own, of every thread that passed the check and
+//! has not appended yet, and of the background threads, which do not ask.
 
 use seam::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Space {
     checkpoint: AtomicU64,
-    /// The end up to which `wait_for_space` has nothing to do: the mark "wanted", moved on each time it was reported.
+    /// The end up to which `wait_for_space` has nothing to do. It is the mark "wanted", which moves
+    /// on each time it was reported.
     quiet: AtomicU64,
     capacity: u64,
     reserve: u64,
@@ -33,7 +37,7 @@ impl Space {
     pub fn checkpoint(&self) -> u64 {
         self.checkpoint.load(Ordering::Acquire)
     }
-    /// No record may end beyond, its padding included.
+    /// The position beyond which no record may end, its padding included.
     pub fn limit(&self) -> u64 {
         self.checkpoint() + self.capacity - crate::batch::LOG_BLOCK as u64
     }
@@ -48,7 +52,8 @@ impl Space {
         self.left(end) == 0
     }
 
-    /// Whether it is time to ask for a checkpoint: once beyond half of the capacity, again at every further sixteenth, and always when full.
+    /// Whether it is time to ask for a checkpoint: once beyond half of the capacity, again at every
+    /// further sixteenth, and always when full.
     pub fn wants_checkpoint(&self, end: u64) -> bool {
         let quiet = self.quiet.load(Ordering::Relaxed);
         if end <= quiet {
@@ -68,7 +73,7 @@ impl Space {
         self.advanced.notify_all();
     }
 
-    /// Waits until the log is no longer full at `end`, or `give_up`.
+    /// Waits until the log is no longer full at `end`, or until `give_up` says so.
     pub fn wait(&self, end: u64, give_up: impl Fn() -> bool) {
         let mut lock = self.lock.lock();
         while self.is_full(end) && !give_up() {

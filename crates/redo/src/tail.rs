@@ -1,8 +1,12 @@
-//! What is done to the log files before a thread that was recovered is appended to.
+//! Prepares the log files of a recovered thread for appending.
 //!
-//! The end of the thread has been decided: what a crash left behind it must never be taken for log again, whatever a later crash leaves there. At most [`LAST_GROUPS`] batches were being
-//! written, one of which may be whole behind a torn one, so zeros over the length of so many of the longest do it. Ranges that only one of two members has are copied to the other, so that a batch once
-//! found whole stays so when that member is lost.
+//! The end of the thread has been decided. What a crash left behind the end must never be taken for
+//! log again, whatever a later crash leaves there. At most [`LAST_GROUPS`] batches were being
+//! written, one of which may be whole behind a torn one. So zeros over the length of so many of the
+//! longest batches do it.
+//!
+//! Ranges that only one of two members has are copied to the other. So a batch once found whole
+//! stays so when that member is lost.
 
 use crate::batch::{LOG_BLOCK, MAX_BATCH};
 use crate::{LogFiles, Result, ThreadEnd};

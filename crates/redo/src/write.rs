@@ -1,13 +1,21 @@
 //! Writing batches, at most [`LAST_GROUPS`] at once.
 //!
-//! A commit that comes while a batch is being written need not wait until that is done: the disk takes two small writes at once at nearly the price of one. What one waits for is e(n), the SCN that is drawn when batch n is
-//! durable and that has to stand in the log: the header of batch n+[`LAST_GROUPS`] carries it at the latest, that of an earlier one if it is known when that one is issued.
+//! A commit that comes while a batch is being written need not wait until that is done: the disk
+//! takes two small writes at once at nearly the price of one.
+//!
+//! The limit comes from e(n), the SCN that is drawn when batch n is durable and that has to stand
+//! in the log. The header of batch n+[`LAST_GROUPS`] carries it at the latest. An earlier header
+//! carries it if it is known when that batch is issued.
 //!
 //! Invariants:
-//! - Batches are issued in order, each when the one [`LAST_GROUPS`] before it is durable and its group has been announced.
-//! - They become durable in order, whichever is on disk first: a batch behind one that is not on disk is nothing to a reader. Whoever finishes the oldest of those that
-//!   are being written finishes with it all that follow and are on disk.
-//! - e(n) is drawn, published and noted under the lock that issuing takes: whoever sees a commit of batch n gets a header that says e(n), or one behind such a header (`fusion::visibility`, V6).
+//! - Batches are issued in order, each when the batch [`LAST_GROUPS`] before it is durable and its
+//!   group has been announced.
+//! - Batches become durable in order, whichever is on disk first: to a reader a batch behind one
+//!   that is not on disk is nothing. The thread that finishes the oldest batch being written also
+//!   finishes all that follow it and are on disk.
+//! - e(n) is drawn, published and noted under the lock that issuing takes. So a thread that sees a
+//!   commit of batch n gets a header that says e(n), or one behind such a header
+//!   (`fusion::visibility`, V6).
 
 use crate::batch::{BatchHeader, block_up, checksum, store_checksum};
 use crate::flush::{Told, Writes};
@@ -19,28 +27,29 @@ use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 use wait::{Event, Stat};
 
-/// Of the batch boundaries older than the newest, one per so many bytes is remembered as a place to restart.
+/// The spacing of remembered restart points, in bytes: of the batch boundaries older than the
+/// newest, one per so many bytes is remembered.
 const START_SPACING: u64 = 256 << 10;
 
 /// A closed batch that waits for its write.
 pub(crate) struct Closed {
     pub batch: BatchNo,
     pub start: u64,
-    /// After the last record; evidence and padding follow.
+    /// The position after the last record. Evidence and padding follow.
     pub end: u64,
     pub group: GroupList,
-    /// As it will stand in the batch.
+    /// The evidence as it will stand in the batch.
     pub evidence: Vec<u8>,
 }
 
 impl Closed {
-    /// Where the next batch starts.
+    /// The position where the next batch starts.
     pub fn padded(&self) -> u64 {
         block_up(self.end + self.evidence.len() as u64)
     }
 }
 
-/// A batch that its leader writes now.
+/// A batch that its leader writes now, as the leader sees it.
 pub(crate) struct Issued {
     header: BatchHeader,
     records: usize,
@@ -48,7 +57,7 @@ pub(crate) struct Issued {
     padded: u64,
 }
 
-/// The same as all see it.
+/// A batch that is being written, as all threads see it.
 struct InFlight {
     batch: BatchNo,
     padded: u64,
@@ -56,13 +65,14 @@ struct InFlight {
     on_disk: bool,
 }
 
-/// Who has been issued, and what is durable. Locked for moments, but for the announcement of a group.
+/// The batches that have been issued, and what is durable. It is locked for moments, except for the
+/// announcement of a group.
 pub(crate) struct Writer {
     /// The newest durable batches, and when their groups took effect.
     pub last: LastGroups,
-    /// Oldest first, one behind the other.
+    /// The batches being written, oldest first, one behind the other.
     in_flight: VecDeque<InFlight>,
-    /// Batch boundaries, thinned out: the first is the checkpoint, the last the newest durable one.
+    /// Batch boundaries, thinned out. The first is the checkpoint, the last the newest durable one.
     pub starts: VecDeque<RestartPoint>,
 }
 
@@ -84,7 +94,7 @@ impl Writer {
         }
     }
 
-    /// e(n-1), e(n-2) and so on for batch n.
+    /// The SCNs e(n-1), e(n-2) and so on for batch n.
     fn previous(&self, batch: BatchNo) -> [Scn; LAST_GROUPS] {
         let of = |back: u64| {
             let earlier = batch.0.checked_sub(back).filter(|batch| *batch > 0);
@@ -99,7 +109,8 @@ impl Writer {
 }
 
 impl Redo {
-    /// What a leader has to write to come nearer to `pos`; nothing if another leader has taken it.
+    /// Takes the batch that a leader has to write to come nearer to `pos`. None if another leader
+    /// has taken it.
     fn next_batch(&self, pos: u64) -> Option<Issued> {
         self.gathering.lock().gather();
         let mut writer = self.writer.lock();
@@ -117,7 +128,7 @@ impl Redo {
         Some(self.issue(closed, &mut writer))
     }
 
-    /// From here on its bytes are its leader's.
+    /// Issues a closed batch. From here on its bytes are its leader's.
     pub(crate) fn issue(&self, closed: Closed, writer: &mut Writer) -> Issued {
         assert!(
             writer.in_flight.len() < LAST_GROUPS,
@@ -153,7 +164,7 @@ impl Redo {
         }
     }
 
-    /// Seals and writes a batch; says how many became durable thereby.
+    /// Seals and writes a batch, and says how many batches became durable thereby.
     pub(crate) fn write_issued(&self, issued: Issued) -> Result<usize> {
         let healthy = self.files.healthy_members();
         let start = issued.header.pos.0;
@@ -176,7 +187,8 @@ impl Redo {
         Ok(self.on_disk(issued.header.batch))
     }
 
-    /// A batch is on disk. Announces and publishes all up to the first that is not; says how many.
+    /// Notes that a batch is on disk. Announces and publishes all batches up to the first that is
+    /// not, and says how many.
     fn on_disk(&self, batch: BatchNo) -> usize {
         let mut writer = self.writer.lock();
         let this = writer.in_flight.iter_mut().find(|b| b.batch == batch);
@@ -204,7 +216,7 @@ impl Redo {
 }
 
 impl Issued {
-    /// Puts header, evidence and padding around the records; the checksum last.
+    /// Puts header, evidence and padding around the records, the checksum last.
     fn seal(&self, first: &mut [u8], rest: &mut [u8]) {
         self.header.encode(first);
         let split = first.len();
@@ -214,7 +226,8 @@ impl Issued {
                 Some(at) => rest[at] = *byte,
             }
         }
-        // The padding: what the previous round left in memory must not be written as if it were of this batch.
+        // The padding is zeroed: what the previous round left in memory must not be written as if
+        // it was of this batch.
         let length = self.header.length as usize;
         first[length.min(split)..].fill(0);
         rest[length.saturating_sub(split)..].fill(0);
@@ -262,7 +275,7 @@ impl Writes for Redo {
     }
 }
 
-/// Adds the newest boundary; thins out those before it.
+/// Adds the newest boundary, and thins out those before it.
 fn remember(starts: &mut VecDeque<RestartPoint>, point: RestartPoint) {
     let n = starts.len();
     if n >= 2 && starts[n - 1].pos.0 - starts[n - 2].pos.0 < START_SPACING {

@@ -1,4 +1,5 @@
-//! Crashes at every write of a workload that goes round the ring several times, over and over on the same files.
+//! Crashes at every write of a workload that goes round the ring several times, over and over on
+//! one set of files.
 
 mod common;
 use block::{LAST_GROUPS, LogPos};
@@ -11,7 +12,7 @@ use storage::{Faults, SimStorage};
 struct Model {
     /// Every record appended, in order.
     appended: Vec<Seen>,
-    /// Everything below was said to be durable.
+    /// The position below which everything was said to be durable.
     durable: LogPos,
     checkpoint: RestartPoint,
     groups: Vec<(BatchNo, block::Scn)>,
@@ -19,7 +20,7 @@ struct Model {
 }
 
 impl Model {
-    /// The last start found fewer records than were appended: the rest is gone for good.
+    /// Forgets the records that are gone for good: the last start found fewer than were appended.
     fn forget_beyond(&mut self, end: LogPos) {
         self.appended.retain(|r| r.pos < end);
         let checkpoint = self.checkpoint.pos;
@@ -76,7 +77,7 @@ impl Model {
         Ok(())
     }
 
-    /// Reads the surviving log and compares.
+    /// Reads the surviving log and compares it with the model.
     fn check(&mut self, storage: &SimStorage, what: &str) {
         let files = files(&[storage], 1);
         let (found, groups, end) =
@@ -104,7 +105,7 @@ impl Model {
             }
         }
         self.forget_beyond(end.next.pos);
-        // The last groups' SCNs may have been in memory only; the next opening decides anew.
+        // The last groups' SCNs may have been in memory only. The next opening decides them anew.
         self.groups
             .retain(|(b, _)| b.0 + (LAST_GROUPS as u64) < end.next.batch.0);
     }
@@ -128,7 +129,7 @@ fn crash_chain(seed: u64, crashes: impl Iterator<Item = u64>, steps: usize) {
             crash_at_write: Some(storage.writes() + crash),
             ..Faults::default()
         });
-        // The crash may strike while the thread is being opened.
+        // The crash may happen while the thread is being opened.
         let outcome = open(&[&storage], 1, model.checkpoint, &clock)
             .and_then(|t| model.run(&t, &mut rng, steps));
         assert!(outcome.is_err() == storage.crashed(), "{what}: {outcome:?}");

@@ -1,7 +1,9 @@
-//! Redo whose bytes have been changed: what a reader makes of it ends where the writer's does, or before, or with an error that says what is
-//! wrong. It never panics, and never takes a batch that nobody wrote.
+//! Redo whose bytes have been changed. Reading it ends where the writer's redo does, or before, or
+//! with an error that says what is wrong. It never panics, and never takes a batch that nobody
+//! wrote.
 //!
-//! `BRAID_REDO_FUZZ=n`: so many threads of redo (default 40, of 60 changes each); `BRAID_SEED`: one of them.
+//! `BRAID_REDO_FUZZ=n` sets the number of threads of redo (default 40, of 60 changes each).
+//! `BRAID_SEED` selects one of them.
 
 mod common;
 
@@ -11,14 +13,15 @@ use redo::*;
 use storage::SimStorage;
 
 const FILE: &str = "redo/thread1_1.log";
-/// Where a batch's length and checksum stand in its header.
+/// The place of a batch's length in its header; `CRC_AT` is that of its checksum.
 const LENGTH_AT: usize = 20;
 const CRC_AT: usize = 80;
 
 /// A record as read: position, SCN, and for each vector the bytes that say what it changes.
 type Read = (u64, Scn, Vec<Vec<u8>>);
 
-/// Reads the thread as a start does, down to the vectors' payloads; each record as read so far, and the error.
+/// Reads the thread as a start does, down to the vectors' payloads. Returns each record as read so
+/// far, and the error.
 fn read(storage: &SimStorage) -> (Vec<Read>, Option<Error>) {
     let files = files(&[storage], 1);
     let mut reader = RedoReader::new(&files, RestartPoint::FIRST);
@@ -70,7 +73,7 @@ fn thread_of(rng: &mut Rng) -> SimStorage {
     storage
 }
 
-/// Starts of the batches in the file's bytes.
+/// The starts of the batches in the file's bytes.
 fn batches(bytes: &[u8]) -> Vec<usize> {
     let starts = (LOG_BLOCK..bytes.len()).step_by(LOG_BLOCK);
     starts
@@ -78,7 +81,7 @@ fn batches(bytes: &[u8]) -> Vec<usize> {
         .collect()
 }
 
-/// Changes something of the bytes in use; says what.
+/// Changes some of the bytes in use, and says what.
 fn change(bytes: &mut [u8], used: usize, rng: &mut Rng) -> String {
     let at = LOG_BLOCK + rng.below((used - LOG_BLOCK) as u64) as usize;
     let block = at / LOG_BLOCK * LOG_BLOCK;
@@ -122,7 +125,7 @@ fn change(bytes: &mut [u8], used: usize, rng: &mut Rng) -> String {
     }
 }
 
-/// Seals the batch around again, as a writer that was wrong would have.
+/// Seals the batch around `start` again, as a faulty writer would have.
 fn seal(bytes: &mut [u8], start: usize) {
     let length = &bytes[start + LENGTH_AT..start + LENGTH_AT + 4];
     let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;
@@ -157,7 +160,8 @@ fn changed_redo_ends_sooner_or_is_refused() {
             if rng.below(3) == 0 {
                 what += &format!(", {}", change(&mut bytes, used, &mut rng));
             }
-            // The checksum is right in a third of them: what lies above it must stand the bytes too.
+            // In a third of the cases the checksum is right: the layers above it must withstand the
+            // bytes, too.
             let seals = n % 3 == 0;
             if seals {
                 starts.iter().for_each(|start| seal(&mut bytes, *start));

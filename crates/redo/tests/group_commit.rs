@@ -14,7 +14,7 @@ use storage::{Faults, SimStorage};
 struct Strict {
     last: AtomicU64,
     announced: Mutex<HashSet<TxnId>>,
-    /// Who waits for a group to be known, with its batch.
+    /// The commits that wait for their group to be known, with their batches.
     unknown: Mutex<Vec<(BatchNo, CommitWaiter)>>,
     clock: Option<Arc<Clock>>,
 }
@@ -68,7 +68,8 @@ fn strict(storage: &SimStorage) -> (Arc<Redo>, Arc<Strict>) {
     (redo, sink)
 }
 
-/// Who waits for another's write of its commit is woken once, when its group is known to those who must know it, and nobody who waits for a write alone is kept by that.
+/// A thread that waits for another's write of its commit is woken once, when its group is known to
+/// all that must know of it. A thread that waits for a write alone is not kept by that.
 #[test]
 fn a_commit_that_must_be_known_is_woken_once_it_is() {
     let storage = SimStorage::new();
@@ -78,7 +79,8 @@ fn a_commit_that_must_be_known_is_woken_once_it_is() {
         let committers = (0..4u64).map(|thread| {
             let (redo, commits) = (&redo, &commits);
             scope.spawn(move || {
-                // Until somebody has followed, however the threads are scheduled.
+                // The loop ends when some commit has followed another's write, however the threads
+                // are scheduled.
                 for i in (0..).take_while(|&i| i < 200 || commits.load(Ordering::SeqCst) == 0) {
                     redo.wait_for_space().unwrap();
                     let number = thread * 1_000_000 + i + 1;
@@ -96,7 +98,8 @@ fn a_commit_that_must_be_known_is_woken_once_it_is() {
             })
         });
         let committers: Vec<_> = committers.collect();
-        // Acknowledges all groups up to the newest, now and then; everybody else waits for that.
+        // This thread acknowledges all groups up to the newest, now and then. All other threads
+        // wait for that.
         let mut woken = 0;
         while committers.iter().any(|c| !c.is_finished()) {
             assert!(
@@ -113,16 +116,18 @@ fn a_commit_that_must_be_known_is_woken_once_it_is() {
     });
 }
 
-/// Wants something while a batch is being written, as a receiving thread does, and keeps what it is told.
+/// Wants something while a batch is being written, as a receiving thread does, and keeps what it is
+/// told.
 #[derive(Default)]
 struct Wanting {
     redo: Mutex<Option<Arc<Redo>>>,
     clock: Mutex<Option<Arc<Clock>>>,
     /// Whether a record is wanted that is appended when the batch is on its way.
     late: AtomicBool,
-    /// Ends of records to be wanted from within the next write.
+    /// The ends of records to be wanted from within the next write.
     next: Mutex<Vec<LogPos>>,
-    /// What the log was durable to when the sink was told, or up to where a writer was wanted.
+    /// The position to which the log was durable when the sink was told; as an error, the position
+    /// up to which a writer was wanted.
     told: Mutex<Vec<std::result::Result<LogPos, LogPos>>>,
 }
 impl GroupSink for Wanting {
@@ -154,7 +159,8 @@ impl WantSink for Wanting {
     }
 }
 
-/// Who must not wait for the log leaves what it wants with whoever writes it, and is told of it by him.
+/// A thread that must not wait for the log leaves its want with the thread that writes it, and is
+/// told by that thread.
 #[test]
 fn who_writes_tells_of_what_was_wanted_meanwhile() {
     let storage = SimStorage::new();
@@ -182,7 +188,7 @@ fn who_writes_tells_of_what_was_wanted_meanwhile() {
     redo.flush_to(append()).unwrap();
     assert_eq!(told(), [], "it is told once");
 
-    // One of two is in the batch, the other comes too late for it.
+    // One of the two records is in the batch; the other comes too late for it.
     let second = append();
     *sink.next.lock().unwrap() = vec![second];
     sink.late.store(true, Ordering::SeqCst);
@@ -259,7 +265,8 @@ fn appenders_wait_for_a_checkpoint_when_the_files_are_full() {
     lgwr.stop().unwrap();
 }
 
-/// Records go on being appended until the one that is told: every waiter hears of it, the instance hears of it once, and nobody hangs.
+/// Records go on being appended until the one that is told. Every waiter hears of the failure, the
+/// instance hears of it once, and no thread hangs.
 #[test]
 fn a_failed_write_stops_the_log_for_all() {
     let storage = SimStorage::new();
@@ -284,7 +291,7 @@ fn a_failed_write_stops_the_log_for_all() {
     });
     assert_eq!(t.events.failed.load(Ordering::SeqCst), 1);
     let durable = t.redo.durable();
-    // More than buffer and files hold: records go nowhere, and nobody waits.
+    // These are more records than buffer and files hold. They go nowhere, and no thread waits.
     (0..300).for_each(|i| {
         drop(
             t.redo
@@ -301,7 +308,7 @@ fn a_failed_write_stops_the_log_for_all() {
     assert_eq!(end.next.pos, durable);
 }
 
-/// A burst beyond the buffer's size without any flush: append itself makes room.
+/// In a burst beyond the buffer's size without any flush, append itself makes room.
 #[test]
 fn a_burst_larger_than_the_buffer_is_written_along_the_way() {
     let storage = SimStorage::new();

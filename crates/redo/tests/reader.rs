@@ -1,4 +1,5 @@
-//! The end of a thread: torn tails, damage, stale batches, hostile bytes; two members; the merge of threads.
+//! The end of a thread: torn tails, damage, stale batches, hostile bytes; two members; the merge of
+//! threads.
 
 mod common;
 use block::Scn;
@@ -16,7 +17,8 @@ fn overwrite(storage: &SimStorage, pos: u64, change: impl Fn(&mut [u8])) {
     file.write_at(pos + LOG_BLOCK as u64, &block).unwrap();
 }
 
-/// A thread with the opening batch at 0 and, from 4096 on, `n` batches of one record with `payload` bytes.
+/// A thread with the opening batch at 0 and, from 4096 on, `n` batches of one record with `payload`
+/// bytes.
 fn thread_of(n: u64, payload: usize) -> SimStorage {
     let storage = SimStorage::new();
     create(&[&storage], 1);
@@ -67,7 +69,8 @@ fn two_damaged_batches_in_a_row_are_damage_too() {
     ));
 }
 
-/// The first of two readings decides where a thread ends: the second neither goes on to what was appended since, nor takes what it no longer finds for an end.
+/// The first of two readings decides where a thread ends. The second does not go on to what was
+/// appended since, and does not take a missing batch for an end.
 #[test]
 fn read_again_a_thread_ends_where_it_did_before() {
     let storage = thread_of(2, 100);
@@ -85,7 +88,7 @@ fn read_again_a_thread_ends_where_it_did_before() {
     assert!(newer.next.pos > end.next.pos);
     assert_eq!((again.next, again.max_scn), (end.next, end.max_scn));
 
-    // The last batch of the first reading: alone it could have been torn.
+    // This is the last batch of the first reading. Alone it could have been torn.
     overwrite(&storage, 2 * 4096, |b| b.fill(0));
     let error = RedoReader::again(&logs, &end).finish().unwrap_err();
     assert!(
@@ -105,7 +108,8 @@ fn a_closed_thread_is_not_looked_at_beyond_its_end() {
     assert!(matches!(torn, Err(Error::Damaged { .. })));
 }
 
-/// A batch that was torn by a crash must not come back to life: its blocks that did reach the disk are wiped before the thread goes on.
+/// A batch that was torn by a crash must not come back to life. Its blocks that did reach the disk
+/// are wiped before the thread goes on.
 #[test]
 fn the_tail_is_invalidated_before_the_thread_goes_on() {
     let storage = thread_of(2, 4 * 4096);
@@ -116,7 +120,7 @@ fn the_tail_is_invalidated_before_the_thread_goes_on() {
     overwrite(&storage, torn, |b| b.fill(0));
     let t = open(&[&storage], 1, RestartPoint::FIRST, &clock()).unwrap();
     drop(t);
-    // The block that was missing turns up: the batch stays dead.
+    // The missing block turns up, and the batch stays dead.
     file.write_at(torn + 4096, &saved).unwrap();
     let (found, _, end) = read_all(&files(&[&storage], 1), RestartPoint::FIRST).unwrap();
     assert_eq!((found.len(), end.next.pos.0), (1, torn));
@@ -215,7 +219,8 @@ fn threads_are_merged_by_scn() {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// Whatever bytes stand in the log, reading ends with a prefix of what was written, or says damage; it never panics.
+    /// Whatever bytes stand in the log, reading ends with a prefix of what was written, or says
+    /// damage. It never panics.
     #[test]
     fn hostile_bytes_never_panic(
         at in 0u64..20, bytes in prop::collection::vec((0usize..4096, any::<u8>()), 1..40), header_only in any::<bool>()
@@ -232,7 +237,8 @@ proptest! {
     }
 }
 
-/// Of how many pieces it may be, however full the last log block of the records is: it does not stand in a record's way, and the newest of each thread is known in the end.
+/// Evidence may have any number of pieces, however full the last log block of the records is. It
+/// does not stand in a record's way, and in the end the newest piece of each thread is known.
 #[test]
 fn evidence_stands_behind_the_records() {
     for seed in 1..=20 {
@@ -270,7 +276,7 @@ fn evidence_stands_behind_the_records() {
         while let Some(batch) = reader.next_batch().unwrap() {
             batches.push(batch.evidence().to_vec());
         }
-        // Before them the batch that opened the thread.
+        // Before them stands the batch that opened the thread.
         assert_eq!(batches[1..], expected, "seed {seed}");
         for (thread, newest) in &end.evidence {
             let all = expected.iter().flatten().filter(|e| e.thread == *thread);
@@ -280,7 +286,8 @@ fn evidence_stands_behind_the_records() {
     }
 }
 
-/// Two threads change one block in turns; what a block has already is passed over, and what it lacks is put on top.
+/// Two threads change one block in turns. What a block has already is passed over, and what it
+/// lacks is put on top.
 #[test]
 fn dead_redo_brings_a_block_forward_whatever_it_has() {
     let storages = [SimStorage::new(), SimStorage::new()];
@@ -342,7 +349,7 @@ fn dead_redo_brings_a_block_forward_whatever_it_has() {
         assert_eq!(dead.apply(dba, &mut block).unwrap(), lacks);
         assert!(block.0 == newest.0, "from version {n}");
     }
-    // One whose SCN is none of theirs rests on nothing that is there.
+    // A version whose SCN is none of theirs rests on nothing that is there.
     let mut stray = versions[3].clone();
     stray.set_scn(Scn(versions[3].scn().0 + 1));
     let error = dead.apply(dba, &mut stray).unwrap_err();

@@ -1,4 +1,5 @@
-//! Two batches that are written at once: what counts when, and what a crash or a failed write leaves of them.
+//! Two batches that are written at once: when each counts, and what a crash or a failed write
+//! leaves of them.
 
 mod common;
 use block::{LAST_GROUPS, LogPos, Scn};
@@ -17,10 +18,10 @@ enum Pass {
     Done,
 }
 
-/// Writes wait here, once it is closed, until each is let through.
+/// A gate at which writes wait, once it is closed, until each is let through.
 #[derive(Default)]
 struct Gate {
-    /// By offset, while it is closed.
+    /// The waiting writes by offset, while the gate is closed.
     writes: Mutex<Option<BTreeMap<u64, Pass>>>,
     changed: Condvar,
 }
@@ -40,7 +41,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until so many writes are as given; where they are.
+    /// Waits until `n` writes are as given, and returns where they are.
     fn await_some(&self, pass: Pass, n: usize) -> Vec<u64> {
         let mut writes = self.writes.lock().unwrap();
         loop {
@@ -166,8 +167,9 @@ fn found(storage: &SimStorage) -> Vec<u64> {
     records.iter().map(|r| r.txn.number()).collect()
 }
 
-/// A commit that comes while another is being written is written at once, and counts when the other does; a third waits. What is on disk behind a batch that is not is nothing to whoever reads the log after a
-/// crash, also when the thread has gone on.
+/// A commit that comes while another is being written is written at once, and counts when the other
+/// does; a third commit waits. To a reader of the log after a crash, what is on disk behind a batch
+/// that is not is nothing, also when the thread has gone on.
 #[test]
 fn a_batch_counts_when_all_before_it_are_on_disk() {
     let (storage, gate, t) = gated();
@@ -209,7 +211,8 @@ fn a_batch_counts_when_all_before_it_are_on_disk() {
     assert_eq!(found(&storage), [1, 2, 3]);
 }
 
-/// The header of the second batch cannot know when the first took effect; that of the third does. Of the last two it is asked elsewhere.
+/// The header of the second batch cannot know when the first took effect; the header of the third
+/// does. For the last two batches it is asked elsewhere.
 #[test]
 fn when_a_group_took_effect_stands_in_one_of_the_next_headers() {
     let (storage, gate, t) = gated();
@@ -250,7 +253,8 @@ fn when_a_group_took_effect_stands_in_one_of_the_next_headers() {
     assert!(drawn.iter().all(told), "{groups:?}, drawn {drawn:?}");
 }
 
-/// The older of two cannot be written: the younger, which is on disk, does not count either.
+/// If the older of two batches cannot be written, the younger, which is on disk, does not count
+/// either.
 #[test]
 fn nothing_counts_behind_a_write_that_failed() {
     let (storage, gate, t) = gated();
@@ -273,7 +277,7 @@ fn nothing_counts_behind_a_write_that_failed() {
     assert_eq!(found(&storage), []);
 }
 
-/// Keeps up to where a writer was wanted.
+/// Keeps the positions up to which a writer was wanted.
 #[derive(Default)]
 struct Wanted(Mutex<Vec<Option<LogPos>>>);
 
@@ -286,7 +290,8 @@ impl WantSink for Wanted {
     }
 }
 
-/// While no more may be written, what is wanted is left with those who write, though it is in neither batch: they tell that nobody goes on.
+/// While no more batches may be written, a want is left with the threads that write, though it is
+/// in neither batch. They tell that nobody goes on.
 #[test]
 fn what_is_wanted_while_two_write_is_not_forgotten() {
     let (_, gate, t) = gated();
@@ -313,7 +318,8 @@ fn what_is_wanted_while_two_write_is_not_forgotten() {
     });
 }
 
-/// A machine that stops while several threads commit: what was acknowledged is there, at the SCN that was told, and nothing stands out of order.
+/// The machine stops while several threads commit. What was acknowledged is there, at the SCN that
+/// was told, and nothing stands out of order.
 #[test]
 fn acknowledged_commits_of_several_threads_survive_a_crash() {
     for round in 0..60u64 {

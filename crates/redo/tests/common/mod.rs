@@ -47,7 +47,7 @@ pub fn files(storages: &[&SimStorage], thread: u16) -> LogFiles {
     LogFiles::open(&members(storages), identity(thread), GEOMETRY).unwrap()
 }
 
-/// Counts what the log asks for.
+/// Counts the calls of the log.
 #[derive(Default)]
 pub struct Events {
     pub failed: AtomicUsize,
@@ -66,11 +66,11 @@ impl LogEvents for Events {
     }
 }
 
-/// Keeps every group it was told.
+/// Keeps every group that it was told.
 pub struct Sink {
     pub clock: Arc<Clock>,
     pub groups: Mutex<Vec<(BatchNo, Vec<TxnId>, Scn)>>,
-    /// What it adds to each batch that is closed.
+    /// The evidence that it adds to each batch that is closed.
     pub others: Mutex<Vec<GroupEvidence>>,
 }
 impl GroupSink for Sink {
@@ -111,7 +111,7 @@ pub fn open(
     open_over(&members(storages), thread, start, clock)
 }
 
-/// The same over any storage.
+/// Reads the thread from `start` over any storage, and opens it for appending.
 pub fn open_over(
     members: &[Arc<dyn Storage>],
     thread: u16,
@@ -142,7 +142,7 @@ pub fn open_over(
     Ok(Thread { redo, sink, events })
 }
 
-/// A record with `payload` bytes that tell of `number`.
+/// A record with `payload` bytes that follow from `number`.
 pub fn record(number: u64, payload: usize) -> Vec<u8> {
     let mut out = Vec::new();
     let mut w = RecordWriter::new(&mut out, txn(number), UndoPtr::NONE);
@@ -164,7 +164,7 @@ pub fn txn(number: u64) -> TxnId {
     TxnId::new(InstanceId(1), number)
 }
 
-/// What a record read back holds, to compare.
+/// The contents of a record that was read back, for comparing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub pos: LogPos,
