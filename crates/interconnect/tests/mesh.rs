@@ -351,7 +351,7 @@ fn threads_have_the_names_that_a_dba_expects() {
     }
 }
 
-/// Another instance is added to the list while the first is running, and is taken out again.
+/// An instance is added to the list while the first is running, and is taken out again.
 #[test]
 fn peers_come_and_go() {
     let nodes = cluster(1, |_| {});
