@@ -16,7 +16,7 @@ pub struct AlignedBuf {
 }
 
 impl AlignedBuf {
-    /// `len` bytes of zeros; `len` is a multiple of [`SECTOR`].
+    /// A buffer of `len` zeros; `len` is a multiple of [`SECTOR`].
     pub fn zeroed(len: usize) -> AlignedBuf {
         assert!(len.is_multiple_of(SECTOR));
         AlignedBuf {
@@ -24,7 +24,7 @@ impl AlignedBuf {
         }
     }
 
-    /// Grows or shrinks to `len` bytes, a multiple of [`SECTOR`]; new bytes are zero.
+    /// Grows or shrinks to `len` bytes, a multiple of [`SECTOR`]. New bytes are zero.
     pub fn resize(&mut self, len: usize) {
         assert!(len.is_multiple_of(SECTOR));
         self.sectors.resize(len / SECTOR, Sector([0; SECTOR]));
@@ -34,7 +34,8 @@ impl AlignedBuf {
 impl Deref for AlignedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: sectors are contiguous arrays of bytes without padding (asserted above); any bytes are valid.
+        // SAFETY: sectors are contiguous arrays of bytes without padding (asserted above). Any
+        // bytes are valid.
         unsafe {
             std::slice::from_raw_parts(self.sectors.as_ptr().cast(), self.sectors.len() * SECTOR)
         }

@@ -1,15 +1,19 @@
-//! The control file: what must be known before anything else can be read.
+//! The control file: what an instance must know before it can read anything else.
 //!
 //! ```text
 //! slot 0 at byte 0, slot 1 at byte 32768; each:
-//! magic u64 | format version u32 | payload length u32 | sequence u64 | CRC32C of version, sequence and payload u32 | payload ...
+//! magic u64 | format version u32 | payload length u32 | sequence u64
+//! | CRC32C of version, sequence and payload u32 | payload ...
 //! ```
 //!
 //! **Invariants.**
-//! - An update goes to one slot, durably, and then to the other, with a sequence of its own each time. So one whole state survives a crash at any moment, and between
-//!   updates both slots hold the same: damage to one of them loses nothing. (With one slot an update, a decayed newest slot would bring back the
-//!   state before: numbers would be given out twice, and recovery would start in log that has been overwritten.)
-//! - A slot whose writing failed may be torn; the next update goes there first, while the other is whole.
+//! - An update goes to one slot, durably, and then to the other, with a sequence of its own each
+//!   time. So one whole state survives a crash at any moment. Between updates both slots hold one
+//!   state, so damage to one of them loses nothing. (If an update went to one slot only, a decayed
+//!   newest slot would bring back the state before. Numbers would be given out twice, and recovery
+//!   would start in log that has been overwritten.)
+//! - A slot whose writing failed may be torn. The next update goes there first, while the other
+//!   slot is whole.
 //! - The newest whole slot is the state. An unknown format version is refused, not guessed at.
 
 use crate::lease::ClusterFile;
@@ -27,11 +31,12 @@ const NAME: &str = "control";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ThreadState {
-    /// Stopped cleanly: everything it logged is in the data files.
+    /// The instance stopped cleanly: everything it logged is in the data files.
     Closed = 0,
-    /// In use, or its instance died: whoever takes it must recover it first.
+    /// The thread is in use, or its instance died. An instance that takes it must recover it first.
     Open = 1,
-    /// Named here, its files not all there yet: nobody has written anything that counts to them.
+    /// The thread is named here, but its files are not all there yet. Nobody has written anything
+    /// to them that counts.
     New = 2,
 }
 
@@ -40,11 +45,11 @@ pub enum ThreadState {
 pub struct ThreadInfo {
     pub thread: ThreadId,
     pub state: ThreadState,
-    /// Rises at each opening.
+    /// Rises at each opening of the thread.
     pub incarnation: u32,
     pub log_files: u32,
     pub log_file_bytes: u64,
-    /// Recovery starts reading here, with this batch.
+    /// The position where recovery starts reading, with this batch.
     pub checkpoint: LogPos,
     pub checkpoint_batch: u64,
     /// Transaction numbers below this may have been used.
@@ -56,22 +61,23 @@ pub struct ThreadInfo {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DataFileInfo {
     pub id: FileId,
-    /// Relative to the database directory.
+    /// The path, relative to the database directory.
     pub path: String,
 }
 
 /// The state of the database as a whole.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Control {
-    /// Random, chosen at creation; in every redo batch.
+    /// A random number, chosen at creation, that stands in every redo batch.
     pub database_id: u64,
-    /// Of the database: rises when its history is rewound.
+    /// The incarnation of the database. It rises when the database's history is rewound.
     pub incarnation: u32,
     /// No instance's clock was ever at or above this.
     pub scn_ceiling: u64,
     /// Object ids below this may have been used.
     pub object_ceiling: u32,
-    /// Numbers the engine keeps at creation, such as the addresses of the dictionary's segments.
+    /// Numbers that the engine keeps at creation, such as the addresses of the dictionary's
+    /// segments.
     pub bootstrap: Vec<u64>,
     pub threads: Vec<ThreadInfo>,
     pub files: Vec<DataFileInfo>,
@@ -181,16 +187,17 @@ impl<'a> Reader<'a> {
 /// The open control file.
 pub struct ControlFile {
     file: Arc<dyn File>,
-    /// Also held while a new state is written, so that updates are one after the other.
+    /// The state. It is also locked while a new state is written, so that updates come one after
+    /// the other.
     state: Mutex<State>,
     shared: OnceLock<Arc<ClusterFile>>,
 }
 
 struct State {
     control: Control,
-    /// Newest ever written, or tried.
+    /// The newest sequence that was ever written, or tried.
     sequence: u64,
-    /// The slot that is written first: the one that is torn, if one is.
+    /// The slot that is written first: the torn one, if one is torn.
     first: u64,
 }
 
@@ -229,7 +236,9 @@ impl ControlFile {
         self.state.lock().control.clone()
     }
 
-    /// From now on other instances may write the file as well: every update is made under its exclusive lock, from what is in the file by then. (Before, whoever has it open is the only one.)
+    /// Shares the file: from now on other instances may write it as well. So every update is made
+    /// under the file's exclusive lock, from what is in the file by then. Before this call, the
+    /// process that has it open is the only one.
     pub fn share(&self, cluster: Arc<ClusterFile>) {
         let _between_updates = self.state.lock();
         assert!(
@@ -238,14 +247,16 @@ impl ControlFile {
         );
     }
 
-    /// The state as it is in the file now; from then on also that of [`ControlFile::get`].
+    /// Reads the state that is in the file now. From then on it is also the state of
+    /// [`ControlFile::get`].
     pub fn refresh(&self) -> Result<Control> {
         let mut state = self.state.lock();
         *state = read_state(&*self.file)?;
         Ok(state.control.clone())
     }
 
-    /// Changes the state; durable when it returns. After an error the state in memory is the old one, and that in the file may be either.
+    /// Changes the state. The change is durable when this returns. After an error the state in
+    /// memory is the old one, and the state in the file may be either.
     pub fn update(&self, change: impl FnOnce(&mut Control)) -> Result<()> {
         let Some(cluster) = self.shared.get() else {
             return self.write_changed(&mut self.state.lock(), change);
@@ -264,7 +275,8 @@ impl ControlFile {
             return Ok(());
         }
         for slot in [state.first, 1 - state.first] {
-            // A number that was tried is not used again: what stands there with it may be whole.
+            // A sequence that was tried is not used again: what stands in the slot with it may be
+            // whole.
             state.sequence += 1;
             state.first = slot;
             let sequence = state.sequence;
@@ -272,7 +284,7 @@ impl ControlFile {
                 self.write(&control, slot, sequence)
             })?;
         }
-        // Both are whole; the older goes first next time.
+        // Both slots are whole; the older goes first next time.
         state.first = 1 - state.first;
         state.control = control;
         Ok(())
@@ -299,13 +311,13 @@ impl ControlFile {
     }
 }
 
-/// The newest whole state in the file, and which slot is to be written first.
+/// The newest whole state in the file, and the slot that is to be written first.
 fn read_state(file: &dyn File) -> Result<State> {
     let slots = [0, 1]
         .into_iter()
         .map(|slot| read_slot(file, slot))
         .collect::<Result<Vec<_>>>()?;
-    // If one is torn it is rewritten first; if both are whole, the older.
+    // A torn slot is rewritten first. If both are whole, the older one is.
     let sequences: Vec<_> = slots
         .iter()
         .map(|s| s.as_ref().map_or(0, |(_, sequence)| *sequence))
@@ -323,13 +335,15 @@ fn read_state(file: &dyn File) -> Result<State> {
     })
 }
 
-/// The version is covered: a decayed slot must not pass for one that a newer program wrote.
+/// The checksum of a slot. It covers the version: a decayed slot must not pass for one that a newer
+/// program wrote.
 fn checksum(version: u32, sequence: u64, payload: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&version.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(crc, &sequence.to_le_bytes()), payload)
 }
 
-/// The state in a slot; `None` if it is torn or was never written, an error if another version of the program wrote it.
+/// The state in a slot. None if the slot is torn or was never written. It is an error if another
+/// version of the program wrote it.
 fn read_slot(file: &dyn File, slot: u64) -> Result<Option<(Control, u64)>> {
     let mut buf = AlignedBuf::zeroed(SLOT);
     wait::during(Event::ControlFileRead, [0; 3], || {
@@ -393,7 +407,8 @@ mod tests {
         }
     }
 
-    /// Each of two instances changes something of its own; neither undoes the other's change, whoever read the file first.
+    /// Each of two instances changes something of its own. Neither undoes the other's change,
+    /// whichever read the file first.
     #[test]
     fn instances_do_not_undo_each_others_updates() {
         let s = SimStorage::new();
@@ -426,7 +441,7 @@ mod tests {
         assert_eq!(ControlFile::open(&s).unwrap().get(), sample());
     }
 
-    /// The diagram at the head of this file.
+    /// Pins the diagram at the head of this file.
     #[test]
     fn the_format_is_pinned() {
         let s = SimStorage::new();
@@ -469,7 +484,8 @@ mod tests {
                 found == done || found == done + 1,
                 "seed {seed}: {found} after {done}"
             );
-            // A second crash, in the first update of the second life: the torn slot is the one that is written.
+            // A second crash comes in the first update of the second life. The torn slot is the one
+            // that is written then.
             s.set_faults(Faults {
                 crash_at_write: Some(1),
                 ..Faults::default()
@@ -483,7 +499,7 @@ mod tests {
         }
     }
 
-    /// Damage to the newest slot used to bring back the state before the last update.
+    /// Damage to the newest slot does not bring back the state before the last update.
     #[test]
     fn damage_to_either_copy_loses_nothing_and_never_panics() {
         let s = SimStorage::new();
@@ -504,7 +520,8 @@ mod tests {
         ));
     }
 
-    /// A database of format 1, whose checksum did not cover the version, used to be reported as damaged.
+    /// A database of format 1, whose checksum did not cover the version, is named as such and not
+    /// reported as damaged.
     #[test]
     fn another_format_is_named() {
         for version in [1u32, 3] {
@@ -531,7 +548,8 @@ mod tests {
         }
     }
 
-    /// A write that failed may have torn its slot: the other one, which is whole, must not be the next that is written.
+    /// A write that failed may have torn its slot. The other slot, which is whole, must not be the
+    /// next that is written.
     #[test]
     fn an_update_after_a_failed_one_spares_the_whole_copy() {
         for seed in 0..40 {

@@ -1,6 +1,8 @@
-//! The data files of a database as numbered files of 8 KiB blocks: every read is checked, every write sealed.
+//! The data files of a database as numbered files of 8 KiB blocks: every read is checked, every
+//! write sealed.
 //!
-//! **Invariant.** A block is never handed up unless its checksum, its version and its own address are right (`block::format`).
+//! **Invariant.** A block is handed up only if its checksum, its version and its own address are
+//! right (`block::format`).
 
 use crate::lease::{EXTEND_BYTE, Locked};
 use crate::{AlignedBuf, Error, File, Result};
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use wait::{Event, Stat, WaitResult, Waiter};
 
-/// Locks of files are not waited for but tried: the time between two tries.
+/// The time between two tries of a file's lock. Locks of files are tried, not waited for.
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// All data files that are open.
@@ -60,8 +62,9 @@ impl DataFiles {
         })
     }
 
-    /// Reads the contiguous blocks from `first` on that lie in the file, at most `max` of them, in one go, and hands each with its own verdict to `each`.
-    /// Waits under `db file scattered read`.
+    /// Reads contiguous blocks from `first` on in one go, at most `max` of them and only those that
+    /// lie in the file. Each is handed to `each` with a verdict of its own. Waits under `db file
+    /// scattered read`.
     pub fn read_blocks(
         &self,
         first: Dba,
@@ -97,7 +100,8 @@ impl DataFiles {
         Ok(())
     }
 
-    /// Writes sealed blocks home, neighbours in one go, without syncing. The homes are sorted by address; `bytes` has a block for each, in that order, aligned for direct I/O.
+    /// Writes sealed blocks home, neighbours in one go, without syncing. The homes are sorted by
+    /// address. `bytes` has a block for each home, in that order, aligned for direct I/O.
     pub fn write_blocks(&self, homes: &[Dba], bytes: &[u8]) -> Result<()> {
         assert_eq!(
             bytes.len(),
@@ -131,8 +135,9 @@ impl DataFiles {
         Ok(())
     }
 
-    /// [`extend`](DataFiles::extend) for a file that other instances make longer, too. Only one does at a time: where space is reserved by writing zeros, or given back because
-    /// there was not enough, another's part would suffer.
+    /// Makes a file longer that other instances make longer, too; see
+    /// [`extend`](DataFiles::extend). Only one instance does so at a time. Where space is reserved
+    /// by writing zeros, or given back because there was not enough, another's part would suffer.
     pub fn extend_shared(&self, id: FileId, blocks: u32) -> Result<()> {
         let file = self.file(id)?;
         let p = [u64::from(id.0), u64::from(blocks), 0];
@@ -140,7 +145,7 @@ impl DataFiles {
         let _lock = loop {
             match Locked::try_get(file.clone(), EXTEND_BYTE) {
                 Ok(Some(lock)) => break Some(lock),
-                // What cannot lock is not shared.
+                // A storage that cannot lock is not shared.
                 Err(Error::NoLocks { .. }) => break None,
                 Err(e) => return Err(e),
                 Ok(None) => {
@@ -154,7 +159,8 @@ impl DataFiles {
         self.extend(id, blocks, &mut |_| {})
     }
 
-    /// Makes a file at least `blocks` long, never shorter; the new blocks are zero (unformatted). Space is reserved, so that later writes do not fail for want of it.
+    /// Makes a file at least `blocks` long, never shorter. The new blocks are zero (unformatted).
+    /// Space is reserved, so that later writes do not fail for want of it.
     pub fn extend(&self, id: FileId, blocks: u32, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let file = self.file(id)?;
         wait::during(
@@ -199,7 +205,7 @@ mod tests {
             finished.recv().unwrap();
         });
         assert_eq!(files.blocks(FileId::DATA).unwrap(), 16);
-        // The lock is let go, and nothing gets shorter.
+        // The lock is free again, and nothing gets shorter.
         files.extend_shared(FileId::DATA, 12).unwrap();
         assert_eq!(files.blocks(FileId::DATA).unwrap(), 16);
         assert!(locks.try_lock(EXTEND_BYTE).unwrap());

@@ -1,15 +1,21 @@
-//! Torn-write protection: blocks go to a file of their own first, durably, and only then home.
+//! Torn-write protection: blocks go first to a file of their own, durably, and only then home.
 //!
 //! ```text
-//! sector 0: magic u64 | count u32 | reserved u32 | count x block address u64 | CRC32C of all before u32
+//! sector 0: magic u64 | count u32 | reserved u32 | count x block address u64
+//!           | CRC32C of all before u32
 //! from sector 1 on: the blocks, in the order of the addresses
 //! after the room for 509 blocks: which blocks this instance has ever brought home (`written.rs`)
 //! ```
 //!
-//! **Invariant.** Between the sync of this file and the sync of the homes, each block of the batch is whole in one of the two places. At the next start,
-//! homes that are torn are restored from here ([`DoubleWrite::restore`]); a batch whose own header or block is torn was never begun at home. Hence a
-//! batch whose writing home has failed (a full disk) is brought home before this file takes another.
-//! (The idea is InnoDB's doublewrite buffer. Full images in the redo would cost 8 KiB per transaction on scattered updates.)
+//! **Invariant.** Between the sync of this file and the sync of the homes, each block of the batch
+//! is whole in one of the two places.
+//!
+//! At the next start, torn homes are restored from here ([`DoubleWrite::restore`]). A batch whose
+//! own header or block is torn was never begun at home. If writing a batch home has failed (a full
+//! disk), the batch is brought home before this file takes another.
+//!
+//! (The idea is InnoDB's doublewrite buffer. Full images in the redo would cost 8 KiB per
+//! transaction on scattered updates.)
 
 use crate::written::Pages;
 use crate::{AlignedBuf, DataFiles, Error, File, FileKind, Result, SECTOR, Storage, Written};
@@ -21,19 +27,19 @@ use wait::Event;
 const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDDW1");
 const HEADER: usize = 16;
 
-/// Blocks in one batch at most: their addresses and the checksum fit the header's sector.
+/// The most blocks in one batch: their addresses and the checksum fit the header's sector.
 pub const BATCH_BLOCKS: usize = (SECTOR - HEADER - 4) / 8;
-/// Where the pages of [`Pages`] begin.
+/// The byte where the pages of [`Pages`] begin.
 const PAGES_AT: usize = SECTOR + BATCH_BLOCKS * BLOCK_SIZE;
 
-/// An instance's double-write file. One batch at a time: `dbw0` alone uses it.
+/// An instance's double-write file. It takes one batch at a time: `dbw0` alone uses it.
 pub struct DoubleWrite {
     file: Arc<dyn File>,
-    /// Header and blocks of the batch that is in the file, or is being written to it.
+    /// The header and the blocks of the batch that is in the file, or is being written to it.
     buf: AlignedBuf,
-    /// Homes of the batch in the file that may be torn: writing them has begun and did not end well.
+    /// Homes of the batch in the file that may be torn: writing them began and failed.
     unfinished: Vec<Dba>,
-    /// What has been brought home so far; read when the first batch comes.
+    /// The blocks that have been brought home so far. It is read when the first batch comes.
     brought: Option<Pages>,
 }
 
@@ -70,8 +76,9 @@ impl DoubleWrite {
         Ok(())
     }
 
-    /// Writes the blocks here, syncs, writes them home, syncs. Sorted by address, at most [`BATCH_BLOCKS`]. Durable when it returns. After an error nothing
-    /// is known about the homes but that they can be restored, or written again.
+    /// Writes the blocks here, syncs, writes them home, syncs. The blocks are sorted by address,
+    /// and are at most [`BATCH_BLOCKS`]. They are durable when this returns. After an error nothing
+    /// is known about the homes except that they can be restored, or written again.
     pub fn write(&mut self, files: &DataFiles, blocks: &mut [(Dba, Box<BlockBuf>)]) -> Result<()> {
         assert!(
             blocks.len() <= BATCH_BLOCKS,
@@ -101,12 +108,14 @@ impl DoubleWrite {
         Ok(())
     }
 
-    /// Whether homes may have been written of a batch that is not durable there: until [`DoubleWrite::finish`] nobody else may write these blocks.
+    /// Whether a batch's homes may have been written and are not durable there. Until
+    /// [`DoubleWrite::finish`] nobody else may write these blocks.
     pub fn is_unfinished(&self) -> bool {
         !self.unfinished.is_empty()
     }
 
-    /// Brings the batch home whose writing there failed. Nobody else has written these blocks, so no newer version of them is at home.
+    /// Brings the batch home whose writing there failed. Nobody else has written these blocks, so
+    /// no newer version of them is at home.
     pub fn finish(&mut self, files: &DataFiles) -> Result<()> {
         if self.unfinished.is_empty() {
             return Ok(());
@@ -153,13 +162,14 @@ impl DoubleWrite {
         }
     }
 
-    /// At a start, before anything else reads blocks: restores homes that the last batch left torn. Homes that are whole are left alone: they hold this
-    /// version or, if the batch is an old one, a later one.
+    /// Restores homes that the last batch left torn. It runs at a start, before anything else reads
+    /// blocks. Whole homes are left alone: they hold this version or, if the batch is an old one, a
+    /// later version.
     pub fn restore(&mut self, files: &DataFiles) -> Result<Restored> {
         restore_all(&[self], files, |_| true)
     }
 
-    /// Adds the whole copies of homes that are torn, where there is none that is newer.
+    /// Adds the whole copies of torn homes, unless a newer copy is known.
     fn torn_homes(
         &self,
         files: &DataFiles,
@@ -183,7 +193,8 @@ impl DoubleWrite {
             self.file
                 .read_at((SECTOR + i * BLOCK_SIZE) as u64, &mut copy)?;
             block.0.copy_from_slice(&copy);
-            // A copy that is torn means that the batch never went home, so the home was damaged by something else: leave it to be reported.
+            // A torn copy means that the batch never went home. So something else damaged the home,
+            // and it is left to be reported.
             if block.check(dba).is_ok() && found.get(&dba).is_none_or(|b| b.scn() < block.scn()) {
                 found.insert(dba, block.clone());
             }
@@ -192,8 +203,12 @@ impl DoubleWrite {
     }
 }
 
-/// [`DoubleWrite::restore`] from the files of several instances that have died. Who wrote a block last alone can have torn it; an older copy of it may be in the file of another that wrote it before: the
-/// copy with the highest SCN is the one. Only blocks that nobody who lives may be writing are to be restored: `of`.
+/// Restores torn homes from the files of several instances that have died, as
+/// [`DoubleWrite::restore`] does from one.
+///
+/// Only the instance that wrote a block last can have torn it. An older copy may be in the file of
+/// another instance that wrote the block before, so the copy with the highest SCN is taken. `of`
+/// selects the blocks to restore: those that no living instance may be writing.
 pub fn restore_all(
     from: &[&mut DoubleWrite],
     files: &DataFiles,
@@ -212,12 +227,14 @@ pub fn restore_all(
     Ok(restored)
 }
 
-/// The last batches of instances that have died, for survivors: a home that one of them left torn is only met by who brings that block back, and restored by writing it anew.
+/// The last batches of instances that have died, for survivors. A survivor meets a torn home only
+/// when it brings that block back, and restores it by writing it anew.
 #[derive(Default)]
 pub struct TornHomes(BTreeMap<Dba, Box<BlockBuf>>);
 
 impl TornHomes {
-    /// Reads all whole copies, of each block the newest: at most [`BATCH_BLOCKS`] of each file.
+    /// Reads all whole copies, and keeps the newest of each block: at most [`BATCH_BLOCKS`] of each
+    /// file.
     pub fn read(from: &[&DoubleWrite]) -> Result<TornHomes> {
         let mut found: BTreeMap<Dba, Box<BlockBuf>> = BTreeMap::new();
         for double_write in from {
@@ -231,7 +248,7 @@ impl TornHomes {
             for (dba, copy) in homes.into_iter().zip(copies.chunks_exact(BLOCK_SIZE)) {
                 let mut block = BlockBuf::zeroed();
                 block.0.copy_from_slice(copy);
-                // One that is torn never went home.
+                // A block whose copy is torn never went home.
                 if block.check(dba).is_ok() && found.get(&dba).is_none_or(|b| b.scn() < block.scn())
                 {
                     found.insert(dba, block);
@@ -241,18 +258,18 @@ impl TornHomes {
         Ok(TornHomes(found))
     }
 
-    /// The blocks that may be torn.
+    /// The addresses of the blocks that may be torn.
     pub fn blocks(&self) -> impl Iterator<Item = Dba> + '_ {
         self.0.keys().copied()
     }
 
-    /// What to read instead of a home that is torn.
+    /// The copy to read instead of a torn home.
     pub fn copy_of(&self, dba: Dba) -> Option<&BlockBuf> {
         self.0.get(&dba).map(|b| &**b)
     }
 }
 
-/// The addresses in a header; `None` if it is torn or was never written.
+/// The addresses in a header. None if the header is torn or was never written.
 fn parse(header: &[u8]) -> Option<Vec<Dba>> {
     let count = u32::from_le_bytes(header[8..12].try_into().ok()?) as usize;
     if header[..8] != MAGIC.to_le_bytes() || count > BATCH_BLOCKS {
@@ -293,7 +310,7 @@ mod tests {
         (files, dw)
     }
 
-    /// The diagram at the head of this file.
+    /// Pins the diagram at the head of this file.
     #[test]
     fn the_format_is_pinned() {
         let s = SimStorage::new();
@@ -321,7 +338,7 @@ mod tests {
         assert_eq!(page[4..10], [0, 0, 0, 0, 0b10_0100, 0]);
     }
 
-    /// A crash at every write: a block that is at home is known to be so.
+    /// Crashes at every write: a block that is at home is known to be at home.
     #[test]
     fn a_block_at_home_is_known_to_be_there_after_a_crash_at_any_write() {
         let (mut homes, mut absent) = (0, 0);
@@ -362,8 +379,11 @@ mod tests {
         assert!(homes > 20 && absent > 20, "{homes} {absent}");
     }
 
-    /// A home write that failed (here with an error that goes away; on a copy-on-write filesystem, for want of space) may have torn the block. The next batch
-    /// used to overwrite the only whole copy, and a crash then lost the block.
+    /// A batch that was not brought home is brought there before the next batch.
+    ///
+    /// A failed home write (here with an error that goes away; on a copy-on-write filesystem, for
+    /// want of space) may have torn the block. If the next batch overwrote the only whole copy, a
+    /// crash would lose the block.
     #[test]
     fn a_batch_that_did_not_come_home_is_brought_there_before_the_next() {
         let mut torn = 0;
@@ -378,7 +398,8 @@ mod tests {
             let (one, other) = (Dba::new(FileId::DATA, 1), Dba::new(FileId::DATA, 5));
             dw.write(&files, &mut [block(one, 1), block(other, 1)])
                 .unwrap();
-            // The double-write file takes the batch; of the two homes the first is written, the second is not.
+            // The double-write file takes the batch. Of the two homes the first is written, the
+            // second is not.
             s.set_faults(Faults {
                 fail_from_write: Some(s.writes() + 3),
                 fail_writes: 1,
@@ -386,7 +407,7 @@ mod tests {
             });
             dw.write(&files, &mut [block(one, 2), block(other, 2)])
                 .unwrap_err();
-            // The power goes in the middle of the next batch, which does not have the block.
+            // The power fails in the middle of the next batch, which does not have the block.
             s.set_faults(Faults {
                 crash_at_write: Some(s.writes() + 1 + seed % 4),
                 ..Faults::default()
@@ -404,7 +425,8 @@ mod tests {
         assert!(torn > 0, "no block was torn in all the rounds");
     }
 
-    /// Two instances have written a block one after the other; each has a copy of its own version, and the second was torn at home. The older copy, which is as whole, must not be
+    /// Two instances have written a block one after the other. Each has a copy of its own version,
+    /// and the second version was torn at home. The older copy, which is whole as well, must not be
     /// taken, whichever file is looked at first.
     #[test]
     fn of_two_copies_the_newer_is_restored() {
@@ -420,7 +442,8 @@ mod tests {
             let (files, mut first) = open(&s);
             let dba = Dba::new(FileId::DATA, 3);
             first.write(&files, &mut [block(dba, 1)]).unwrap();
-            // The third write of this batch is that of the home: the page of what was brought there comes first, for this file has none yet.
+            // The third write of this batch is that of the home. The page of brought-home blocks
+            // comes first, because this file has none yet.
             s.set_faults(Faults {
                 crash_at_write: Some(s.writes() + 3),
                 ..Faults::default()
@@ -443,7 +466,8 @@ mod tests {
         assert!(torn > 0, "no block was torn in all the rounds");
     }
 
-    /// Crashes at every write of three batches over the same blocks; each block must then be whole, of the last synced version or the next.
+    /// Crashes at every write of three batches over one set of blocks. Each block must then be
+    /// whole, of the last synced version or the next.
     #[test]
     fn every_block_is_whole_after_a_crash_at_any_write() {
         for seed in 0..20 {

@@ -11,8 +11,9 @@ pub enum Error {
         offset: u64,
         source: std::sync::Arc<std::io::Error>,
     },
-    /// Nothing is known about what was written to the file since it was last synced, and asking again would not tell: the kernel reports such a failure once and
-    /// may have dropped the data. The instance must end ([`crate::lease::Lease::storage`]).
+    /// A sync failed, so nothing is known about what was written to the file since it was last
+    /// synced. Asking again would not tell: the kernel reports such a failure once and may have
+    /// dropped the data. The instance must end ([`crate::lease::Lease::storage`]).
     #[error("cannot make what was written to {path} durable: {source}")]
     Sync {
         path: String,
@@ -82,7 +83,8 @@ impl Error {
             source: std::sync::Arc::new(e),
         }
     }
-    /// A sync that failed, for whatever reason: "no space left" at that point means that data is lost, not that it can be written later.
+    /// The error of a failed sync, whatever the reason. "No space left" at that point means that
+    /// data is lost, not that it can be written later.
     pub(crate) fn sync(path: &str, e: std::io::Error) -> Error {
         Error::Sync {
             path: path.to_string(),
@@ -92,11 +94,12 @@ impl Error {
     pub fn is_sync_failure(&self) -> bool {
         matches!(self, Error::Sync { .. })
     }
-    /// No room on the device or within the quota: nothing was lost, and the request can be made again once there is room.
+    /// Whether there is no room on the device or within the quota. Nothing was lost then, and the
+    /// request can be made again once there is room.
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Full { .. })
     }
-    /// The disk did not give what is on it; nothing was changed.
+    /// Whether the disk did not give what is on it. Nothing was changed.
     pub fn is_read_failure(&self) -> bool {
         matches!(self, Error::Io { what: "read", .. })
     }

@@ -1,12 +1,17 @@
-//! Shared storage: files of 4096-byte sectors with direct I/O, checked block I/O, torn-write protection and the control file; and a
-//! simulated storage that crashes, tears, fails and fills up.
+//! Shared storage: files of 4096-byte sectors with direct I/O, checked block I/O, torn-write
+//! protection and the control file. Beside it: a simulated storage that crashes, tears, fails and
+//! fills up.
 //!
-//! **Owns** the directory of a database and the layout of its files. Knows of blocks only their header and checksum.
+//! **Owns** the directory of a database and the layout of its files. It knows only the header and
+//! the checksum of blocks.
 //!
 //! **Invariants.**
-//! - Offsets, lengths and buffers of [`File`] are multiples of [`SECTOR`]. Direct I/O needs it; the simulation asserts it.
-//! - What was written is durable after [`File::sync`] returned; before it, any part may be lost or torn.
-//! - After a failed sync nothing is known about what was written before it. The instance ends ([`lease::Lease::storage`]).
+//! - Offsets, lengths and buffers of [`File`] are multiples of [`SECTOR`]. Direct I/O needs that;
+//!   the simulation asserts it.
+//! - What was written is durable after [`File::sync`] returned. Before that, any part may be lost
+//!   or torn.
+//! - After a failed sync nothing is known about what was written before it. The instance ends
+//!   ([`lease::Lease::storage`]).
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
 

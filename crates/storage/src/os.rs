@@ -1,7 +1,8 @@
 //! Storage in a directory of the operating system, by direct I/O.
 //!
-//! Direct I/O is correctness on shared storage: a page cache would go stale when another host writes. Where the filesystem refuses it (tmpfs), files are
-//! opened without, and [`OsStorage::direct`] says so.
+//! Shared storage is correct only with direct I/O: a page cache would go stale when another host
+//! writes. Where the filesystem refuses direct I/O (tmpfs), files are opened without it, and
+//! [`OsStorage::direct`] says so.
 
 use crate::lease::{self, ByteLocks};
 use crate::{Error, File, FileKind, Result, SECTOR, Storage};
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes written at once when a file is filled with zeros.
+/// The number of bytes written at once when a file is filled with zeros.
 const ZERO_CHUNK: usize = 4 << 20;
 
 pub struct OsStorage {
@@ -23,7 +24,7 @@ pub struct OsStorage {
 }
 
 impl OsStorage {
-    /// `root` is created if it does not exist.
+    /// Opens a storage in `root`, which is created if it does not exist.
     pub fn new(root: &Path) -> Result<OsStorage> {
         create_directories(root)?;
         Ok(OsStorage {
@@ -32,7 +33,7 @@ impl OsStorage {
         })
     }
 
-    /// False once the filesystem has refused direct I/O.
+    /// Whether direct I/O is used. False once the filesystem has refused it.
     pub fn direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
     }
@@ -51,7 +52,7 @@ impl OsStorage {
         let fd = match rustix::fs::open(&path, flags | OFlags::DIRECT, mode) {
             Err(rustix::io::Errno::INVAL) => {
                 self.direct.store(false, Ordering::Relaxed);
-                // A refused O_DIRECT may have created the file already.
+                // A refused `O_DIRECT` may have created the file already.
                 rustix::fs::open(&path, flags - OFlags::EXCL, mode)
             }
             other => other,
@@ -85,7 +86,8 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Makes a directory and those above it that do not exist, each with its name durable: a file is no safer than the way to it.
+/// Makes a directory and the missing ones above it, each with its name durable: a file is no safer
+/// than the path to it.
 fn create_directories(dir: &Path) -> Result<()> {
     match fs::create_dir(dir) {
         Ok(()) => sync_directory(parent(dir)),
@@ -137,7 +139,8 @@ impl Storage for OsStorage {
 struct OsFile {
     path: String,
     file: fs::File,
-    /// Opened so that each write is durable when it returns: a write that fails may be one whose sync has failed.
+    /// Whether each write is durable when it returns. A write that fails may then be one whose sync
+    /// has failed.
     write_through: bool,
 }
 
@@ -158,7 +161,8 @@ impl OsFile {
         Ok(())
     }
 
-    /// A file is not left longer by half of what was asked for: the space goes back to others.
+    /// Writes zeros at the end of a file, or leaves the file as it was: if there is not enough
+    /// space, the space goes back to others.
     fn write_zeros_or_nothing(
         &self,
         from: u64,
@@ -171,7 +175,7 @@ impl OsFile {
     }
 }
 
-/// Whole sectors, so that what is left to do after a short transfer is aligned as well.
+/// The whole sectors of what is done, so that the rest of a short transfer is aligned as well.
 fn whole(done: usize) -> usize {
     done - done % SECTOR
 }
@@ -197,7 +201,7 @@ impl File for OsFile {
             let at = offset + done as u64;
             let n = retry_on_intr(|| rustix::io::pread(&self.file, &mut buf[done..], at))
                 .map_err(|e| self.err("read", at, e.into()))?;
-            // The last sector of the file may be there in part: that is short, too.
+            // Part of the file's last sector may be there: that is short, too.
             match whole(n) {
                 0 => {
                     return Err(Error::Short {
@@ -227,7 +231,8 @@ impl File for OsFile {
                 },
             )?;
             match whole(n) {
-                // Less than a sector: the device is at its end, and the next try would say so.
+                // Less than a sector was written: the device is at its end, and the next try would
+                // say so.
                 0 => return Err(self.err("write", at, io::ErrorKind::WriteZero.into())),
                 n => done += n,
             }
@@ -258,7 +263,7 @@ impl File for OsFile {
         match retry_on_intr(grow) {
             Ok(()) => {}
             Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
-                // Some filesystems keep what they got; give it back so that others may have it.
+                // Some filesystems keep what they got. It is given back so that others may have it.
                 let _ = self.file.set_len(old);
                 return Err(Error::Full {
                     path: self.path.clone(),
@@ -279,7 +284,7 @@ impl File for OsFile {
     fn punch(&self, offset: u64, len: u64) -> Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match retry_on_intr(|| rustix::fs::fallocate(&self.file, flags, offset, len)) {
-            // Where holes cannot be made the space stays taken, nothing else.
+            // If holes cannot be made, the space stays taken and nothing else happens.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(e) => Err(self.err("punch a hole into", offset, e.into())),
         }

@@ -1,4 +1,5 @@
-//! Files of other instances: read, never written. Whoever writes a file holds a lock on the descriptor that it writes through ([`crate::lease`]); these descriptors have none.
+//! Files of other instances, which are read and never written. An instance that writes a file holds
+//! a lock on the descriptor that it writes through ([`crate::lease`]); these descriptors have none.
 
 use crate::{Error, File, FileKind, Result, Storage};
 use std::sync::Arc;

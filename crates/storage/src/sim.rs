@@ -1,9 +1,12 @@
-//! Simulated storage for tests: deterministic from a seed, it loses what was not synced, tears writes at 512 bytes, fails, and fills up.
+//! Simulated storage for tests. It is deterministic from a seed. It loses what was not synced,
+//! tears writes at 512 bytes, fails, and fills up.
 //!
-//! The model is the harshest a disk may do: of the writes to a file since its last sync any subset survives a crash, in any mixture of their
-//! 512-byte pieces. Names, lengths and holes are durable when the call returns; a write to a log or control file is durable when it returns.
+//! The model is the harshest that a disk may do. Of the writes to a file since its last sync any
+//! subset survives a crash, in any mixture of their 512-byte pieces. Names, lengths and holes are
+//! durable when the call returns. A write to a log or control file is durable when it returns.
 //!
-//! In a simulation of `seam` every call takes time, and other threads go on meanwhile. The lock of the machine is a real one: nobody has it while a thread may be stopped.
+//! In a simulation of `seam` every call takes time, and other threads go on meanwhile. The lock of
+//! the machine is a real one: nobody holds it while a thread may be stopped.
 
 #![allow(
     clippy::disallowed_types,
@@ -21,29 +24,33 @@ use std::sync::Arc;
 /// What goes wrong, and when. Writes are counted over all files, from 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Calls of nobody else fail. What is full is full for everybody.
+    /// The only client whose calls fail. A full storage is full for every client.
     pub client: Option<u32>,
     /// The machine loses power during this write.
     pub crash_at_write: Option<u64>,
     /// This write and the `fail_writes` - 1 after it fail with an I/O error and do nothing.
     pub fail_from_write: Option<u64>,
     pub fail_writes: u64,
-    /// These fail for want of room, as a write of what is there already can on a copy-on-write file system.
+    /// Whether those writes fail for want of room, as a write over existing data can on a
+    /// copy-on-write file system.
     pub fail_for_room: bool,
-    /// This read and the `fail_reads` - 1 after it fail with an I/O error. Counted over all files, from 1.
+    /// This read and the `fail_reads` - 1 after it fail with an I/O error. Counted over all files,
+    /// from 1.
     pub fail_from_read: Option<u64>,
     pub fail_reads: u64,
-    /// This sync and the `fail_syncs` - 1 after it fail: of what was written before any part is lost for good, whatever later syncs say. Counted over all files, from 1;
-    /// writes that are durable when they return count as well.
+    /// This sync and the `fail_syncs` - 1 after it fail: any part of what was written before is
+    /// lost for good, whatever later syncs say. Syncs are counted over all files, from 1; writes
+    /// that are durable when they return count as well.
     pub fail_from_sync: Option<u64>,
     pub fail_syncs: u64,
-    /// A sync that fails loses nothing for good: the next one that succeeds makes it durable.
+    /// Whether a failed sync loses nothing for good: the next one that succeeds makes everything
+    /// durable.
     pub syncs_can_be_repeated: bool,
-    /// Syncs of files whose names begin like this say that they succeed, and do nothing.
+    /// Syncs of files whose names begin with this say that they succeed, and do nothing.
     pub lying_files: Option<&'static str>,
     /// From this write on no file grows.
     pub full_from_write: Option<u64>,
-    /// Bytes that all files together may have.
+    /// The most bytes that all files together may have.
     pub capacity: Option<u64>,
 }
 
@@ -64,13 +71,14 @@ struct Machine {
 struct FileState {
     current: Vec<u8>,
     durable: Vec<u8>,
-    /// Writes since the last sync, in order.
+    /// The writes since the last sync, in order.
     pending: Vec<(usize, Vec<u8>)>,
-    /// From the first failed sync on, in order: what it may have lost, and what later syncs made durable over that.
+    /// The writes from the first failed sync on, in order: what that sync may have lost, and what
+    /// later syncs made durable over it.
     since_failure: Vec<Settled>,
 }
 
-/// A write that a sync has dealt with after one had failed.
+/// A write that a sync has dealt with after an earlier sync had failed.
 #[derive(Clone)]
 struct Settled {
     at: usize,
@@ -79,7 +87,7 @@ struct Settled {
 }
 
 impl FileState {
-    /// Takes a write in, not durably.
+    /// Takes in a write, which is not durable yet.
     fn write(&mut self, at: usize, data: &[u8]) {
         let end = at + data.len();
         self.grow(end);
@@ -87,7 +95,9 @@ impl FileState {
         self.pending.push((at, data.to_vec()));
     }
 
-    /// Makes the file so long, if it is shorter. A new one's memory comes as zeroes and costs nothing until it is written: whole logs would be most of what a simulation spends.
+    /// Makes the file `len` bytes long, if it is shorter. A new file's memory comes as zeroes and
+    /// costs nothing until it is written: otherwise a simulation would spend most of its memory on
+    /// whole logs.
     fn grow(&mut self, len: usize) {
         for bytes in [&mut self.current, &mut self.durable] {
             match bytes.len() {
@@ -124,7 +134,7 @@ impl FileState {
 #[derive(Clone, Default)]
 pub struct SimStorage {
     machine: Arc<Mutex<Machine>>,
-    /// Whose openings of files these are.
+    /// The client whose openings of files these are.
     client: u32,
 }
 
@@ -137,27 +147,28 @@ impl SimStorage {
         self.machine.lock().faults = faults;
     }
 
-    /// Writes made so far.
+    /// The number of writes so far.
     pub fn writes(&self) -> u64 {
         self.machine.lock().writes
     }
 
-    /// Reads made so far.
+    /// The number of reads so far.
     pub fn reads(&self) -> u64 {
         self.machine.lock().reads
     }
 
-    /// Syncs made so far, those of writes that are durable when they return included.
+    /// The number of syncs so far, those of writes that are durable when they return included.
     pub fn syncs(&self) -> u64 {
         self.machine.lock().syncs
     }
 
-    /// Bytes that all files have together.
+    /// The number of bytes that all files have together.
     pub fn used(&self) -> u64 {
         self.machine.lock().used()
     }
 
-    /// Bytes of one file as they are now; tests plant damage in them with [`SimStorage::overwrite`].
+    /// The bytes of one file as they are now. Tests plant damage in them with
+    /// [`SimStorage::overwrite`].
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         Some(self.machine.lock().files.get(name)?.current.clone())
     }
@@ -171,7 +182,7 @@ impl SimStorage {
         }
     }
 
-    /// Whether the crash asked for has happened: every call fails from then on.
+    /// Whether the requested crash has happened. Every call fails from then on.
     pub fn crashed(&self) -> bool {
         self.machine.lock().crashed
     }
@@ -181,7 +192,8 @@ impl SimStorage {
         self.machine.lock().crashed = true;
     }
 
-    /// What a machine finds that starts again after losing power now: a new storage without faults. `seed` decides which unsynced pieces survive.
+    /// What a machine finds that starts again after losing power now: a new storage without faults.
+    /// `seed` decides which unsynced pieces survive.
     pub fn after_crash(&self, seed: u64) -> SimStorage {
         let mut rng = Rng(seed);
         let machine = self.machine.lock();
@@ -208,8 +220,9 @@ impl SimStorage {
         }
     }
 
-    /// The same storage as another client sees it: another process or host, whose openings of files live and die apart from the others'. Clients have numbers of
-    /// the caller's choice, each for one life.
+    /// This storage as another client sees it: another process or host, whose openings of files
+    /// live and die apart from the others'. The caller chooses the numbers of clients, each for one
+    /// life.
     pub fn as_client(&self, client: u32) -> SimStorage {
         SimStorage {
             machine: self.machine.clone(),
@@ -217,17 +230,20 @@ impl SimStorage {
         }
     }
 
-    /// A client's process is killed between two calls: its locks are free, unless a write of it is in flight, and its calls fail.
+    /// Kills a client's process between two calls. Its locks are free, unless a write of it is in
+    /// flight, and its calls fail.
     pub fn kill_client(&self, client: u32) {
         self.machine.lock().locks.kill(client);
     }
 
-    /// A client's process is killed during its next write, which the device has still to do: the client's locks stay until [`SimStorage::settle`].
+    /// Kills a client's process during its next write, which the device has still to do. The
+    /// client's locks stay until [`SimStorage::settle`].
     pub fn kill_client_writing(&self, client: u32) {
         self.machine.lock().locks.die_writing(client);
     }
 
-    /// The device does the write that a killed client left behind, and the client's locks go. False if there is none.
+    /// Lets the device do the write that a killed client left behind; then the client's locks go.
+    /// False if there is none.
     pub fn settle(&self, client: u32) -> bool {
         let mut m = self.machine.lock();
         let Some((name, offset, data)) = m.locks.settle(client) else {
@@ -239,12 +255,13 @@ impl SimStorage {
         true
     }
 
-    /// The file server gives a client up: its locks are free, its calls fail with an I/O error.
+    /// Lets the file server give a client up: its locks are free, and its calls fail with an I/O
+    /// error.
     pub fn revoke_client(&self, client: u32) {
         self.machine.lock().locks.revoke(client);
     }
 
-    /// A lock vanishes and nobody is told. False if nobody had it.
+    /// Lets a lock vanish without telling anybody. False if nobody had it.
     pub fn lose_lock(&self, name: &str, byte: u64) -> bool {
         self.machine.lock().locks.lose(name, byte)
     }
@@ -260,7 +277,8 @@ impl SimStorage {
     }
 }
 
-/// Every pending write may leave each of its pieces behind or not; whole writes survive or vanish more often than they tear.
+/// The file after a crash. Every pending write may leave each of its pieces behind or not. Whole
+/// writes survive or vanish more often than they tear.
 fn survive(f: &FileState, rng: &mut Rng) -> FileState {
     let mut durable = f.durable.clone();
     for Settled {
@@ -348,7 +366,7 @@ impl Machine {
 }
 
 impl Faults {
-    /// Whether call number `n`, a client's, is one of the `count` that fail from `from` on.
+    /// Whether call number `n` of a client is one of the `count` calls that fail from `from` on.
     fn hit(&self, client: u32, from: Option<u64>, count: u64, n: u64) -> bool {
         self.client.is_none_or(|c| c == client)
             && from.is_some_and(|from| (from..from.saturating_add(count)).contains(&n))
@@ -416,7 +434,7 @@ impl File for WriteThrough {
         self.inner.read_at(offset, buf)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<()> {
-        // As in the real storage: whether it was the sync that failed cannot be told.
+        // As in the real storage, it cannot be told whether it was the sync that failed.
         self.inner.write_at(offset, buf).map_err(|e| match e {
             Error::Io { path, source, .. } => Error::Sync { path, source },
             e => e,
@@ -448,7 +466,7 @@ struct SimFile {
 }
 
 impl SimFile {
-    /// For one call of this client; an error if the client is no more.
+    /// Locks the machine for one call of this client. It is an error if the client is no more.
     fn machine(&self, what: &'static str) -> Result<MutexGuard<'_, Machine>> {
         seam::device();
         let m = self.machine.lock();
@@ -546,7 +564,8 @@ impl File for SimFile {
         {
             return Err(Error::Crashed);
         }
-        // In a simulation others see now and then what a write looks like that is half done; it may also stay like that, if its process is killed now.
+        // In a simulation others sometimes see a write that is half done. The file may also stay
+        // like that, if the writer's process is killed now.
         let pieces = (buf.len() / PIECE) as u64;
         let done = PIECE * seam::drawn(4 * pieces).filter(|n| *n < pieces).unwrap_or(0) as usize;
         if done > 0 {

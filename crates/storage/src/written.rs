@@ -1,26 +1,30 @@
-//! Which blocks an instance has ever brought home: what tells a block that a disk has turned into zeros from one that nobody has written yet, which is zeros as well.
+//! Which blocks an instance has ever brought home. This tells a block that a disk has turned into
+//! zeros from one that nobody has written yet, which is zeros as well.
 //!
 //! ```text
-//! page n, one sector: CRC32C of the rest u32 | n u32 | a bit for each of the blocks n * PAGE_BLOCKS.. of the data file that all instances write
+//! page n, one sector: CRC32C of the rest u32 | n u32
+//! | a bit for each of the blocks n * PAGE_BLOCKS.. of the data file that all instances write
 //! ```
 //!
 //! **Invariants.**
-//! - A bit is durable before its block is at home. Where a crash comes between, redo has the vector that formats the block, and recovery brings it home.
-//! - A bit that is set stays: no block of that file goes back to zeros. A page that a crash has torn counts as empty; its bits come again as its blocks are written.
+//! - A bit is durable before its block is at home. If a crash comes between, redo has the vector
+//!   that formats the block, and recovery brings the block home.
+//! - A bit that is set stays: no block of that file goes back to zeros. A page that a crash has
+//!   torn counts as empty; its bits come again as its blocks are written.
 
 use crate::{AlignedBuf, File, Result, SECTOR};
 use block::{BlockBuf, Dba, FileId};
 use std::collections::BTreeSet;
 
 const HEADER: usize = 8;
-/// Blocks of a page: almost 256 MiB of the data file.
+/// The number of blocks of a page: almost 256 MiB of the data file.
 pub(crate) const PAGE_BLOCKS: u32 = ((SECTOR - HEADER) * 8) as u32;
 
 fn is_kept(dba: Dba) -> bool {
     dba.file() == FileId::DATA
 }
 
-/// Page, byte in it, bit in that.
+/// The place of a block's bit: page, byte in the page, bit in the byte.
 fn place(dba: Dba) -> (usize, usize, u8) {
     let (page, bit) = (dba.block() / PAGE_BLOCKS, dba.block() % PAGE_BLOCKS);
     (page as usize, HEADER + bit as usize / 8, 1 << (bit % 8))
@@ -30,7 +34,7 @@ fn place(dba: Dba) -> (usize, usize, u8) {
 pub(crate) struct Pages {
     at: u64,
     pages: AlignedBuf,
-    /// Pages with bits that the file may not have.
+    /// The pages with bits that the file may not have.
     changed: BTreeSet<usize>,
 }
 
@@ -53,7 +57,7 @@ impl Pages {
         })
     }
 
-    /// These blocks are about to go home.
+    /// Notes that these blocks are about to go home.
     pub fn note<'b>(&mut self, blocks: impl Iterator<Item = (Dba, &'b BlockBuf)>) {
         for (dba, _) in blocks.filter(|(dba, b)| is_kept(*dba) && !b.is_unformatted()) {
             let (page, byte, bit) = place(dba);
@@ -68,7 +72,7 @@ impl Pages {
         }
     }
 
-    /// Writes what has changed; it is durable once the file is synced.
+    /// Writes the pages that have changed. They are durable once the file is synced.
     pub fn write(&mut self, file: &dyn File) -> Result<()> {
         if self.changed.is_empty() {
             return Ok(());
@@ -128,7 +132,7 @@ mod tests {
         [1, 2, 3, FAR, FAR + 1].map(|n| all.contains(Dba::new(FileId::DATA, n)))
     }
 
-    /// One more life of the instance, in which these blocks go home.
+    /// Runs one more life of the instance, in which these blocks go home.
     fn live(s: &SimStorage, blocks: &[(Dba, Box<BlockBuf>)]) {
         let file = s.open("f", FileKind::Data).unwrap();
         let mut pages = Pages::read(&*file, AT).unwrap();
@@ -148,7 +152,8 @@ mod tests {
         (dba, b)
     }
 
-    /// Over several lives of the instance, with pages that the file had no room for, and one that was torn.
+    /// The blocks brought home stay known over several lives of the instance, with pages that the
+    /// file had no room for, and one that was torn.
     #[test]
     fn what_was_brought_home_is_known_for_ever() {
         let s = SimStorage::new();

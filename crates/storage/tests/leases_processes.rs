@@ -1,6 +1,7 @@
-//! Leases between real processes: killed, stopped, with other descriptors and children of their own.
+//! Leases between real processes: killed, stopped, with other descriptors and children of their
+//! own.
 //!
-//! The test binary starts itself again; [`child`] is what runs in the other process.
+//! The test binary starts itself again; [`child`] runs in the other process.
 
 use block::InstanceId;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
@@ -66,10 +67,10 @@ impl World {
     }
 }
 
-/// The other process; it answers a line for a line.
+/// The other process, which answers each line with a line.
 struct Other {
     process: Child,
-    /// It ends when this is closed.
+    /// The pipe to the other process, which ends when this is closed.
     ask: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
@@ -127,7 +128,7 @@ impl Other {
     }
 }
 
-/// Not a test by itself: the body of the other process.
+/// Runs the body of the other process, and is not a test by itself.
 #[test]
 fn child() {
     let (Ok(mode), Ok(dir)) = (std::env::var(MODE), std::env::var(DIR)) else {
@@ -179,7 +180,7 @@ fn child() {
     drop(posix);
 }
 
-/// A record lock of POSIX, and another descriptor of the file closed after it.
+/// Takes a record lock of POSIX, then closes another descriptor of the file.
 fn posix_lock(dir: &Path) -> std::fs::File {
     let open = || std::fs::File::options().write(true).open(dir.join("data"));
     let f = open().unwrap();
@@ -188,7 +189,7 @@ fn posix_lock(dir: &Path) -> std::fs::File {
     f
 }
 
-/// Reads a number, adds one, writes it, without any care but the lock.
+/// Reads a number, adds one and writes it, without any care but the lock.
 fn count(storage: &dyn Storage) {
     let cluster = ClusterFile::open(storage).unwrap();
     let file = storage.open("data", FileKind::Data).unwrap();
@@ -230,7 +231,7 @@ fn a_killed_instance_is_proved_dead_and_stays_out_until_its_locks_are_let_go() {
     through.open("data", FileKind::Data).unwrap();
 }
 
-/// A stopped process would finish its write when it wakes: it is not dead.
+/// A stopped process would finish its write when it wakes, so it is not dead.
 #[test]
 fn a_stopped_instance_keeps_its_locks() {
     let w = World::new("stop");
@@ -252,7 +253,7 @@ fn closing_another_descriptor_of_the_file_loses_nothing() {
     let mut two = Other::start(&w, "closes-another");
     assert!(w.is_held());
     two.ask("check", "HELD");
-    // What happens with the record locks of POSIX.
+    // This shows what happens with the record locks of POSIX.
     let w = World::new("posix");
     let _two = Other::start(&w, "posix");
     let f = std::fs::File::options()
@@ -263,7 +264,7 @@ fn closing_another_descriptor_of_the_file_loses_nothing() {
         .expect("the lock of the other process has vanished");
 }
 
-/// Descriptors are close-on-exec: a child that survives does not keep the locks of its dead parent.
+/// Descriptors are close-on-exec: a surviving child does not keep the locks of its dead parent.
 #[test]
 fn a_child_process_does_not_inherit_the_locks() {
     let w = World::new("child");
@@ -273,7 +274,8 @@ fn a_child_process_does_not_inherit_the_locks() {
     let pid = Pid::from_raw(pid).unwrap();
     assert!(w.is_held());
     two.kill();
-    // It has them until it executes its program, which on a busy machine may be just now.
+    // The child has the locks until it executes its program, which on a busy machine may be just
+    // now.
     let began = std::time::Instant::now();
     let mut held = true;
     while held && began.elapsed() < Duration::from_secs(60) {
@@ -314,7 +316,7 @@ fn the_guard_kills_the_life_that_is_ordered_to_end_and_no_other() {
         by: InstanceId(1),
         epoch: before.epoch,
     };
-    // For a life before this one, and for another instance.
+    // These orders are for a life before this one, and for another instance.
     orders.give(order(0)).unwrap();
     orders
         .give(Order {
@@ -327,7 +329,7 @@ fn the_guard_kills_the_life_that_is_ordered_to_end_and_no_other() {
     let guarding = || guard(&its, TWO, 0, child.as_fd(), Duration::from_millis(1));
     let end = std::thread::scope(|s| {
         let guarding = s.spawn(guarding);
-        // Orders are read many times meanwhile; the child lives.
+        // Orders are read many times meanwhile, and the child lives.
         let began = std::time::Instant::now();
         while began.elapsed() < Duration::from_millis(30) {
             two.ask("check", "HELD");
@@ -336,7 +338,7 @@ fn the_guard_kills_the_life_that_is_ordered_to_end_and_no_other() {
         guarding.join().unwrap().unwrap()
     });
     assert_eq!(end, GuardEnd::Evicted(order(1)));
-    // Killed and gone, but only the locks prove it.
+    // The child is killed and gone, but only the locks prove it.
     let Attempt::Dead(proof) = w.attempt() else {
         panic!("its locks are gone with it")
     };

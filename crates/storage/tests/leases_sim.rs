@@ -24,7 +24,7 @@ fn files() -> Vec<(String, FileKind)> {
     ]
 }
 
-/// A storage with the files above, for client 0.
+/// A storage with those files, for client 0.
 fn world() -> SimStorage {
     let s = SimStorage::new();
     ControlFile::create(&s, Control::default()).unwrap();
@@ -35,7 +35,7 @@ fn world() -> SimStorage {
     s
 }
 
-/// An instance, running as a client of the storage.
+/// An instance that runs as a client of the storage.
 struct Instance {
     lease: Arc<Lease>,
     files: Vec<Arc<dyn File>>,
@@ -59,7 +59,7 @@ fn start(s: &SimStorage, id: InstanceId, client: u32) -> storage::Result<Instanc
     })
 }
 
-/// As the client of its own number.
+/// Starts an instance as the client of its own number.
 fn instance(s: &SimStorage, id: InstanceId) -> Instance {
     start(s, id, u32::from(id.0)).unwrap()
 }
@@ -111,7 +111,8 @@ fn an_instance_is_dead_when_and_only_when_a_survivor_holds_all_its_locks() {
     start(&s, TWO, 22).unwrap();
 }
 
-/// Race 14 of docs/design.md: an asynchronous write can outlive its process, and its lock with it. Nobody reads the redo before that write is over.
+/// Race 14 of docs/design.md: an asynchronous write can outlive its process, and its lock with it.
+/// Nobody reads the redo before that write is over.
 #[test]
 fn a_write_in_flight_keeps_the_locks_of_a_killed_process() {
     let s = world();
@@ -119,7 +120,7 @@ fn a_write_in_flight_keeps_the_locks_of_a_killed_process() {
     s.kill_client_writing(2);
     assert!(two.files[2].write_at(0, &sector(7)).is_err());
     assert_eq!(held_at(attempt(&s, ONE, TWO)), "control");
-    // The kernel closes its files; what is in flight keeps them open.
+    // The kernel closes the files; the write in flight keeps them open.
     drop(two);
     assert_eq!(held_at(attempt(&s, ONE, TWO)), "control");
     assert!(s.settle(2));
@@ -168,7 +169,7 @@ fn a_lost_lock_ends_the_instance_whether_somebody_took_it_or_not() {
     }
 }
 
-/// What is free in part proves nothing, and an attempt that fails leaves nothing locked.
+/// Locks that are free in part prove nothing, and an attempt that fails leaves nothing locked.
 #[test]
 fn a_failed_attempt_keeps_nothing() {
     let s = world();
@@ -185,7 +186,7 @@ fn the_canary_finds_locks_that_do_not_reach_the_other_host() {
     let s = world();
     let _one = instance(&s, ONE);
     canary(&s.as_client(2), ONE, &files()).unwrap();
-    // A mount with locks of its own: the files are the same, the locks are not.
+    // This is a mount with locks of its own: it has the files and not the locks.
     let local = world();
     let e = canary(&local.as_client(2), ONE, &files()).unwrap_err();
     assert!(matches!(e, Error::LocksAreLocal { peer: 1, .. }), "{e}");
@@ -216,7 +217,7 @@ fn a_lease_opens_each_file_once_and_a_second_process_is_refused() {
     assert!(locks.held_by_other(lease_byte(TWO)).unwrap());
     through.remove("new").unwrap();
     assert_eq!(lease.paths(), ["data"]);
-    // Errors are the caller's business with this storage: the end of the instance would panic.
+    // With this storage errors are the caller's business. The end of the instance would panic.
     s.set_faults(Faults {
         fail_from_write: Some(s.writes() + 1),
         fail_writes: 1,
@@ -257,13 +258,13 @@ fn epochs_and_incarnations_follow_what_was_decided() {
     assert_eq!((me.incarnation, c.epoch), (1, 1));
     let (_, c) = theirs.join(&two.lease, "127.0.0.1:5602", None).unwrap();
     assert_eq!((c.epoch, states(&c)), (2, vec![(1, 1, Up), (2, 1, Up)]));
-    // A clean stop and a start again.
+    // This is a clean stop and another start.
     let c = theirs.leave(TWO, 1, None).unwrap();
     assert_eq!((c.epoch, states(&c)), (3, vec![(1, 1, Up), (2, 1, Down)]));
     let (_, c) = theirs.join(&two.lease, "127.0.0.1:5602", None).unwrap();
     assert_eq!((c.epoch, states(&c)), (4, vec![(1, 1, Up), (2, 2, Up)]));
     assert!(theirs.leave(TWO, 1, None).is_err(), "that life is over");
-    // Killed: proved, declared.
+    // This instance is killed, proved dead, and declared so.
     s.kill_client(2);
     let proof = dead(attempt(&s, ONE, TWO));
     let c = mine.declare_dead(&[Proof::Locks(&proof)], None).unwrap();
@@ -274,7 +275,7 @@ fn epochs_and_incarnations_follow_what_was_decided() {
         mine.leave(TWO, 2, None),
         Err(Error::Membership(_))
     ));
-    // A second death in the middle: the recoverer's. A third instance goes on with both.
+    // A second death comes in the middle: the recoverer's. A third instance goes on with both.
     s.kill_client(1);
     drop((proof, one, two, mine, theirs));
     let three = instance(&s, THREE);
@@ -290,7 +291,7 @@ fn epochs_and_incarnations_follow_what_was_decided() {
     its.close(&second, None).unwrap();
     assert!(its.close(&second, None).is_err(), "closed already");
     drop((first, second));
-    // The one that was recovered comes back in a new life; the other must be recovered first.
+    // The recovered instance comes back in a new life. The other one must be recovered first.
     let again = start(&s, TWO, 22).unwrap();
     let (me, c) = its.join(&again.lease, "elsewhere:1", None).unwrap();
     assert_eq!((me.incarnation, c.epoch), (3, 9));
@@ -337,7 +338,8 @@ fn who_holds_the_control_file_too_long_is_reported_and_who_dies_gives_it_up() {
     b.exclusive(None, || Ok(())).unwrap();
 }
 
-/// Power is lost at every write of a series of decisions: what is found is what was decided last, or what was being written.
+/// Power is lost at every write of a series of decisions. What is found is the last decision, or
+/// the one that was being written.
 #[test]
 fn a_crash_at_any_decision_leaves_the_old_membership_or_the_new() {
     let decisions = |s: &SimStorage, done: &mut Vec<Cluster>| -> storage::Result<()> {
@@ -379,7 +381,7 @@ fn a_crash_at_any_decision_leaves_the_old_membership_or_the_new() {
     }
 }
 
-/// Otherwise an incarnation could be given out twice.
+/// A decayed slot must not bring back a former membership: an incarnation could be given out twice.
 #[test]
 fn a_slot_that_decays_does_not_bring_back_a_former_membership() {
     for decisions in 1..=2 {
@@ -397,7 +399,8 @@ fn a_slot_that_decays_does_not_bring_back_a_former_membership() {
     }
 }
 
-/// Whoever reads orders needs no room, nor does whoever gives one in a database that was made with room for them. An instance could once not join on a full disk, for want of a file without an order in it.
+/// An instance that reads orders needs no room on the disk, nor does one that gives an order in a
+/// database that was made with room for orders. So an instance can join on a full disk.
 #[test]
 fn orders_are_read_on_a_full_disk_and_given_where_room_was_prepared() {
     let order = Order {

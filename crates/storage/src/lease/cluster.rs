@@ -1,18 +1,26 @@
-//! Who is a member: epochs and incarnations, decided by whoever holds the control file's exclusive lock, written there, and followed by all.
+//! Membership: epochs and incarnations. The holder of the control file's exclusive lock decides
+//! them and writes them there, and all follow them.
 //!
 //! ```text
 //! control file, slot 0 at byte 65536, slot 1 at byte 86016; each:
-//! magic u64 | format version u32 | payload length u32 | sequence u64 | CRC32C of version, sequence and payload u32 | payload:
-//! epoch u64 | members u16 | each: instance u16 | incarnation u32 | state u8 | changed in epoch u64 | last groups, newest first, twice: batch u64, SCN u64 | address length u8 | address
+//! magic u64 | format version u32 | payload length u32 | sequence u64
+//! | CRC32C of version, sequence and payload u32 | payload:
+//! epoch u64 | members u16 | each: instance u16 | incarnation u32 | state u8 | changed in epoch u64
+//! | last groups, newest first, twice: batch u64, SCN u64 | address length u8 | address
 //! ```
 //!
 //! **Invariants.**
-//! - Read, decided and written under the lock: no decision rests on what was read before it was taken.
-//! - Every change of a member is a new epoch, exactly one above the last. An incarnation never falls and is never used twice.
-//! - A member is declared dead only with a [`Proof`], and joins again only when its blocks have been recovered: by survivors, who leave its transactions to its next life, or by whoever opened first
-//!   and closed its thread. The lock of a thread marked open means recovery first, never reopening.
-//! - As in the control state, a decision goes to one slot, durably, and then to the other: a decider that dies writing leaves the old state or the new, and a slot that decays does not bring back an
-//!   incarnation that has been used.
+//! - A decision is read, made and written under the lock. It never rests on what was read before
+//!   the lock was taken.
+//! - Every change of a member is a new epoch, exactly one above the last. An incarnation never
+//!   falls and is never used twice.
+//! - A member is declared dead only with a [`Proof`], and joins again only when its blocks have
+//!   been recovered. Survivors recover them and leave the member's transactions to its next life.
+//!   Or the instance that opens the database first recovers them and closes the member's thread.
+//!   The lock of a thread marked open means recovery first, never reopening.
+//! - As in the control state, a decision goes to one slot, durably, and then to the other. A
+//!   decider that dies writing leaves the old state or the new, and a slot that decays does not
+//!   bring back an incarnation that has been used.
 
 use super::{
     COMING_BYTES, EXCLUSIVE_BYTE, Lease, Locked, Proof, STARTING_BYTE, Takeover, locks_of,
@@ -26,12 +34,14 @@ use wait::{Event, Waiter};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDCM1");
 const VERSION: u32 = 3;
-/// Behind the slots of the control state, with room for those to grow no further than they may.
+/// The byte where this part begins: behind the slots of the control state, with room for those to
+/// grow as far as they may.
 const REGION: u64 = 64 << 10;
 const SLOT: usize = 5 * SECTOR;
 const HEADER: usize = 28;
 const NAME: &str = "control";
-/// With the greatest number of instances, each with an address of this length, the state fits a slot.
+/// The longest address. With the greatest number of instances, each with an address of this length,
+/// the state fits a slot.
 pub const MAX_ADDRESS_BYTES: usize = 120;
 const _: () = assert!(
     HEADER + 10 + FileId::MAX_INSTANCES as usize * (16 + 16 * LAST_GROUPS + MAX_ADDRESS_BYTES)
@@ -40,13 +50,14 @@ const _: () = assert!(
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemberState {
-    /// Stopped, or recovered: its thread is closed.
+    /// The instance stopped, or was recovered: its thread is closed.
     Down = 0,
     Up = 1,
-    /// Proved dead and not yet recovered.
+    /// The instance is proved dead and not yet recovered.
     Dead = 2,
-    /// Dead, and survivors have brought every block that its redo names to disk. Its thread is open still: its next life rolls its transactions back. Until then nobody knows how they stand, and its undo
-    /// is not up to date.
+    /// The instance is dead, and survivors have brought every block that its redo names to disk.
+    /// Its thread is still open: its next life rolls its transactions back. Until then nobody knows
+    /// the state of those, and the instance's undo is not up to date.
     Recovered = 3,
 }
 
@@ -54,13 +65,14 @@ pub enum MemberState {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemberRecord {
     pub instance: InstanceId,
-    /// Of its present or last life, from 1.
+    /// The incarnation of the instance's present or last life, from 1.
     pub incarnation: u32,
     pub state: MemberState,
     pub changed_in_epoch: u64,
-    /// The last groups of its thread as it was decided at its last death, and when they took effect: the SCNs of the very last may stand nowhere else.
+    /// The last groups of the instance's thread, and when they took effect, as it was decided at
+    /// its last death. The SCNs of the very last may stand nowhere else.
     pub last_groups: LastGroups,
-    /// Of its interconnect.
+    /// The address of the instance's interconnect.
     pub address: String,
 }
 
@@ -69,16 +81,16 @@ pub struct MemberRecord {
 pub struct RecoveredLife {
     pub instance: InstanceId,
     pub incarnation: u32,
-    /// As in [`MemberRecord`].
+    /// The last groups of the life's thread, as in [`MemberRecord`].
     pub last_groups: LastGroups,
 }
 
 /// The membership as of an epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cluster {
-    /// Zero before anybody has joined.
+    /// The epoch. Zero before any instance has joined.
     pub epoch: u64,
-    /// By instance.
+    /// The members, by instance.
     pub members: Vec<MemberRecord>,
 }
 
@@ -87,7 +99,7 @@ impl Cluster {
         self.members.iter().find(|m| m.instance == instance)
     }
 
-    /// A new epoch in which this member is as given.
+    /// Begins a new epoch in which this member is changed.
     fn change(&mut self, instance: InstanceId, change: impl FnOnce(&mut MemberRecord)) {
         self.epoch += 1;
         let at = match self
@@ -199,28 +211,30 @@ impl Cluster {
     }
 }
 
-/// What is in the file.
+/// The contents of the file.
 #[derive(Default)]
 struct Found {
     cluster: Cluster,
     sequence: u64,
-    /// The slot to write first: a torn one, otherwise the older.
+    /// The slot to write first: a torn one, otherwise the older one.
     first: u64,
 }
 
 /// The membership part of the control file, open.
 pub struct ClusterFile {
     file: Arc<dyn File>,
-    /// Within this process: the lock of the file does not keep its own holder out.
+    /// Orders the threads of this process: the lock of the file does not keep its own holder out.
     turn: Mutex<()>,
 }
 
-/// Pauses between attempts to get the lock: nobody tells a waiter on another host that it is free.
+/// The shortest pause between attempts to get the lock; `LONGEST_PAUSE` is the longest. Nobody
+/// tells a waiter on another host that the lock is free.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl ClusterFile {
-    /// Opens the control file for itself, so that its lock is apart from the lease's. A control file made before there was this part gets it.
+    /// Opens the control file for this part alone, so that its lock is apart from the lease's. A
+    /// control file that lacks this part gets it.
     pub fn open(storage: &dyn Storage) -> Result<ClusterFile> {
         let file = storage.open(NAME, FileKind::Control)?;
         locks_of(&*file)?;
@@ -240,12 +254,14 @@ impl ClusterFile {
         Ok(c)
     }
 
-    /// The membership as it is now. May be outdated when it is returned; nothing is decided by it.
+    /// The membership as it is now. It may be outdated when it is returned, so nothing is decided
+    /// by it.
     pub fn read(&self) -> Result<Cluster> {
         self.newest().map(|found| found.cluster)
     }
 
-    /// Says that this process is about to be an instance, for as long as what is returned lives; none if another process says so already. Nothing is decided by it.
+    /// Says that this process is about to be an instance, for as long as the result lives. None if
+    /// another process says so already. Nothing is decided by it.
     pub fn coming(&self, instance: InstanceId) -> Result<Option<Coming>> {
         let byte = COMING_BYTES + u64::from(instance.0);
         Ok(Locked::try_get(self.file.clone(), byte)?.map(Coming))
@@ -256,8 +272,9 @@ impl ClusterFile {
         locks_of(&*self.file)?.held_by_other(COMING_BYTES + u64::from(instance.0))
     }
 
-    /// Makes this process the one that opens the database for an instance; none if another one was that until the deadline. What it does as such takes as long as recovery does, and is seldom under the exclusive lock:
-    /// those who are members have to decide things meanwhile.
+    /// Makes this process the one that opens the database for an instance. None if another process
+    /// was that until the deadline. Opening takes as long as recovery does, and is seldom under the
+    /// exclusive lock: the members have to decide things meanwhile.
     pub fn starting(&self, deadline: Instant) -> Result<Option<Starting>> {
         let mut held = None;
         try_until(Event::EnqDm, Some(deadline), || {
@@ -267,13 +284,15 @@ impl ClusterFile {
         Ok(held.map(Starting))
     }
 
-    /// Whether another opening of the control file has an instance's lock. Seen, not held: good to be shown.
+    /// Whether another opening of the control file has an instance's lock. The lock is seen, not
+    /// held: the result is only good to be shown.
     pub fn is_held(&self, instance: InstanceId) -> Result<bool> {
         locks_of(&*self.file)?.held_by_other(super::lease_byte(instance))
     }
 
-    /// Runs `f` under the control file's exclusive lock, for whatever else is decided under it. Waits for the lock under `enq: CF - contention` until the deadline; a holder that hangs is evicted
-    /// like any other instance that hangs.
+    /// Runs `f` under the control file's exclusive lock, for whatever else is decided under it.
+    /// Waits for the lock under `enq: CF - contention` until the deadline. A holder that hangs is
+    /// evicted like any other instance that hangs.
     pub fn exclusive<R>(
         &self,
         deadline: Option<Instant>,
@@ -285,7 +304,8 @@ impl ClusterFile {
         result
     }
 
-    /// The control file's exclusive lock, for decisions of several steps; none if it could not be had by the deadline.
+    /// Takes the control file's exclusive lock, for decisions of several steps. None if it could
+    /// not be had by the deadline.
     pub fn lock(&self, deadline: Option<Instant>) -> Result<Option<Exclusive<'_>>> {
         let turn = match deadline {
             None => self.turn.lock(),
@@ -322,7 +342,7 @@ impl ClusterFile {
         result
     }
 
-    /// [`Exclusive::join`] for itself.
+    /// Takes the exclusive lock for [`Exclusive::join`].
     pub fn join(
         &self,
         lease: &Lease,
@@ -332,7 +352,7 @@ impl ClusterFile {
         self.decided(deadline, |held| held.join(lease, address))
     }
 
-    /// [`Exclusive::leave`] for itself.
+    /// Takes the exclusive lock for [`Exclusive::leave`].
     pub fn leave(
         &self,
         instance: InstanceId,
@@ -342,12 +362,12 @@ impl ClusterFile {
         self.decided(deadline, |held| held.leave(instance, incarnation))
     }
 
-    /// [`Exclusive::declare_dead`] for itself.
+    /// Takes the exclusive lock for [`Exclusive::declare_dead`].
     pub fn declare_dead(&self, proofs: &[Proof<'_>], deadline: Option<Instant>) -> Result<Cluster> {
         self.decided(deadline, |held| held.declare_dead(proofs))
     }
 
-    /// [`Exclusive::close`] for itself.
+    /// Takes the exclusive lock for [`Exclusive::close`].
     pub fn close(&self, recovered: &Takeover, deadline: Option<Instant>) -> Result<Cluster> {
         self.decided(deadline, |held| held.close(recovered))
     }
@@ -368,7 +388,7 @@ impl ClusterFile {
         })
     }
 
-    /// The newest whole state; an empty one if there never was any.
+    /// The newest whole state. It is empty if there never was any.
     fn newest(&self) -> Result<Found> {
         let mut found = Found::default();
         for slot in 0..2u64 {
@@ -390,7 +410,7 @@ impl ClusterFile {
     }
 }
 
-/// Tries until it succeeds, or the deadline has passed.
+/// Tries until it succeeds, or until the deadline has passed.
 fn try_until(
     event: Event,
     deadline: Option<Instant>,
@@ -410,15 +430,16 @@ fn try_until(
     Ok(true)
 }
 
-/// See [`ClusterFile::coming`].
+/// The announcement of [`ClusterFile::coming`], for as long as it lives.
 #[expect(dead_code, reason = "held for its drop")]
 pub struct Coming(Locked);
 
-/// See [`ClusterFile::starting`].
+/// The right of [`ClusterFile::starting`], for as long as it lives.
 #[expect(dead_code, reason = "held for its drop")]
 pub struct Starting(Locked);
 
-/// The control file's exclusive lock, held until dropped: what several instances decide is read, decided and written under it.
+/// The control file's exclusive lock, held until dropped. What several instances decide is read,
+/// decided and written under it.
 pub struct Exclusive<'a> {
     cluster: &'a ClusterFile,
     _turn: MutexGuard<'a, ()>,
@@ -430,25 +451,26 @@ impl Drop for Exclusive<'_> {
         if self.held
             && let Some(locks) = self.cluster.file.locks()
         {
-            // If it cannot be let go the closing of the file does it.
+            // If the lock cannot be let go, the closing of the file does it.
             let _ = locks.unlock(EXCLUSIVE_BYTE);
         }
     }
 }
 
 impl Exclusive<'_> {
-    /// Lets the lock go; an error if it was lost meanwhile.
+    /// Lets the lock go. It is an error if the lock was lost meanwhile.
     pub fn release(mut self) -> Result<()> {
         self.held = false;
         locks_of(&*self.cluster.file)?.unlock(EXCLUSIVE_BYTE)
     }
 
-    /// The membership as it is for as long as the lock is held.
+    /// The membership, which stays as it is for as long as the lock is held.
     pub fn read(&self) -> Result<Cluster> {
         self.cluster.read()
     }
 
-    /// Makes the instance whose lease this is a member, in a new life and a new epoch. Its former life must have been closed, or recovered.
+    /// Makes the instance that has this lease a member, in a new life and a new epoch. Its former
+    /// life must have been closed, or recovered.
     pub fn join(&self, lease: &Lease, address: &str) -> Result<(MemberRecord, Cluster)> {
         let instance = lease.instance();
         if address.len() > MAX_ADDRESS_BYTES {
@@ -481,7 +503,7 @@ impl Exclusive<'_> {
         Ok((me, cluster))
     }
 
-    /// A clean stop: its thread is closed, its locks are about to go.
+    /// Notes a clean stop of an instance: its thread is closed, and its locks are about to go.
     pub fn leave(&self, instance: InstanceId, incarnation: u32) -> Result<Cluster> {
         self.decide(|c| {
             let m = c.expect(instance, incarnation)?;
@@ -496,7 +518,8 @@ impl Exclusive<'_> {
         })
     }
 
-    /// Declares instances dead, all in one decision. Those that are dead already stay so, in no new epoch.
+    /// Declares instances dead, all in one decision. Instances that are dead already stay so,
+    /// without a new epoch.
     pub fn declare_dead(&self, proofs: &[Proof<'_>]) -> Result<Cluster> {
         self.decide(|c| {
             for proof in proofs {
@@ -520,7 +543,8 @@ impl Exclusive<'_> {
         })
     }
 
-    /// Survivors have recovered the blocks of dead instances, and heard of these last groups of theirs. All in one epoch.
+    /// Notes that survivors have recovered the blocks of dead instances, and these last groups of
+    /// theirs that survivors heard of. All go into one epoch.
     pub fn recovered(&self, dead: &[RecoveredLife]) -> Result<Cluster> {
         self.decide(|c| {
             for &RecoveredLife {
@@ -544,7 +568,9 @@ impl Exclusive<'_> {
         })
     }
 
-    /// A dead instance's thread has been recovered and closed. By locks only: a fenced one's must have been got by then, or it could not be started again anyway.
+    /// Notes that a dead instance's thread has been recovered and closed. Only locks prove the
+    /// right to do so: a fenced instance's locks must be free by then, or it could not be started
+    /// again anyway.
     pub fn close(&self, recovered: &Takeover) -> Result<Cluster> {
         self.decide(|c| {
             let victim = recovered.victim();
@@ -593,7 +619,8 @@ fn checksum(version: u32, sequence: u64, payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, payload)
 }
 
-/// The state in a slot; none if it is torn or was never written, an error if a newer program wrote it.
+/// The state in a slot. None if it is torn or was never written. It is an error if a newer program
+/// wrote it.
 fn parse(slot: &[u8]) -> Result<Option<(Cluster, u64)>> {
     let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| slot[at + i]));
     let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| slot[at + i]));

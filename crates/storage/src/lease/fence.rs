@@ -1,19 +1,23 @@
-//! The fence command: a program of the operator's that makes sure a machine or process is gone, for storage whose locks take too long to be given up, or never are.
+//! The fence command: a program of the operator's that makes sure that a machine or process is
+//! gone. It serves storage whose locks take too long to be given up, or never are.
 
 use crate::{Error, Result};
 use block::InstanceId;
 use std::process::{Command, Stdio};
 use wait::Event;
 
-/// A command and its arguments; nothing is expanded, no shell is involved. It hears `BRAID_INSTANCE`, `BRAID_INCARNATION` and `BRAID_ADDRESS` in its environment, and ends with 0 when, and only when, that
-/// instance can write no more. It is waited for: a time limit is its own business.
+/// A command and its arguments. Nothing is expanded, and no shell is involved.
+///
+/// The command gets `BRAID_INSTANCE`, `BRAID_INCARNATION` and `BRAID_ADDRESS` in its environment.
+/// It ends with 0 when, and only when, that instance can write no more. The instance waits for it:
+/// a time limit is the command's own business.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FenceCommand {
     program: String,
     arguments: Vec<String>,
 }
 
-/// That the fence command has confirmed the kill of this life of an instance.
+/// The evidence that the fence command has confirmed the kill of this life of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fenced {
     victim: InstanceId,
@@ -30,7 +34,7 @@ impl Fenced {
 }
 
 impl FenceCommand {
-    /// From the parameter's words.
+    /// The command from the parameter's words. None if there are none.
     pub fn new(words: &[String]) -> Option<FenceCommand> {
         let (program, arguments) = words.split_first()?;
         Some(FenceCommand {

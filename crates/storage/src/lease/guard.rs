@@ -1,14 +1,19 @@
 //! Eviction: an order on shared storage to end an instance, and the guard that carries it out.
 //!
-//! An instance that hangs keeps its locks, and rightly so: it could wake up in the middle of a write. Its *guard*, the parent process on its host, reads orders for it and kills it; then its locks go, and only they
-//! prove that it is dead. An order is therefore never a proof, and a lost or late one costs time only.
+//! An instance that hangs keeps its locks, and rightly so: it could wake up in the middle of a
+//! write. Its *guard*, the parent process on its host, reads orders for it and kills it. Then its
+//! locks go, and only they prove that it is dead. So an order is never a proof, and a lost or late
+//! order costs time only.
 //!
 //! ```text
 //! file `evict`, made with the database, for instance k the sector at byte (k - 1) * 4096:
-//! magic u64 | incarnation u32 | by instance u16 | zero u16 | epoch u64 | CRC32C of the bytes before u32
+//! magic u64 | incarnation u32 | by instance u16 | zero u16 | epoch u64
+//! | CRC32C of the bytes before u32
 //! ```
 //!
-//! An empty file has no orders: nobody who only reads them needs room on the disk. Whoever gives the first one makes the file long enough, in a database in which nobody did before.
+//! An empty file has no orders: a process that only reads them needs no room on the disk. In a
+//! database without room for orders, the instance that gives the first one makes the file long
+//! enough.
 
 use crate::{AlignedBuf, Error, File, FileKind, Result, SECTOR, Storage};
 use block::{FileId, InstanceId};
@@ -23,7 +28,7 @@ const NAME: &str = "evict";
 const MAGIC: u64 = u64::from_le_bytes(*b"BRAIDEV1");
 const ORDER_BYTES: usize = 28;
 
-/// "End this life of the instance, and any before it."
+/// The order "end this life of the instance, and any before it".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Order {
     pub instance: InstanceId,
@@ -32,7 +37,8 @@ pub struct Order {
     pub epoch: u64,
 }
 
-/// The file of orders. A sector is written by one survivor at a time as a rule; whichever of two arrives later stays, and either is good.
+/// The file of orders. As a rule one survivor at a time writes a sector. If two do, the later order
+/// stays, and either is good.
 pub struct Orders {
     file: Arc<dyn File>,
 }
@@ -50,7 +56,7 @@ impl Orders {
         Ok(Orders { file })
     }
 
-    /// Has room for an order for every instance from now on, lest it be wanted when the disk is full.
+    /// Makes room for an order for every instance, so that none is lacking when the disk is full.
     pub fn prepare(&self) -> Result<()> {
         let length = u64::from(FileId::MAX_INSTANCES) * SECTOR as u64;
         match self.file.len()? < length {
@@ -72,7 +78,8 @@ impl Orders {
         self.file.sync()
     }
 
-    /// The last order for an instance; none if there never was one, or if it is torn: then it is given again.
+    /// The last order for an instance. None if there never was one, or if it is torn: then it is
+    /// given again.
     pub fn read(&self, instance: InstanceId) -> Result<Option<Order>> {
         let at = place(instance);
         if self.file.len()? < at + SECTOR as u64 {
@@ -105,14 +112,17 @@ fn place(instance: InstanceId) -> u64 {
 /// Why a guard stopped guarding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GuardEnd {
-    /// The child has ended by itself; the caller waits for it.
+    /// The child has ended by itself. The caller waits for it.
     Exited,
-    /// It was killed by this order.
+    /// The child was killed by this order.
     Evicted(Order),
 }
 
-/// Guards a child process, known by its pidfd, until it ends. `above` is the last incarnation of the instance before the child was started: orders up to that one are
-/// not for it. Orders are read every `interval`; if they cannot be read, the child cannot write either, or soon will not: it is told by its own errors.
+/// Guards a child process, known by its pidfd, until it ends. `above` is the last incarnation of
+/// the instance before the child was started: orders up to that one are not for the child.
+///
+/// Orders are read every `interval`. If they cannot be read, the child cannot write either, or soon
+/// will not: its own errors tell it.
 pub fn guard(
     orders: &Orders,
     instance: InstanceId,
@@ -141,13 +151,13 @@ pub fn guard(
             Ok(Some(order)) if order.incarnation > above => {
                 match pidfd_send_signal(child, Signal::KILL) {
                     Ok(()) => evicted = Some(order),
-                    // It has ended by itself meanwhile, which the next turn sees.
+                    // The child has ended by itself meanwhile. The next turn sees that.
                     Err(rustix::io::Errno::SRCH) => {}
                     Err(e) => return Err(Error::io("kill", "the guarded process", 0, e.into())),
                 }
             }
             Ok(_) => {}
-            // See above.
+            // Orders that cannot be read are passed over: the child's own errors tell it.
             Err(Error::Io { .. }) => {}
             Err(e) => return Err(e),
         }

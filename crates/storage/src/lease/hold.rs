@@ -1,9 +1,12 @@
-//! The locks that an instance holds itself, and the storage through which it opens files so that none is written without its lock, and no failed write is passed over.
+//! The locks that an instance holds itself, and the storage through which it opens files. No file
+//! is written without its lock, and no failed write is passed over.
 //!
 //! **Invariants.**
-//! - After a write or sync that failed, for whatever reason but want of space, no other call on these files is made by anybody who could take it for success: `fatal` is called first, and a real one does
-//!   not return. (Trying again is the mistake known as "fsyncgate": the kernel reports a failure once, drops the pages, and the next sync succeeds over data that is lost. With direct I/O the same holds for the
-//!   device's own cache. And who cannot write may have been fenced.)
+//! - After a write or sync that failed, for any reason but want of space, nobody makes another call
+//!   on these files that he could take for success: `fatal` is called first, and in production it
+//!   does not return. (Trying again is the mistake known as "fsyncgate": the kernel reports a
+//!   failure once, drops the pages, and the next sync succeeds over data that is lost. With direct
+//!   I/O the device's own cache does that. And an instance that cannot write may have been fenced.)
 //! - After [`Lease::release`] nothing is written through it.
 
 use super::{Locked, lease_byte, locks_of};
@@ -14,25 +17,27 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends the instance; hears why.
+/// Ends the instance; its argument says why.
 pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What an error of a write means.
+/// The meaning of a write's error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnError {
-    /// The end of the instance: who cannot write may have been fenced.
+    /// The instance ends: an instance that cannot write may have been fenced.
     EndInstance,
-    /// The caller's business: a redo log with two members outlives the loss of one.
+    /// The caller decides: a redo log with two members outlives the loss of one.
     Tell,
 }
 
-/// An instance's lease. While it lives, every file opened through [`Lease::storage`] stays open and locked.
+/// An instance's lease. While it lives, every file opened through [`Lease::storage`] stays open and
+/// locked.
 pub struct Lease {
     instance: InstanceId,
     fatal: Fatal,
-    /// The locks have been given back: nothing is written any more.
+    /// Whether the locks have been given back. Then nothing is written any more.
     released: Arc<AtomicBool>,
-    /// By storage and name. Held while a file is opened, so that it is opened once.
+    /// The open files by storage and name. It is locked while a file is opened, so that each is
+    /// opened once.
     files: Mutex<BTreeMap<(usize, String), Held>>,
     storages: Mutex<Vec<Arc<dyn Storage>>>,
 }
@@ -40,7 +45,7 @@ pub struct Lease {
 struct Held {
     kind: FileKind,
     file: Arc<dyn File>,
-    /// Another opening, to look at the lock from outside.
+    /// Another opening of the file, to look at the lock from outside.
     probe: Arc<dyn File>,
 }
 
@@ -59,7 +64,8 @@ impl Lease {
         self.instance
     }
 
-    /// What this instance opens its files through, in place of `storage`. A file whose lock somebody else has is refused with [`Error::InUse`].
+    /// The storage through which this instance opens its files, in place of `storage`. A file whose
+    /// lock another process has is refused with [`Error::InUse`].
     pub fn storage(
         self: &Arc<Self>,
         storage: Arc<dyn Storage>,
@@ -75,12 +81,14 @@ impl Lease {
         })
     }
 
-    /// Looks whether every lock is still held; a lost one ends the instance. To be called every now and then: errors of writes tell sooner.
+    /// Checks that every lock is still held. A lost one ends the instance. The instance calls it
+    /// every now and then; errors of writes tell sooner.
     pub fn check(&self) -> Result<()> {
         let byte = lease_byte(self.instance);
         let files = self.files.lock();
         for held in files.values() {
-            // Nobody else has it, as seen by the holder, and somebody has it, as seen by another: then it is ours.
+            // The holder sees that nobody else has the lock, and another opening sees that somebody
+            // has it: then it is ours.
             let result = (|| {
                 let taken = locks_of(&*held.file)?.held_by_other(byte)?;
                 Ok(!taken && locks_of(&*held.probe)?.held_by_other(byte)?)
@@ -99,13 +107,14 @@ impl Lease {
         Ok(())
     }
 
-    /// Gives all locks back: the instance has stopped, and nothing that still has its files open can write them.
+    /// Gives all locks back. The instance has stopped, and what still has its files open can no
+    /// longer write them.
     pub fn release(&self) {
         let mut files = self.files.lock();
         self.released.store(true, Ordering::SeqCst);
         for held in std::mem::take(&mut *files).into_values() {
             if let Some(locks) = held.file.locks() {
-                // If it cannot be let go the closing of the file does it.
+                // If the lock cannot be let go, the closing of the file does it.
                 let _ = locks.unlock(lease_byte(self.instance));
             }
         }
@@ -222,7 +231,7 @@ impl Storage for LeasedStorage {
     }
 }
 
-/// A file whose failed writes end the instance, and that is written only under its lock.
+/// A file that is written only under its lock, and whose failed writes end the instance.
 struct LeasedFile {
     _lock: Locked,
     inner: Arc<dyn File>,
@@ -284,7 +293,8 @@ mod tests {
     use crate::{AlignedBuf, Faults, SECTOR, SimStorage};
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-    /// The simulation does what kernels do: the failure is reported once, and what was written before is lost or not, whatever later syncs say.
+    /// The simulation does what kernels do. The failure is reported once, and what was written
+    /// before is lost or not, whatever later syncs say.
     #[test]
     fn the_first_failed_sync_is_fatal_and_a_full_disk_is_not() {
         let sim = SimStorage::new();

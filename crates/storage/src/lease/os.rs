@@ -9,14 +9,15 @@ fn request(byte: u64, kind: libc::c_int) -> libc::flock {
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: byte as libc::off_t,
         l_len: 1,
-        // The kernel demands zero with open-file-description locks.
+        // The kernel demands zero for open-file-description locks.
         l_pid: 0,
     }
 }
 
 fn control(fd: BorrowedFd<'_>, command: libc::c_int, lock: &mut libc::flock) -> io::Result<()> {
     loop {
-        // SAFETY: the descriptor is open for as long as the borrow lives; the structure is the one that these commands take, and lives until the call returns.
+        // SAFETY: the descriptor is open for as long as the borrow lives. The structure is the one
+        // that these commands take, and lives until the call returns.
         let result = unsafe { libc::fcntl(fd.as_raw_fd(), command, &raw mut *lock) };
         if result >= 0 {
             return Ok(());
@@ -28,7 +29,7 @@ fn control(fd: BorrowedFd<'_>, command: libc::c_int, lock: &mut libc::flock) -> 
     }
 }
 
-/// Takes the exclusive lock of a byte for this open file description; false if another one has it.
+/// Takes the exclusive lock of a byte for this open file description. False if another one has it.
 pub(crate) fn try_lock(fd: BorrowedFd<'_>, byte: u64) -> io::Result<bool> {
     let mut lock = request(byte, libc::F_WRLCK);
     match control(fd, libc::F_OFD_SETLK, &mut lock) {

@@ -1,4 +1,5 @@
-//! Byte locks and clients of the simulated storage. A *client* is what a host or process is to a file server: its openings of files die together.
+//! Byte locks and clients of the simulated storage. A *client* is what a file server sees of a host
+//! or process: its openings of files die together.
 
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,14 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct OpenId(u64);
 
-/// What has become of a client.
+/// The fate of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
-    /// Killed: it does nothing any more.
+    /// Killed: the client does nothing any more.
     Killed,
-    /// Its server has given it up: its locks are gone, its calls fail.
+    /// Given up by its server: the client's locks are gone, and its calls fail.
     Revoked,
-    /// Its next write is its last: it stays in flight while the client is gone already.
+    /// Dying: the client's next write is its last, and stays in flight while the client is gone
+    /// already.
     DiesWriting,
 }
 
@@ -41,7 +43,8 @@ impl SimLocks {
         OpenId(self.last)
     }
 
-    /// The opening is closed. That of a killed client whose write is in flight stays open until that is over.
+    /// Closes an opening. If its client was killed and a write of the client is in flight, the
+    /// opening stays open until that write is over.
     pub fn close(&mut self, open: OpenId) {
         let Some(client) = self.clients.get(&open.0) else {
             return;
@@ -112,7 +115,8 @@ impl SimLocks {
         self.fates.insert(client, Fate::DiesWriting);
     }
 
-    /// Whether this write of the client is the one that stays in flight; the client is dead from then on.
+    /// Whether this write of the client is the one that stays in flight. If so, the client is dead
+    /// from then on.
     pub fn stays_in_flight(&mut self, client: u32, file: &str, offset: u64, data: &[u8]) -> bool {
         if self.fates.get(&client) != Some(&Fate::DiesWriting) {
             return false;
@@ -127,7 +131,8 @@ impl SimLocks {
         true
     }
 
-    /// The device is done with the client's last write, which the caller now makes; then its locks are free.
+    /// Ends the client's last write in the device, which the caller now makes. Then the client's
+    /// locks are free.
     pub fn settle(&mut self, client: u32) -> Option<(String, u64, Vec<u8>)> {
         let w = self.in_flight.remove(&client)?;
         self.drop_locks(client);

@@ -1,4 +1,5 @@
-//! Proof that an instance can write no more, and the canary that finds mounts on which such a proof would be worth nothing.
+//! The proof that an instance can write no more, and the canary that finds mounts on which such a
+//! proof would be worth nothing.
 
 use super::{Fenced, Lease, OnError, lease_byte, locks_of};
 use crate::{Error, Fatal, FileKind, Result, Storage};
@@ -12,23 +13,32 @@ pub struct Claim {
     pub files: Vec<(String, FileKind)>,
 }
 
-/// All locks of an instance, held by whoever tried: by a survivor, proof that the instance is dead, and the right to write its files in its place; by the instance itself, its own lease, and proof
-/// that its former life is over. Kept until the dead one's thread is closed: as long as it lives the instance cannot start again and no other survivor can recover it.
+/// All locks of an instance.
+///
+/// If a survivor holds them, they prove that the instance is dead, and are the right to write its
+/// files in its place. If the instance itself holds them, they are its own lease, and prove that
+/// its former life is over. They are kept until the dead one's thread is closed. As long as they
+/// live, the instance cannot start again and no other survivor can recover it.
 pub struct Takeover {
     lease: Arc<Lease>,
     storages: Vec<Arc<dyn Storage>>,
 }
 
-/// What came of trying to take over.
+/// The result of an attempt to take over.
 pub enum Attempt {
     Dead(Takeover),
-    /// Somebody has the victim's lock of this file: itself, a write of it that is still in flight, or another survivor. Nothing is kept.
+    /// Another opening has the victim's lock of this file: the victim itself, a write of it that is
+    /// still in flight, or another survivor. Nothing is kept.
     Held(String),
 }
 
 impl Takeover {
-    /// Tries to take all locks of `victim`: `claims` name all that it may write, in an order that is the same for every survivor (that of the control file), so that of two survivors the
-    /// first lock decides. A file that is named and not there has never been written. Does not wait. `fatal` is for whoever writes the files through [`Takeover::storage`].
+    /// Tries to take all locks of `victim`, without waiting.
+    ///
+    /// `claims` name all files that the victim may write, in an order that is the same for every
+    /// survivor (that of the control file). So of two survivors the first lock decides. A file that
+    /// is named and not there has never been written. `fatal` is for the code that writes the files
+    /// through [`Takeover::storage`].
     pub fn attempt(victim: InstanceId, fatal: Fatal, claims: &[Claim]) -> Result<Attempt> {
         let lease = Lease::new(victim, fatal);
         let mut storages = Vec::with_capacity(claims.len());
@@ -61,13 +71,13 @@ impl Takeover {
         &self.lease
     }
 
-    /// Through which the files of a claim are written.
+    /// The storage through which the files of a claim are written.
     pub fn storage(&self, claim: usize) -> &Arc<dyn Storage> {
         &self.storages[claim]
     }
 }
 
-/// That an instance is dead.
+/// The proof that an instance is dead.
 pub enum Proof<'a> {
     Locks(&'a Takeover),
     Fence(&'a Fenced),
@@ -82,8 +92,9 @@ impl Proof<'_> {
     }
 }
 
-/// Tries a living peer's locks from this host, and must be refused everywhere: a mount whose locks are local to the host would let survivors believe anything. The caller makes sure, before and after,
-/// that the peer lives: an error in that case says what is wrong with the mount.
+/// Tries a living peer's locks from this host, and must be refused for every file. A mount whose
+/// locks are local to the host would let survivors believe anything. The caller makes sure, before
+/// and after, that the peer lives. An error in that case says what is wrong with the mount.
 pub fn canary(storage: &dyn Storage, peer: InstanceId, files: &[(String, FileKind)]) -> Result<()> {
     let byte = lease_byte(peer);
     for (name, kind) in files {
