@@ -45,7 +45,7 @@ pub struct Lease {
 struct Held {
     kind: FileKind,
     file: Arc<dyn File>,
-    /// Another opening of the file, to look at the lock from outside.
+    /// A second opening of the file, to look at the lock from outside.
     probe: Arc<dyn File>,
 }
 
