@@ -4,7 +4,8 @@ use crate::{BlockBuf, BlockError, BlockType, Result};
 
 macro_rules! ops {
     ($($(#[$doc:meta])* $name:ident = $value:literal),* $(,)?) => {
-        /// What a change vector does. The numbers are part of the redo format: never reused, never changed.
+        /// The operation of a change vector. The numbers are part of the redo format: they are
+        /// never reused and never changed.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u16)]
         pub enum Op { $($(#[$doc])* $name = $value),* }
@@ -25,70 +26,71 @@ ops! {
     Commit = 1,
     RollbackEnd = 2,
     ActiveTransactions = 3,
-    /// Nothing: only the header of its batch is wanted.
+    /// Changes nothing: only the header of its batch is wanted.
     Heartbeat = 4,
     // Heap blocks: 100..199. See `heap`.
-    /// A row into a free slot.
+    /// Puts a row into a free slot.
     HeapInsert = 100,
-    /// An empty block; formats it.
+    /// Formats an empty block.
     HeapFormat = 101,
-    /// Rows with one head into free slots.
+    /// Puts rows with one head into free slots.
     HeapInsertMany = 102,
-    /// Another head and body for a row.
+    /// Gives a row another head and body.
     HeapOverwrite = 103,
-    /// Another head for a row.
+    /// Gives a row another head.
     HeapSetHead = 104,
     /// Frees slots, and trims rows to their bodies.
     HeapPrune = 105,
     // Index blocks: 200..299. See `index`.
-    /// Contents of a fresh block of a tree; formats it.
+    /// Formats a fresh block of a tree with its contents.
     IndexFormat = 200,
     IndexInsert = 201,
-    // 202 was an insertion of several entries, each with its position.
+    // 202 is not used again: it was an insertion of several entries, each with its position.
     /// Delete-marks an entry with a stamp, or takes the mark away.
     IndexMark = 203,
     IndexRemove = 204,
-    /// The left half of a split.
+    /// Leaves the left half of a split.
     IndexTruncate = 205,
-    /// New contents of a root that was split.
+    /// Gives a root that was split new contents.
     IndexReplace = 206,
     IndexSetRight = 207,
     IndexSetLow = 208,
     IndexDead = 209,
     IndexSetChild = 210,
-    /// An empty list of freed blocks; formats it.
+    /// Formats an empty list of freed blocks.
     IndexMetaFormat = 211,
     IndexMetaPush = 212,
     IndexMetaPop = 213,
     IndexSetPrefix = 214,
-    /// Entries in runs that follow each other.
+    /// Inserts entries in runs that follow each other.
     IndexInsertRuns = 215,
     // Undo blocks: 300..399.
-    /// Starts a new use of an undo block; formats it.
+    /// Formats an undo block for a new use.
     UndoFormat = 300,
     /// Adds one undo record.
     UndoAppend = 301,
     // Space: 400..499. See `space`.
-    /// An empty space map; formats it.
+    /// Formats an empty space map.
     SpaceMapFormat = 400,
     /// Gives units to an object, or to nobody.
     SpaceSet = 401,
-    /// A segment header with its first extent; formats it.
+    /// Formats a segment header with its first extent.
     SegmentFormat = 410,
     SegmentAddExtent = 411,
-    /// A further block of a segment's list of extents, with its first extent; formats it.
+    /// Formats a further block of a segment's list of extents, with its first extent.
     ExtentMapFormat = 412,
     ExtentMapAdd = 413,
     // Sequences: 500..599.
-    /// A sequence at its start; formats it.
+    /// Formats a sequence, which stands at its start.
     SequenceFormat = 500,
     /// Moves the high-water mark.
     SequenceMark = 501,
 }
 
 impl Op {
-    /// The type of block that the operation makes of whatever was there, for those that format: `apply` then meets a block
-    /// that has just been given a fresh header ([`BlockBuf::format`]).
+    /// The type of block that a formatting operation makes of whatever was there. None for other
+    /// operations. `apply` then meets a block that has just been given a fresh header
+    /// ([`BlockBuf::format`]).
     pub fn formats(self) -> Option<BlockType> {
         match self {
             Op::IndexFormat => Some(BlockType::Index),
@@ -105,7 +107,7 @@ impl Op {
 }
 
 impl Op {
-    /// The type of block that the operation is for; `None` for markers.
+    /// The type of block that the operation is for. None for markers.
     pub fn block_type(self) -> Option<BlockType> {
         match self as u16 {
             100..200 => Some(BlockType::Heap),
@@ -125,8 +127,8 @@ impl Op {
     }
 }
 
-/// Applies `op` to a block. The caller has checked the block's SCN and sets it afterwards.
-/// Called with the block latched exclusively (run time) or owned (recovery).
+/// Applies `op` to a block. The caller has checked the block's SCN and sets it afterwards. The
+/// block is latched exclusively (run time) or owned (recovery).
 pub fn apply(op: Op, block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let found = block.block_type()?;
     if op.block_type().is_some_and(|wanted| wanted != found) {

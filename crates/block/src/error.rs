@@ -1,6 +1,7 @@
 use crate::{Dba, ObjectId};
 
-/// What a decoder finds wrong with bytes that came from disk, redo or the network. Never a panic.
+/// What a decoder finds wrong with bytes that came from disk, redo or the network. It never panics
+/// over them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BlockError {
     #[error("block {dba}: checksum {found:08x} found, {computed:08x} computed")]

@@ -14,15 +14,16 @@
 //! | body (8160) ...                                            |
 //! ```
 //!
-//! **Invariants.** The CRC covers the whole block with the CRC field taken as zero. It is set just before a write and
-//! checked just after a read, never in between. The address in the header is the address the block is stored at. A block of
-//! zeros is *unformatted*: it is valid, and belongs to nobody.
+//! **Invariants.** The CRC covers the whole block with the CRC field taken as zero. It is set just
+//! before a write and checked just after a read, never in between. The address in the header is the
+//! address the block is stored at. A block of zeros is *unformatted*: it is valid, and belongs to
+//! nobody.
 
 use crate::{BlockError, Dba, ObjectId, Result, Scn};
 
 pub const BLOCK_SIZE: usize = 8192;
 pub const HEADER_SIZE: usize = 32;
-/// Version of the block format that this program writes. A reader refuses any other.
+/// The version of the block format that this program writes. A reader refuses any other.
 pub const FORMAT_VERSION: u8 = 1;
 
 const TYPE_AT: usize = 1;
@@ -32,7 +33,7 @@ const DBA_AT: usize = 8;
 const SCN_AT: usize = 16;
 const OBJECT_AT: usize = 24;
 
-/// What a block holds.
+/// The type of a block's contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum BlockType {
@@ -84,7 +85,7 @@ impl BlockBuf {
     pub fn block_type(&self) -> Result<BlockType> {
         BlockType::from_u8(self.0[TYPE_AT])
     }
-    /// True for a block that was never formatted: all header bytes zero.
+    /// Whether the block was never formatted: all header bytes are zero.
     pub fn is_unformatted(&self) -> bool {
         self.0[..HEADER_SIZE].iter().all(|&b| b == 0)
     }
@@ -113,7 +114,8 @@ impl BlockBuf {
         &mut self.0[HEADER_SIZE..]
     }
 
-    /// Zeroes the block and writes a header. The SCN stays zero: whoever applies the format vector sets it.
+    /// Zeroes the block and writes a header. The SCN stays zero: the code that applies the format
+    /// vector sets it.
     pub fn format(&mut self, dba: Dba, object: ObjectId, kind: BlockType) {
         self.0.fill(0);
         self.0[0] = FORMAT_VERSION;
@@ -122,13 +124,13 @@ impl BlockBuf {
         self.put_u32(OBJECT_AT, object.0);
     }
 
-    /// Sets the checksum; the last thing before a write.
+    /// Sets the checksum, as the last thing before a write.
     pub fn seal(&mut self) {
         let crc = self.checksum();
         self.put_u32(CRC_AT, crc);
     }
 
-    /// Checks what was read at `dba`; the first thing after a read. A block of zeros passes.
+    /// Checks what was read at `dba`, as the first thing after a read. A block of zeros passes.
     pub fn check(&self, dba: Dba) -> Result<()> {
         if self.is_unformatted() {
             return match self.0.iter().all(|&b| b == 0) {

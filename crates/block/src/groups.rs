@@ -1,25 +1,30 @@
 //! When the last groups of a redo thread took effect.
 //!
-//! A batch's group takes effect at an SCN that is drawn when the batch is durable, so the SCN stands in a later batch of its thread: in the
-//! first one that is issued after it was drawn. As [`LAST_GROUPS`] batches are written at once, it is that of batch n + [`LAST_GROUPS`] at the
-//! latest. Of a thread's last groups the SCN may therefore be known to other instances only, or to nobody.
+//! A batch's group takes effect at an SCN that is drawn when the batch is durable. So the SCN
+//! stands in a later batch of the thread: in the first one that is issued after it was drawn. As
+//! [`LAST_GROUPS`] batches are written at once, that is batch n + [`LAST_GROUPS`] at the latest. So
+//! the SCNs of a thread's last groups may be known to other instances only, or to nobody.
 
 use crate::Scn;
 
-/// Of how many of a thread's last groups the SCN may stand nowhere in the thread: as many batches are written at once.
+/// The number of a thread's last groups whose SCN may stand nowhere in the thread: as many batches
+/// are written at once.
 pub const LAST_GROUPS: usize = 2;
 
-/// The newest groups of one redo thread that are known of, by batch number, and when each took effect.
+/// The newest groups of one redo thread that are known of, by batch number, and when each took
+/// effect.
 ///
-/// Of what is said twice of one batch the first holds: when a group took effect is decided once.
+/// If two SCNs are noted for one batch the first holds: when a group took effect is decided once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LastGroups {
-    /// Newest first; batch 0 is none.
+    /// The groups, newest first. Batch 0 means none.
     groups: [(u64, Scn); LAST_GROUPS],
 }
 
 impl LastGroups {
-    /// Group `batch` took effect at `scn`. Forgets the oldest if there are too many. Batches are numbered from 1: of batch 0, which bytes from elsewhere may name, nothing is noted.
+    /// Notes that group `batch` took effect at `scn`, and forgets the oldest group if there are too
+    /// many. Batches are numbered from 1: nothing is noted of batch 0, which bytes from elsewhere
+    /// may name.
     pub fn note(&mut self, batch: u64, scn: Scn) {
         let at = self.groups.partition_point(|g| g.0 > batch);
         if at < LAST_GROUPS && self.groups[at].0 != batch {
@@ -28,12 +33,12 @@ impl LastGroups {
         }
     }
 
-    /// Takes in what another has noted; what was known here holds.
+    /// Takes in what another instance has noted. What was known here holds.
     pub fn merge(&mut self, other: LastGroups) {
         other.iter().for_each(|(batch, scn)| self.note(batch, scn));
     }
 
-    /// Newest first.
+    /// The groups, newest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Scn)> {
         self.groups.into_iter().take_while(|g| g.0 > 0)
     }

@@ -2,18 +2,22 @@
 //!
 //! ```text
 //! 32: slots u16 | lowest row byte u16 | free bytes in the row area u16 | free slots u16
-//! 40: slot 0: offset u16, allocated u16 | slot 1 | ...        free        ... | rows, growing down from the end
+//! 40: slot 0: offset u16, allocated u16 | slot 1 | ...  free  ... | rows, growing down from the
+//! end
 //! row: flags u8 | reserved u8 | body length u16 | stamp u64 | undo pointer u64 | body
 //! ```
 //!
-//! Offsets count from the start of the block; a slot with offset 0 is free. *Free bytes* are those below the lowest row and the holes between rows;
-//! the slot directory's growth comes out of them.
+//! Offsets count from the start of the block. A slot with offset 0 is free. *Free bytes* are those
+//! below the lowest row and the holes between rows; the slot directory's growth comes out of them.
 //!
 //! **Invariants.**
-//! - A row keeps what is allocated to it until a [`Op::HeapPrune`](crate::Op::HeapPrune) that was decided after its last change was committed: a body that
-//!   shrinks can grow back, so rollback needs no space that somebody else could take (race 23b of docs/design.md).
-//! - Every row has room for the body of a chained row, so any row can be moved away where it lies.
-//! - What a vector does depends on the vector and the block's layout only, and hints change no layout: replay gives the same layout.
+//! - A row keeps what is allocated to it until a [`Op::HeapPrune`](crate::Op::HeapPrune) that was
+//!   decided after the row's last change was committed. A body that shrinks can grow back, so
+//!   rollback needs no space that somebody else could take (race 23b of docs/design.md).
+//! - Every row has room for the body of a chained row, so any row can be moved away from where it
+//!   lies.
+//! - What a vector does depends on the vector and the block's layout only, and hints change no
+//!   layout. So replay gives the same layout.
 
 use crate::{BLOCK_SIZE, BlockBuf, BlockError, HEADER_SIZE, Result, RowId, Stamp, UndoPtr};
 
@@ -27,25 +31,27 @@ pub const ROW_HEADER: usize = 20;
 
 /// The row was deleted by its stamp's transaction.
 pub const DELETED: u8 = 1;
-/// A piece of a row whose slot is elsewhere: scans pass it by.
+/// The row is a piece of a row whose slot is elsewhere. Scans pass it by.
 pub const PIECE: u8 = 2;
 /// The body is a [`Chain`]: the row's bytes are in pieces.
 pub const CHAINED: u8 = 4;
 const ALL_FLAGS: u8 = DELETED | PIECE | CHAINED;
 
-/// Where a chained row's bytes are: `length u32 | first piece u64`. A piece's body starts with the row id of the next, zero for none.
+/// The bytes of a chained row's body, which tells where the row's bytes are: `length u32 | first
+/// piece u64`. A piece's body starts with the row id of the next piece, zero for none.
 pub const CHAIN_BODY: usize = 12;
-/// Bytes of a piece's body besides what it carries.
+/// The bytes of a piece's body besides what the piece carries.
 pub const PIECE_HEADER: usize = 8;
 const MIN_ALLOCATION: usize = ROW_HEADER + CHAIN_BODY;
-/// The longest body: alone in an empty block, less a little so that a table of such rows can be updated in place by a few bytes.
+/// The longest body: alone in an empty block, less a little so that a table of such rows can be
+/// updated in place by a few bytes.
 pub const MAX_BODY: usize = BLOCK_SIZE - DIRECTORY - SLOT - ROW_HEADER;
-/// Bodies from here on are chained: an undo record must take the body with its header.
+/// The length from which on bodies are chained: an undo record must take the body with its header.
 pub const MAX_INLINE_BODY: usize = 7800;
 
 const _: () =
     assert!(MAX_INLINE_BODY + 64 < crate::undo::UNDO_MAX_PAYLOAD && MAX_INLINE_BODY <= MAX_BODY);
-/// Slots that a block can have at most.
+/// The most slots that a block can have.
 pub const MAX_SLOTS: u16 = ((BLOCK_SIZE - DIRECTORY) / (SLOT + MIN_ALLOCATION)) as u16;
 
 /// A row's header.
@@ -89,10 +95,10 @@ impl RowHead {
     }
 }
 
-/// Body of a chained row.
+/// The body of a chained row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chain {
-    /// Bytes of the whole row.
+    /// The bytes of the whole row.
     pub len: u32,
     pub first: RowId,
 }
@@ -122,7 +128,8 @@ pub struct RowView<'a> {
     pub body: &'a [u8],
 }
 
-/// Number of slots, free ones included. A damaged block has no more than have room; `verify` finds the bytes that do not add up.
+/// The number of slots, free ones included. In a damaged block it is no more than there is room
+/// for; `verify` finds the bytes that do not add up.
 #[inline]
 pub fn slots(block: &BlockBuf) -> u16 {
     block
@@ -130,8 +137,9 @@ pub fn slots(block: &BlockBuf) -> u16 {
         .min(((BLOCK_SIZE - DIRECTORY) / SLOT) as u16)
 }
 
-/// The row in a slot; `None` if the slot is free or does not exist.
-// Inlined always: a scan asks for each row of a block, and an answer given through memory took it longer than the row.
+/// The row in a slot. None if the slot is free or does not exist.
+// Inlined always: a scan asks for each row of a block, and an answer given through memory takes
+// longer than the row.
 #[inline(always)]
 pub fn row(block: &BlockBuf, slot: u16) -> Result<Option<RowView<'_>>> {
     if slot >= slots(block) {
@@ -186,7 +194,7 @@ fn points_outside(slot: u16) -> BlockError {
     BlockError::corrupt(format!("slot {slot} points out of the block"))
 }
 
-/// Bytes that rows could still get, slot directory not counted.
+/// The bytes that rows can still get, the slot directory not counted.
 pub fn free_bytes(block: &BlockBuf) -> usize {
     block.u16_at(FREE_AT) as usize
 }
@@ -195,12 +203,12 @@ fn allocation(body: usize) -> usize {
     (ROW_HEADER + body).max(MIN_ALLOCATION)
 }
 
-/// Bytes that a new row with a body of `len` bytes takes in a free slot.
+/// The bytes that a new row with a body of `len` bytes takes in a free slot.
 pub fn needs_in_slot(len: usize) -> usize {
     allocation(len)
 }
 
-/// Bytes that a new row with a body of `len` bytes takes in a fresh slot.
+/// The bytes that a new row with a body of `len` bytes takes in a fresh slot.
 pub fn needs(len: usize) -> usize {
     allocation(len) + SLOT
 }
@@ -226,7 +234,7 @@ pub fn next_slot(block: &BlockBuf) -> u16 {
         .unwrap_or(n)
 }
 
-/// Free slots, in order; new rows of a bulk insert take them before fresh ones.
+/// The free slots, in order. New rows of a bulk insert take them before fresh ones.
 pub fn free_slots(block: &BlockBuf) -> impl Iterator<Item = u16> + '_ {
     (0..slots(block))
         .filter(|&s| block.u16_at(DIRECTORY + s as usize * SLOT) == 0)
@@ -243,7 +251,7 @@ pub fn can_overwrite(block: &BlockBuf, slot: u16, len: usize) -> bool {
     }
 }
 
-/// Bytes that trimming the row to its body would free.
+/// The bytes that trimming the row to its body would free.
 pub fn slack(block: &BlockBuf, slot: u16) -> usize {
     match (directory(block, slot), row(block, slot)) {
         (Ok((_, allocated)), Ok(Some(r))) => allocated.saturating_sub(allocation(r.body.len())),
@@ -262,14 +270,14 @@ pub fn clean_out(block: &mut BlockBuf, slot: u16, stamp: Stamp) {
 
 // Payloads of the operations.
 
-/// `HeapInsert` and `HeapOverwrite`: a row into a slot.
+/// The payload of `HeapInsert` and `HeapOverwrite`: a row into a slot.
 pub fn row_payload(slot: u16, head: RowHead, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&slot.to_le_bytes());
     head.put(out);
     out.extend_from_slice(body);
 }
 
-/// `HeapInsertMany`: rows with one head into slots. `rows` are `(slot, body)`.
+/// The payload of `HeapInsertMany`: rows with one head into slots. `rows` are `(slot, body)`.
 pub fn many_payload<'a>(
     head: RowHead,
     rows: impl Iterator<Item = (u16, &'a [u8])>,
@@ -283,13 +291,14 @@ pub fn many_payload<'a>(
     }
 }
 
-/// `HeapSetHead`: another head, the same body.
+/// The payload of `HeapSetHead`: another head, the old body.
 pub fn head_payload(slot: u16, head: RowHead, out: &mut Vec<u8>) {
     out.extend_from_slice(&slot.to_le_bytes());
     head.put(out);
 }
 
-/// `HeapPrune`: slots whose rows are gone for good, and slots whose rows keep only what they need.
+/// The payload of `HeapPrune`: slots whose rows are gone for good, and slots whose rows keep only
+/// what they need.
 pub fn prune_payload(free: &[u16], trim: &[u16], out: &mut Vec<u8>) {
     out.extend_from_slice(&(free.len() as u16).to_le_bytes());
     for slot in free.iter().chain(trim) {
@@ -352,7 +361,7 @@ fn insert(block: &mut BlockBuf, slot: u16, head: RowHead, body: &[u8]) -> Result
     write_row(block, slot, head, body)
 }
 
-/// One more slot, free and not counted as such.
+/// Adds one slot, free and not counted as such.
 fn grow_directory(block: &mut BlockBuf) -> Result<()> {
     let n = slots(block) as usize;
     let end = DIRECTORY + (n + 1) * SLOT;
@@ -401,7 +410,7 @@ fn write_head(block: &mut BlockBuf, offset: usize, head: RowHead) {
     block.put_u64(offset + 12, head.undo.0);
 }
 
-/// Moves the rows together at the end of the block, in the order they lie in.
+/// Moves the rows together at the end of the block, in the order in which they lie.
 fn compact(block: &mut BlockBuf) -> Result<()> {
     let mut rows = Vec::with_capacity(slots(block) as usize);
     for slot in 0..slots(block) {
@@ -483,7 +492,7 @@ fn existing(block: &BlockBuf, slot: u16) -> Result<usize> {
     Err(BlockError::corrupt(format!("slot {slot} has no row")))
 }
 
-/// Takes its bytes from a slot.
+/// Takes the slot's bytes from it.
 fn release(block: &mut BlockBuf, slot: u16) -> Result<()> {
     let (offset, allocated) = directory(block, slot)?;
     block.put_u32(DIRECTORY + slot as usize * SLOT, 0);

@@ -1,4 +1,5 @@
-//! The block against a map of slots, by random changes; each change is also replayed on a copy.
+//! Compares the block with a map of slots, by random changes. Each change is also replayed on a
+//! copy.
 
 use super::*;
 use crate::{BlockType, Dba, FileId, ObjectId, Op, TxnId, apply};
@@ -42,7 +43,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Model = BTreeMap<u16, (RowHead, Vec<u8>)>;
 
-/// The vector for a step, if the block admits it; the model takes the step.
+/// The vector for a step, if the block admits the step. The model takes the step, too.
 fn vector(block: &BlockBuf, model: &mut Model, n: u64, step: &Step) -> Option<(Op, Vec<u8>)> {
     let pick = |model: &Model, i: usize| {
         (!model.is_empty()).then(|| *model.keys().nth(i % model.len()).unwrap())

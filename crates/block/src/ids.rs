@@ -1,20 +1,22 @@
 //! Types of their own for every kind of address and number, so that none can be taken for another.
 //!
-//! All are plain integers on disk (little endian) and cost nothing. Packed layouts are given at each type; a test at
-//! the end of the file pins them, because they are part of the on-disk format.
+//! All are plain integers on disk (little endian) and cost nothing. Each packed layout is given at
+//! its type. A test at the end of the file pins the layouts, because they are part of the on-disk
+//! format.
 
 use std::fmt;
 
-/// Number of a data file. 16 bits. See [`FileId::undo`] for the ranges.
+/// The number of a data file, 16 bits. See [`FileId::undo`] for the ranges.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FileId(pub u16);
 
 impl FileId {
-    /// The first data file; holds the dictionary and, until tablespaces exist, every segment.
+    /// The first data file. It holds the dictionary and, until tablespaces exist, every segment.
     pub const DATA: FileId = FileId(1);
     const STATUS_BASE: u16 = 700;
     const UNDO_BASE: u16 = 900;
-    /// Instances are numbered 1..=MAX_INSTANCES so that undo files fit the ten bits an undo pointer has for them.
+    /// The highest number of an instance. Instances are numbered 1..=MAX_INSTANCES, so that undo
+    /// files fit the ten bits that an undo pointer has for them.
     pub const MAX_INSTANCES: u16 = 100;
 
     /// The file of an instance's undo blocks.
@@ -27,7 +29,7 @@ impl FileId {
         debug_assert!((1..=Self::MAX_INSTANCES).contains(&instance.0));
         FileId(Self::STATUS_BASE + instance.0)
     }
-    /// The instance that alone writes the file; none if all do.
+    /// The instance that alone writes the file. None if all instances do.
     pub fn owner(self) -> Option<InstanceId> {
         let above = |base: u16| {
             let k = self.0.checked_sub(base)?;
@@ -43,8 +45,8 @@ impl FileId {
     }
 }
 
-/// Address of an 8 KiB block: file (16 bits) and block number within it (32 bits), packed as `file << 32 | block`.
-/// Zero is no block: file numbers start at 1.
+/// The address of an 8 KiB block: file (16 bits) and block number within it (32 bits), packed as
+/// `file << 32 | block`. Zero is no block: file numbers start at 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Dba(pub u64);
 
@@ -62,7 +64,7 @@ impl Dba {
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
-    /// The block `n` further on in the same file.
+    /// The block that lies `n` blocks further on in the same file.
     pub const fn plus(self, n: u32) -> Dba {
         Dba(self.0 + n as u64)
     }
@@ -78,7 +80,8 @@ impl fmt::Display for Dba {
     }
 }
 
-/// Identity of a segment or dictionary object; also its PostgreSQL OID. User objects start at [`ObjectId::FIRST_USER`].
+/// The identity of a segment or dictionary object, which is also its PostgreSQL OID. User objects
+/// start at [`ObjectId::FIRST_USER`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ObjectId(pub u32);
 
@@ -87,7 +90,7 @@ impl ObjectId {
     pub const FIRST_USER: ObjectId = ObjectId(16384);
 }
 
-/// System change number: a Lamport clock's value. Zero is before every change.
+/// A system change number: the value of a Lamport clock. Zero is before every change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Scn(pub u64);
 
@@ -101,17 +104,17 @@ impl Scn {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct InstanceId(pub u16);
 
-/// A redo thread. Instance k writes thread k; another instance only ever reads it.
+/// A redo thread. Instance k writes thread k. Other instances only read it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ThreadId(pub u16);
 
-/// Position in a redo thread: byte offset in the endless stream of the thread's log blocks, padding included.
-/// Never reused within a database; later redo has a higher position.
+/// A position in a redo thread: the byte offset in the endless stream of the thread's log blocks,
+/// padding included. It is never reused within a database; later redo has a higher position.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LogPos(pub u64);
 
-/// A transaction: `instance << 48 | number`. Fifteen bits of instance, so that a [`Stamp`] has its top bit for itself.
-/// Never reused, across restarts too. Zero is no transaction.
+/// A transaction: `instance << 48 | number`. The instance has fifteen bits, so that a [`Stamp`] has
+/// its top bit for itself. It is never reused, across restarts too. Zero is no transaction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TxnId(pub u64);
 
@@ -141,8 +144,8 @@ impl fmt::Debug for TxnId {
     }
 }
 
-/// Who made a row version or marked an index entry: a transaction (top bit set, verdict to be looked up) or, once
-/// cleaned out, the SCN at which it committed.
+/// The maker of a row version, or the marker of an index entry. It is a transaction (top bit set,
+/// verdict to be looked up) or, once cleaned out, the SCN at which the transaction committed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Stamp(pub u64);
 
@@ -180,7 +183,8 @@ impl fmt::Debug for Stamp {
     }
 }
 
-/// A heap row: block and slot, packed as `file << 48 | block << 16 | slot`. Stable for the life of the row.
+/// A heap row: block and slot, packed as `file << 48 | block << 16 | slot`. It is stable for the
+/// life of the row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId(pub u64);
 
@@ -201,8 +205,9 @@ impl fmt::Debug for RowId {
     }
 }
 
-/// Address of an undo record: `file:10 | block:28 | slot:10 | sequence:16`, most significant first.
-/// The sequence is that of the block's use; a pointer into a block reused since is thereby noticed. Zero is none.
+/// The address of an undo record: `file:10 | block:28 | slot:10 | sequence:16`, most significant
+/// first. The sequence is that of the block's use, so a pointer into a block that was reused since
+/// is noticed. Zero is none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct UndoPtr(pub u64);
 

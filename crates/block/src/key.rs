@@ -9,16 +9,21 @@
 //! |---|---|
 //! | bool | 1 byte |
 //! | smallint, integer, bigint, date, timestamps | big-endian, sign bit flipped |
-//! | real, double precision | IEEE bits big-endian; negative ones inverted, others with the sign bit flipped; -0 as 0; NaN greatest |
-//! | numeric | class (negative infinity .. NaN), exponent of the first pair of digits, pairs + 1, 0 |
+//! | real, double precision | IEEE bits big-endian; -0 as 0, NaN greatest; see below |
+//! | numeric | class (negative infinity .. NaN), exponent of the first pair of digits, |
+//! | | pairs + 1, 0 |
 //! | text, varchar, bytea | bytes, `00` as `00 ff`, ended by `00 00` (C collation) |
 //! | char(n) | as text, without trailing spaces |
 //! | uuid | 16 bytes |
 //!
-//! In a descending column all bytes of the value are inverted; the tag is not, so the place of NULLs is independent of it.
+//! Of a negative real or double precision value all bits are inverted; of any other the sign bit is
+//! flipped.
 //!
-//! **Invariant.** Every value delimits itself, so no key of an index is a proper prefix of another and a key followed by a row id
-//! compares by columns first, then by row id.
+//! In a descending column all bytes of the value are inverted. The tag is not, so the place of
+//! NULLs is independent of the direction.
+//!
+//! **Invariant.** Every value delimits itself. So no key of an index is a proper prefix of another,
+//! and a key followed by a row id compares by columns first, then by row id.
 
 use bigdecimal::BigDecimal;
 use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
@@ -27,7 +32,7 @@ use crate::numeric::{MAX_INTEGER_DIGITS, MAX_SCALE, Numeric, NumericRef};
 use crate::value::{ColType, Datum, DatumRef};
 use crate::{BlockError, Result};
 
-/// How a column of an index is ordered.
+/// The order of a column of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Order {
     pub descending: bool,
@@ -51,7 +56,7 @@ const NULL_FIRST: u8 = 0;
 const VALUE: u8 = 1;
 const NULL_LAST: u8 = 2;
 
-/// Classes of numeric values, in their order.
+/// The classes of numeric values, in their order.
 mod class {
     pub const NEGATIVE_INFINITY: u8 = 0x08;
     pub const NEGATIVE: u8 = 0x10;
@@ -61,7 +66,8 @@ mod class {
     pub const NAN: u8 = 0x40;
 }
 
-/// A decimal number on its way into or out of a key: `digits` without leading zeros (empty for zero), times `10^-scale`.
+/// A decimal number on its way into or out of a key. Its value is `digits` without leading zeros
+/// (empty for zero), times `10^-scale`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Decimal {
     NegativeInfinity,
@@ -74,7 +80,7 @@ enum Decimal {
     NaN,
 }
 
-/// Appends the bytes of one value, `f` writing them in ascending form.
+/// Appends the bytes of one value, which `f` writes in ascending form.
 fn value(out: &mut Vec<u8>, order: Order, f: impl FnOnce(&mut Vec<u8>)) {
     out.push(VALUE);
     let start = out.len();
@@ -103,7 +109,7 @@ fn put_i64(out: &mut Vec<u8>, v: i64) {
 }
 
 fn put_f32(out: &mut Vec<u8>, v: f32) {
-    // One zero and one NaN: values that compare equal must have one key.
+    // There is one zero and one NaN: values that compare equal must have one key.
     let bits = if v.is_nan() {
         f32::NAN.to_bits() & !(1 << 31)
     } else {
@@ -158,7 +164,8 @@ fn put_decimal(out: &mut Vec<u8>, v: &Decimal) {
         class::POSITIVE
     });
     let start = out.len();
-    // The value is 0.d1d2.. * 10^point; pairs begin at an even power of ten, so that equal values have equal pairs.
+    // The value is 0.d1d2.. * 10^point. Pairs begin at an even power of ten, so that equal values
+    // have equal pairs.
     let point = digits.len() as i64 - scale;
     let exponent = point.div_euclid(2) + point.rem_euclid(2);
     let significant = digits.len() - digits.iter().rev().take_while(|&&d| d == 0).count();
@@ -283,8 +290,8 @@ impl Reader<'_> {
     }
 }
 
-/// The least key above every key that begins with `prefix`, or none if there is no such bound: the exclusive end of a scan of
-/// all keys with equal leading columns.
+/// The least key above every key that begins with `prefix`, which is the exclusive end of a scan of
+/// all keys with equal leading columns. None if there is no such bound.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&b| b != 0xff)?;
     let mut end = prefix[..=last].to_vec();
@@ -292,7 +299,7 @@ pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// Appends the key of one column value. `ty` is the type of the indexed column, which `value` has.
+/// Appends the key of one column value. `ty` is the type of the indexed column, which `v` has.
 pub fn push_column(out: &mut Vec<u8>, ty: ColType, order: Order, v: DatumRef<'_>) {
     match v {
         DatumRef::Null => null(out, order),
@@ -314,8 +321,9 @@ pub fn push_column(out: &mut Vec<u8>, ty: ColType, order: Order, v: DatumRef<'_>
     }
 }
 
-/// Reads a key back into values. What the key does not hold is lost: the scale of a number (`1.50` comes back as `1.5`), the sign of
-/// zero and of NaN, trailing spaces of `char(n)`. Columns of those types must be read from the row if they are to be shown.
+/// Reads a key back into values. What the key does not hold is lost: the scale of a number (`1.50`
+/// comes back as `1.5`), the sign of zero and of NaN, trailing spaces of `char(n)`. To show columns
+/// of those types, read them from the row.
 pub fn decode(key: &[u8], columns: &[(ColType, Order)]) -> Result<Vec<Datum>> {
     let mut r = Reader {
         bytes: key,
@@ -380,7 +388,7 @@ impl Decimal {
             return Decimal::NaN;
         }
         let Some(number) = v.to_bigdecimal() else {
-            // Infinite: the sign is that of the comparison with any finite number.
+            // The value is infinite: the sign is that of the comparison with any finite number.
             return if v.to_numeric() > Numeric::from(0) {
                 Decimal::Infinity
             } else {

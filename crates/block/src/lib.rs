@@ -1,11 +1,13 @@
-//! The formats of everything that is persistent: block addresses, SCNs, log positions, transactions, block headers,
-//! redo records, and one module per block type.
+//! The formats of everything that is persistent: block addresses, SCNs, log positions,
+//! transactions, block headers, redo records, and one module per block type.
 //!
-//! This crate is pure: bytes in, bytes or typed values out. It does no I/O, takes no latch and knows no clock.
+//! This crate is pure: bytes in, bytes or typed values out. It does no I/O, takes no latch and
+//! knows no clock.
 //!
-//! **Invariant (one recipe for every change).** A block is changed in two ways only: by [`apply`]ing a change vector,
-//! at run time and in recovery alike, or by an unlogged *hint* that changes neither SCN nor meaning (cleanout, fill levels).
-//! What recovery replays is therefore the very code that ran the first time.
+//! **Invariant (one recipe for every change).** A block is changed in two ways only. One is
+//! [`apply`]ing a change vector, at run time and in recovery alike. The other is an unlogged
+//! *hint*, which changes neither SCN nor meaning (cleanout, fill levels). So what recovery replays
+//! is the very code that ran the first time.
 
 pub mod format;
 pub mod groups;

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! class u8: 0 -Infinity, 1 negative, 2 zero or positive, 3 Infinity, 4 NaN
-//! for classes 1 and 2: scale u16 (digits after the point) | magnitude, little endian, without trailing zero bytes
+//! for classes 1 and 2: scale u16 (digits after the point)
+//! | magnitude, little endian, without trailing zero bytes
 //! ```
 //!
-//! The scale belongs to the value, as PostgreSQL shows it (`1.50` is not shown as `1.5`), but not to its identity: they are equal. NaN equals itself and is greater
-//! than everything. Arithmetic and its rules for scales are `sql`'s.
+//! The scale belongs to the value, as PostgreSQL shows it (`1.50` is not shown as `1.5`), but not
+//! to its identity: the two are equal. NaN equals itself and is greater than everything. `sql` has
+//! arithmetic and its rules for scales.
 
 use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
 use bigdecimal::{BigDecimal, RoundingMode, Zero};
@@ -22,20 +24,21 @@ const NEGATIVE: u8 = 1;
 const POSITIVE: u8 = 2;
 const INFINITY: u8 = 3;
 const NAN: u8 = 4;
-/// Digits after the point at most, as PostgreSQL's limit.
+/// The most digits after the point, as PostgreSQL's limit.
 pub const MAX_SCALE: u16 = 16383;
-/// Digits before the point at most, as PostgreSQL's limit.
+/// The most digits before the point, as PostgreSQL's limit.
 pub const MAX_INTEGER_DIGITS: u64 = 131_072;
 
 /// An owned number.
 #[derive(Clone)]
 pub struct Numeric(Box<[u8]>);
 
-/// A number in its encoding somewhere else. Well formed by construction: [`NumericRef::from_bytes`] checks.
+/// A borrowed number in its encoding. It is well formed by construction: [`NumericRef::from_bytes`]
+/// checks.
 #[derive(Clone, Copy)]
 pub struct NumericRef<'a>(&'a [u8]);
 
-/// The text is no number, or one beyond the limits.
+/// The error for a text that is no number, or a number beyond the limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid numeric")]
 pub struct ParseNumericError;
@@ -51,7 +54,8 @@ impl Numeric {
         Numeric(Box::new([NEG_INFINITY]))
     }
 
-    /// A negative scale (`1e5`) becomes zero. The scale is at most [`MAX_SCALE`]; callers keep to it.
+    /// Converts a number. A negative scale (`1e5`) becomes zero. The scale is at most
+    /// [`MAX_SCALE`]; callers keep to it.
     pub fn from_bigdecimal(value: BigDecimal) -> Numeric {
         let (int, scale) = value.into_bigint_and_exponent();
         let (int, scale) = match u16::try_from(scale) {
@@ -85,7 +89,7 @@ impl Numeric {
     pub fn borrow(&self) -> NumericRef<'_> {
         NumericRef(&self.0)
     }
-    /// `None` for NaN and the infinities.
+    /// The number as a decimal. None for NaN and the infinities.
     pub fn to_bigdecimal(&self) -> Option<BigDecimal> {
         self.borrow().to_bigdecimal()
     }
@@ -95,7 +99,8 @@ impl Numeric {
     pub fn is_infinite(&self) -> bool {
         self.borrow().is_infinite()
     }
-    /// Rounded half away from zero to `scale` digits after the point, or padded to them; a negative scale rounds before the point. NaN and infinities stay.
+    /// The number rounded half away from zero to `scale` digits after the point, or padded to them.
+    /// A negative scale rounds before the point. NaN and infinities stay.
     pub fn round(&self, scale: i32) -> Numeric {
         match self.to_bigdecimal() {
             Some(d) => {
@@ -104,7 +109,8 @@ impl Numeric {
             None => self.clone(),
         }
     }
-    /// The lowest power of ten that is above the absolute value: the digits before the point of 12.3, and -2 of 0.00123. `None` for zero, NaN and the infinities.
+    /// The lowest power of ten that is above the absolute value. It counts the digits before the
+    /// point of 12.3, and is -2 for 0.00123. None for zero, NaN and the infinities.
     pub fn magnitude(&self) -> Option<i64> {
         let d = self.to_bigdecimal().filter(|d| !d.is_zero())?;
         Some(d.digits() as i64 - d.as_bigint_and_exponent().1)
@@ -150,7 +156,7 @@ impl<'a> NumericRef<'a> {
     pub fn is_infinite(self) -> bool {
         matches!(self.0[0], INFINITY | NEG_INFINITY)
     }
-    /// `None` for NaN and the infinities.
+    /// The number as a decimal. None for NaN and the infinities.
     pub fn to_bigdecimal(self) -> Option<BigDecimal> {
         let sign = match self.0[0] {
             NEGATIVE => Sign::Minus,
@@ -190,7 +196,8 @@ impl FromStr for Numeric {
             "-infinity" | "-inf" => return Ok(Numeric::neg_infinity()),
             _ => {}
         }
-        // Stricter than the library, which takes underscores, too; and the exponent is bounded before it makes digits.
+        // This is stricter than the library, which takes underscores, too. The exponent is bounded
+        // before it makes digits.
         let plain = text
             .bytes()
             .all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));

@@ -1,30 +1,33 @@
 //! Redo records and change vectors, as bytes in a batch.
 //!
 //! ```text
-//! record:  length u32 (whole record) | vectors u16 | reserved u16 | SCN u64 | transaction u64 | undo head u64 | vectors ...
+//! record:  length u32 (whole record) | vectors u16 | reserved u16 | SCN u64 | transaction u64
+//!          | undo head u64 | vectors ...
 //! vector:  block address u64 | object u32 | op u16 | payload length u16 | before u64 | payload ...
 //! ```
 //!
-//! The *undo head* is the address of the transaction's newest undo record once this record is applied. Instance
-//! recovery finds in it where to start rolling a transaction back, and a rollback step logs the head it leaves behind, so no
-//! step is ever undone twice.
+//! The *undo head* is the address of the transaction's newest undo record once this record is
+//! applied. Instance recovery finds in it where to start rolling a transaction back. A rollback
+//! step logs the head it leaves behind, so no step is ever undone twice.
 //!
-//! *before* is the block's SCN before the change, or [`FORMAT`] for a vector that formats the block and applies to
-//! whatever has a lower SCN. A vector whose block address is zero is a *marker*: it changes no block (commit, rollback end,
-//! list of active transactions).
+//! *before* is the block's SCN before the change. A vector that formats the block has [`FORMAT`]
+//! there, and applies to any block with a lower SCN. A vector whose block address is zero is a
+//! *marker*: it changes no block (commit, rollback end, list of active transactions).
 
 use crate::{BlockError, Dba, LogPos, ObjectId, Op, Result, Scn, TxnId, UndoPtr};
 
-/// Value of a vector's *before* field that says: formats the block.
+/// The value of a vector's *before* field for a vector that formats the block.
 pub const FORMAT: u64 = u64::MAX;
 pub const RECORD_HEADER: usize = 32;
 pub const VECTOR_HEADER: usize = 32 - 8;
-/// Upper bound of one record's bytes: a formatting of both blocks of a split with full images, plus undo and headers.
+/// The upper bound of one record's bytes: a formatting of both blocks of a split with full images,
+/// plus undo and headers.
 pub const MAX_RECORD: usize = 4 * crate::BLOCK_SIZE;
 
 const SCN_AT: usize = 8;
 
-/// Builds one record in a reusable buffer. The SCN is patched in by the log buffer under its latch ([`set_scn`]).
+/// Builds one record in a reusable buffer. The log buffer patches the SCN in under its latch
+/// ([`set_scn`]).
 pub struct RecordWriter<'a> {
     out: &'a mut Vec<u8>,
     start: usize,
@@ -45,7 +48,7 @@ impl<'a> RecordWriter<'a> {
         }
     }
 
-    /// Adds a vector. `before` is `None` for a vector that formats the block.
+    /// Adds a vector. `before` is None for a vector that formats the block.
     pub fn vector(
         &mut self,
         dba: Dba,
@@ -66,7 +69,7 @@ impl<'a> RecordWriter<'a> {
         self.vectors += 1;
     }
 
-    /// A marker: a vector of no block.
+    /// Adds a marker, which is a vector of no block.
     pub fn marker(&mut self, op: Op, payload: &[u8]) {
         self.vector(Dba::NONE, ObjectId::NONE, op, Some(Scn::ZERO), payload);
     }
@@ -87,10 +90,10 @@ pub fn set_scn(record: &mut [u8], scn: Scn) {
     record[SCN_AT..SCN_AT + 8].copy_from_slice(&scn.0.to_le_bytes());
 }
 
-/// A record read back. Borrowed from the batch it stands in.
+/// A record that was read back, borrowed from the batch it stands in.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
-    /// Where the record starts.
+    /// The position where the record starts.
     pub pos: LogPos,
     pub scn: Scn,
     pub txn: TxnId,
@@ -99,19 +102,20 @@ pub struct Record<'a> {
     body: &'a [u8],
 }
 
-/// A change vector read back.
+/// A change vector that was read back.
 #[derive(Clone, Copy, Debug)]
 pub struct Vector<'a> {
     pub dba: Dba,
     pub object: ObjectId,
     pub op: Op,
-    /// `None`: formats the block.
+    /// The block's SCN before the change. None for a vector that formats the block.
     pub before: Option<Scn>,
     pub payload: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Takes the record at the start of `bytes`; returns it and its length. Every vector has been checked to lie within it.
+    /// Takes the record at the start of `bytes`, and returns it with its length. Every vector has
+    /// been checked to lie within the record.
     pub fn parse(bytes: &'a [u8], pos: LogPos) -> Result<(Record<'a>, usize)> {
         let bad = |what: &str| BlockError::corrupt(format!("redo record at {}: {what}", pos.0));
         if bytes.len() < RECORD_HEADER {

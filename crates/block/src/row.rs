@@ -1,21 +1,24 @@
 //! Rows as bytes.
 //!
 //! ```text
-//! columns u16 | bitmap of NULLs, a bit a column, (columns + 7) / 8 bytes | values of the columns that are not NULL, in order
-//! value of fixed length: little endian; of variable length: length u8, or 255 and length u32, then the bytes
+//! columns u16 | bitmap of NULLs, a bit a column, (columns + 7) / 8 bytes
+//! | values of the columns that are not NULL, in order
+//! value of fixed length: little endian
+//! value of variable length: length u8, or 255 and length u32, then the bytes
 //! ```
 //!
-//! **Invariant.** The number of columns is the row's own. A table that has got columns since has more; the missing ones stand for what the
-//! table's definition says they were before, so adding a column rewrites nothing.
+//! **Invariant.** The number of columns is the row's own. A table that has got columns since has
+//! more. The missing ones stand for what the table's definition says they were before, so adding a
+//! column rewrites nothing.
 
 use crate::numeric::NumericRef;
 use crate::value::{ColType, DatumRef};
 use crate::{BlockError, Result};
 
-/// Length from which on a variable value has a four-byte length.
+/// The length from which on a variable value has a four-byte length.
 const LONG: usize = 255;
 
-/// Appends a row to `out`. `values` are of the columns' types; the caller has checked.
+/// Appends a row to `out`. `values` have the columns' types; the caller has checked that.
 pub fn encode(values: &[DatumRef<'_>], out: &mut Vec<u8>) {
     let columns =
         u16::try_from(values.len()).expect("invariant: a table has fewer columns than 65,536");
@@ -59,7 +62,7 @@ fn put_variable(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Walks over a row's columns from the first on, giving each or stepping over it.
+/// Walks over a row's columns from the first on, and gives each or steps over it.
 pub struct RowReader<'a> {
     bitmap: &'a [u8],
     rest: &'a [u8],
@@ -86,12 +89,12 @@ impl<'a> RowReader<'a> {
         })
     }
 
-    /// Columns the row has.
+    /// The number of columns that the row has.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// The next column; `None` once the row has no more.
+    /// The next column. None once the row has no more.
     #[inline]
     pub fn value(&mut self, ty: ColType) -> Result<Option<DatumRef<'a>>> {
         match self.enter() {
@@ -180,10 +183,11 @@ fn take_value<'a>(ty: ColType, rest: &mut &'a [u8]) -> Result<DatumRef<'a>> {
     })
 }
 
-/// Appends the row's first `needed` columns; fewer if the row has fewer.
+/// Appends the row's first `needed` columns, or fewer if the row has fewer.
 ///
-/// Each value is made where it will stay: a value handed on through a `Result<Option<_>>` is copied in pieces other than it was stored in, which
-/// made the stores' forwarding fail and was a third of a scan's time.
+/// Each value is made where it will stay. A value handed on through a `Result<Option<_>>` is copied
+/// in other pieces than it was stored in. That makes the forwarding of stores fail, which costs a
+/// third of a scan's time.
 pub fn decode_prefix<'a>(
     row: &'a [u8],
     columns: &[ColType],
@@ -209,7 +213,7 @@ pub fn decode_prefix<'a>(
     Ok(())
 }
 
-/// One column; `None` if the row does not have it.
+/// One column of a row. None if the row does not have it.
 pub fn column<'a>(row: &'a [u8], columns: &[ColType], at: usize) -> Result<Option<DatumRef<'a>>> {
     let mut r = RowReader::new(row)?;
     for &ty in &columns[..at] {

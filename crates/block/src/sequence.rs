@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! 32 draw number (8) | 40 mark i64 | 48 flags u16 (1: exhausted) | 50 reserved (6), zero
-//! 56 start i64 | 64 increment i64 | 72 minimum i64 | 80 maximum i64 | 88 cache u32 | 92 cycle u8 | 93 reserved (3), zero
+//! 56 start i64 | 64 increment i64 | 72 minimum i64 | 80 maximum i64
+//! 88 cache u32 | 92 cycle u8 | 93 reserved (3), zero
 //! ```
 //!
-//! The mark is the next value that no instance has in its cache yet. An exhausted sequence has given out its last value.
+//! The mark is the next value that no instance has in its cache yet. An exhausted sequence has
+//! given out its last value.
 //!
-//! **Invariant.** The draw number rises by one with each change of the mark, never falls, and is not undone: of two states of a
-//! sequence the one with the higher draw number is the newer.
+//! **Invariant.** The draw number rises by one with each change of the mark, never falls, and is
+//! not undone. So of two states of a sequence the one with the higher draw number is the newer.
 
 use crate::{BlockBuf, BlockError, BlockType, Result};
 
@@ -24,15 +26,15 @@ const CYCLE_AT: usize = 92;
 const PARAMS_LEN: usize = 37;
 const EXHAUSTED: u16 = 1;
 
-/// What `CREATE SEQUENCE` says.
+/// The definition of a sequence, as `CREATE SEQUENCE` gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SequenceParams {
     pub start: i64,
-    /// Not zero.
+    /// The increment, which is not zero.
     pub increment: i64,
     pub min: i64,
     pub max: i64,
-    /// Values an instance takes at a time; 1 is `NOCACHE`.
+    /// The number of values that an instance takes at a time; 1 is `NOCACHE`.
     pub cache: u32,
     pub cycle: bool,
 }
@@ -50,7 +52,7 @@ impl Default for SequenceParams {
     }
 }
 
-/// Where a sequence stands.
+/// The state of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SequenceState {
     pub draw: u64,
@@ -66,7 +68,8 @@ pub struct SequenceRange {
 }
 
 impl SequenceParams {
-    /// Takes up to `cache` values from the mark. `None`: the sequence has reached its limit. Returns the values and the state after.
+    /// Takes up to `cache` values from the mark. Returns the values and the state after. None if
+    /// the sequence has reached its limit.
     pub fn take(&self, state: SequenceState) -> Option<(SequenceRange, SequenceState)> {
         let first = match (state.exhausted, self.cycle) {
             (false, _) => state.mark,
@@ -74,7 +77,8 @@ impl SequenceParams {
             (true, true) => self.max,
             (true, false) => return None,
         };
-        // How many steps are left up to the limit, in wider arithmetic: the range of i64 has 2^64 values.
+        // The number of steps left up to the limit, in wider arithmetic: the range of i64 has 2^64
+        // values.
         let room = if self.increment > 0 {
             self.max as i128 - first as i128
         } else {
@@ -170,7 +174,7 @@ pub fn read(b: &BlockBuf) -> Result<(SequenceParams, SequenceState)> {
     Ok((params, state))
 }
 
-/// `SequenceFormat`: the definition; the sequence stands at its start.
+/// Applies `SequenceFormat`: the definition. The sequence stands at its start.
 pub fn apply_format(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     if payload.len() != PARAMS_LEN {
         return Err(BlockError::corrupt(format!(
@@ -184,7 +188,7 @@ pub fn apply_format(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Payload of `SequenceMark`.
+/// The payload of `SequenceMark`.
 pub fn mark_payload(state: SequenceState) -> [u8; 17] {
     let mut out = [0; 17];
     out[..8].copy_from_slice(&state.draw.to_le_bytes());
@@ -193,7 +197,7 @@ pub fn mark_payload(state: SequenceState) -> [u8; 17] {
     out
 }
 
-/// `SequenceMark`: `draw number (8) | mark (8) | exhausted (1)`.
+/// Applies `SequenceMark`: `draw number (8) | mark (8) | exhausted (1)`.
 pub fn apply_mark(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     if payload.len() != 17 {
         return Err(BlockError::corrupt(format!(

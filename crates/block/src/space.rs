@@ -1,27 +1,30 @@
 //! Space of data files: which object owns which unit of blocks, and which extents a segment has.
 //!
 //! ```text
-//! A data file is regions of REGION_BLOCKS blocks. The first block of a region is its space map; units follow from the eighth block on.
+//! A data file is regions of REGION_BLOCKS blocks. The first block of a region is its space map;
+//! units follow from the eighth block on.
 //! space map, body: owner u32 of each unit, zero for none
-//! segment header, body: places taken u32 | kind u8 | reserved 3 | places, 12 bytes each: first block u64 | blocks u24 and instance u8
+//! segment header, body: places taken u32 | kind u8 | reserved 3
+//!                       | places, 12 bytes each: first block u64 | blocks u24 and instance u8
 //! extent map, body: as a segment header's
-//! ```
 //!
-//! A place is an extent's. The last of a block, if it has no blocks, is a link: the list goes on in the extent map at its address, which is the first block of its
-//! own first extent.
+//! Each place holds an extent. If the last place of a block has no blocks, it is a link: the list
+//! goes on in the extent map at its address, which is the first block of the extent map's own first
+//! extent.
 //!
-//! **Invariant.** The map is the truth about ownership; a segment's list of extents is set after the map and may lack units the map gives the object after a
-//! crash between the two. Dropping a segment goes by the map, so such units come back then.
+//! **Invariant.** The map is the truth about ownership. A segment's list of extents is set after
+//! the map. After a crash between the two it may lack units that the map gives the object. Dropping
+//! a segment goes by the map, so such units come back then.
 
 use crate::{
     BLOCK_SIZE, BlockBuf, BlockError, Dba, FileId, HEADER_SIZE, InstanceId, ObjectId, Result,
 };
 
-/// Blocks in a unit, the smallest extent: 64 KiB.
+/// The blocks in a unit, which is the smallest extent: 64 KiB.
 pub const UNIT_BLOCKS: u32 = 8;
-/// Units in a region.
+/// The units in a region.
 pub const MAP_UNITS: u32 = 2000;
-/// A region: one unit for its map, and the units that the map is of. 125 MiB.
+/// The blocks of a region: one unit for its map, and the units that the map is of. 125 MiB.
 pub const REGION_BLOCKS: u32 = (MAP_UNITS + 1) * UNIT_BLOCKS;
 
 const _: () = assert!(HEADER_SIZE + MAP_UNITS as usize * 4 <= BLOCK_SIZE);
@@ -30,7 +33,8 @@ const COUNT_AT: usize = HEADER_SIZE;
 const KIND_AT: usize = HEADER_SIZE + 4;
 const EXTENTS_AT: usize = HEADER_SIZE + 8;
 const EXTENT: usize = 12;
-/// Places in a block of a segment's list of extents. The last is kept for the link to the next block.
+/// The places in a block of a segment's list of extents. The last is kept for the link to the next
+/// block.
 pub const PLACES: usize = (BLOCK_SIZE - EXTENTS_AT) / EXTENT;
 
 /// The space map of region `n` of a file.
@@ -38,7 +42,7 @@ pub fn map_block(file: FileId, region: u32) -> Dba {
     Dba::new(file, region * REGION_BLOCKS)
 }
 
-/// First block of a unit of a region.
+/// The first block of a unit of a region.
 pub fn unit_block(file: FileId, region: u32, unit: u32) -> Dba {
     Dba::new(file, region * REGION_BLOCKS + (unit + 1) * UNIT_BLOCKS)
 }
@@ -47,7 +51,7 @@ pub fn owner(map: &BlockBuf, unit: u32) -> ObjectId {
     ObjectId(map.u32_at(HEADER_SIZE + unit as usize * 4))
 }
 
-/// `SpaceSet`: `count` units from `from` on belong to `owner`, or to nobody.
+/// The payload of `SpaceSet`: `count` units from `from` on belong to `owner`, or to nobody.
 pub fn set_payload(from: u32, count: u32, owner: ObjectId) -> [u8; 8] {
     let mut p = [0; 8];
     p[..2].copy_from_slice(&(from as u16).to_le_bytes());
@@ -74,7 +78,7 @@ pub(crate) fn apply_set(block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What a segment is for.
+/// The purpose of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum SegmentKind {
@@ -108,7 +112,7 @@ impl Extent {
     }
 }
 
-/// Places taken in a block of a segment's list.
+/// The number of places taken in a block of a segment's list.
 pub fn places_taken(list: &BlockBuf) -> usize {
     (list.u32_at(COUNT_AT) as usize).min(PLACES)
 }
@@ -125,7 +129,7 @@ pub fn extents(list: &BlockBuf) -> impl Iterator<Item = Extent> + '_ {
     places(list).filter(|e| e.blocks > 0)
 }
 
-/// Where the list goes on.
+/// The block in which the list goes on.
 pub fn next_list(list: &BlockBuf) -> Option<Dba> {
     let last = places(list).nth(PLACES - 1)?;
     (last.blocks == 0).then_some(last.first)
@@ -142,19 +146,20 @@ pub fn segment_kind(header: &BlockBuf) -> Result<SegmentKind> {
     }
 }
 
-/// `SegmentFormat`, `ExtentMapFormat`: a list with its first extent.
+/// The payload of `SegmentFormat` and `ExtentMapFormat`: a list with its first extent.
 pub fn segment_payload(kind: SegmentKind, first: Extent) -> Vec<u8> {
     let mut p = vec![kind as u8];
     p.extend_from_slice(&first.encode());
     p
 }
 
-/// `SegmentAddExtent`, `ExtentMapAdd`.
+/// The payload of `SegmentAddExtent` and `ExtentMapAdd`.
 pub fn extent_payload(extent: Extent) -> [u8; EXTENT] {
     extent.encode()
 }
 
-/// The same operations, for the last place: the list goes on in the extent map at `next`.
+/// The payload of `SegmentAddExtent` and `ExtentMapAdd` for the last place: the list goes on in the
+/// extent map at `next`.
 pub fn link_payload(next: Dba, instance: InstanceId) -> [u8; EXTENT] {
     let link = Extent {
         first: next,
@@ -244,7 +249,7 @@ mod tests {
             )
             .unwrap();
         }
-        // What the last place has decides whether the list goes on.
+        // The contents of the last place decide whether the list goes on.
         assert_eq!((places_taken(&b), next_list(&b)), (PLACES - 1, None));
         let mut old = b.clone();
         apply(Op::SegmentAddExtent, &mut b, &link).unwrap();

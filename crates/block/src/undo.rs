@@ -1,16 +1,20 @@
-//! Undo blocks: what a transaction changed, kept to be put back and to show older snapshots the row as it was.
+//! Undo blocks: what a transaction changed. It is kept to be put back, and to show older snapshots
+//! the row as it was.
 //!
 //! ```text
 //! body:   sequence u16 | records u16 | end of records u16 | reserved u16 (zero)
 //!         | record 0 | record 1 | ...  free  ... | offset of record 1 u16 | offset of record 0 u16
-//! record: transaction u64 | previous of the transaction u64 | undo number u32 | object u32 | kind u16 | payload length u16 | payload
+//! record: transaction u64 | previous of the transaction u64 | undo number u32 | object u32
+//!         | kind u16 | payload length u16 | payload
 //! ```
 //!
-//! Offsets count from the start of the body. Records are only ever added; a block is emptied by formatting it anew.
+//! Offsets count from the start of the body. Records are only ever added; formatting a block anew
+//! empties it.
 //!
-//! **Invariants.** Every use of a block has another *sequence* than the use before it, so that a pointer ([`UndoPtr`]) left over
-//! from an earlier use is noticed: its reader's snapshot is too old. A record's address is known before it is written,
-//! because one session at a time adds to a block. What the payload means is known to the layer that wrote it (`kind`).
+//! **Invariants.** Every use of a block has another *sequence* than the use before it. So a pointer
+//! ([`UndoPtr`]) left over from an earlier use is noticed: its reader's snapshot is too old. A
+//! record's address is known before it is written, because one session at a time adds to a block.
+//! The layer that wrote a record knows what its payload means (`kind`).
 
 use crate::{
     BLOCK_SIZE, BlockBuf, BlockError, BlockType, HEADER_SIZE, ObjectId, Result, TxnId, UndoPtr,
@@ -22,7 +26,7 @@ const COUNT_AT: usize = HEADER_SIZE + 2;
 const END_AT: usize = HEADER_SIZE + 4;
 const FIRST_RECORD: usize = 8;
 const SLOT: usize = 2;
-/// Bytes of an undo record besides its payload.
+/// The bytes of an undo record besides its payload.
 pub const UNDO_RECORD_HEADER: usize = 28;
 /// The longest payload: an empty block less its body header, one record header and one slot.
 pub const UNDO_MAX_PAYLOAD: usize = BODY - FIRST_RECORD - UNDO_RECORD_HEADER - SLOT;
@@ -39,10 +43,10 @@ pub struct UndoView<'a> {
     pub txn: TxnId,
     /// The transaction's undo record before this one.
     pub prev: UndoPtr,
-    /// Rises with each undo record of the transaction; tells statements and savepoints apart.
+    /// Rises with each undo record of the transaction. It tells statements and savepoints apart.
     pub undo_no: u32,
     pub object: ObjectId,
-    /// What was done, and thereby what the payload is. The access layer's numbers.
+    /// What was done, and so what the payload is. The numbers are the access layer's.
     pub kind: u16,
     pub payload: &'a [u8],
 }
@@ -93,38 +97,38 @@ pub fn format_payload(sequence: u16) -> [u8; 2] {
     sequence.to_le_bytes()
 }
 
-/// Starts the payload of the vector that adds a record at `ptr`; the encoded record follows.
+/// Starts the payload of the vector that adds a record at `ptr`. The encoded record follows.
 pub fn append_payload(ptr: UndoPtr, record: &UndoView<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&ptr.sequence().to_le_bytes());
     out.extend_from_slice(&ptr.slot().to_le_bytes());
     record.encode(out);
 }
 
-/// Sequence of the block's present use. `None` if this is not a formatted undo block.
+/// The sequence of the block's present use. None if this is not a formatted undo block.
 pub fn sequence(block: &BlockBuf) -> Option<u16> {
     matches!(block.block_type(), Ok(BlockType::Undo)).then(|| block.u16_at(SEQUENCE_AT))
 }
 
-/// Number of records, which is the slot of the next one.
+/// The number of records, which is also the slot of the next one.
 pub fn count(block: &BlockBuf) -> u16 {
     block.u16_at(COUNT_AT)
 }
 
-/// The longest payload that one more record may have; `None` if not even an empty one fits.
+/// The longest payload that one more record may have. None if not even an empty one fits.
 pub fn room(block: &BlockBuf) -> Option<usize> {
     let used = block.u16_at(END_AT) as usize + count(block) as usize * SLOT;
     BODY.checked_sub(used + UNDO_RECORD_HEADER + SLOT)
 }
 
-/// What a pointer leads to.
+/// The result of following an undo pointer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found<'a> {
     Record(UndoView<'a>),
-    /// The block is in another use by now: the record is gone.
+    /// The block is in another use by now, and the record is gone.
     Reused,
 }
 
-/// The record that `ptr` names in `block`. Its block address has been checked by the caller.
+/// The record that `ptr` names in `block`. The caller has checked the block's address.
 pub fn get(block: &BlockBuf, ptr: UndoPtr) -> Result<Found<'_>> {
     if sequence(block) != Some(ptr.sequence()) {
         return Ok(Found::Reused);
@@ -196,7 +200,7 @@ pub(crate) fn apply_append(block: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Checks a whole undo block; for `verify`.
+/// Checks a whole undo block, for `verify`.
 pub fn check(block: &BlockBuf) -> Result<()> {
     let mut end = FIRST_RECORD;
     for slot in 0..count(block) {

@@ -2,7 +2,7 @@
 
 use crate::numeric::{Numeric, NumericRef};
 
-/// How a column is stored. Lengths, precision and names of types are `sql`'s.
+/// How a column is stored. Lengths, precision and names of types belong to `sql`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum ColType {
@@ -15,7 +15,7 @@ pub enum ColType {
     Numeric = 7,
     Text = 8,
     Varchar = 9,
-    /// Padded with spaces by `sql`; trailing spaces do not count in comparisons.
+    /// Text padded with spaces by `sql`. Trailing spaces do not count in comparisons.
     Char = 10,
     Bytea = 11,
     Date = 12,
@@ -48,7 +48,7 @@ impl ColType {
         .find(|&t| t as u8 == v)
     }
 
-    /// Bytes of a value, or `None` for a type of variable length.
+    /// The bytes of a value. None for a type of variable length.
     pub const fn fixed_len(self) -> Option<usize> {
         match self {
             ColType::Bool => Some(1),
@@ -65,7 +65,7 @@ impl ColType {
     }
 }
 
-/// A value of its own. `Text` stands for text, varchar and char alike.
+/// An owned value. `Text` stands for text, varchar and char alike.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Datum {
     #[default]
@@ -83,7 +83,8 @@ pub enum Datum {
     Date(i32),
     /// Microseconds since 2000-01-01 00:00; the least and the greatest value are the infinities.
     Timestamp(i64),
-    /// The same, in UTC.
+    /// Microseconds since 2000-01-01 00:00 UTC; the least and the greatest value are the
+    /// infinities.
     TimestampTz(i64),
     Uuid([u8; 16]),
 }

@@ -1,4 +1,5 @@
-//! The byte diagrams of README.md and of the module heads, byte for byte: whoever changes the format changes this file, the diagram and the format's version.
+//! The byte diagrams of README.md and of the module heads, byte for byte. A change of the format
+//! changes this file, the diagram and the format's version.
 
 use block::heap::{self, RowHead};
 use block::index::{Builder, FreeBlock, meta_push_payload};
@@ -31,7 +32,8 @@ fn at(b: &BlockBuf, from: usize, wanted: &[u8]) {
     assert_eq!(&b.0[from..from + wanted.len()], wanted, "from byte {from}");
 }
 
-/// `version u8 | type u8 | flags u16 | CRC32C u32 | address u64 | SCN u64 | object u32 | reserved u32`
+/// Pins `version u8 | type u8 | flags u16 | CRC32C u32 | address u64 | SCN u64 | object u32 |
+/// reserved u32`.
 #[test]
 fn the_header() {
     let mut b = formatted(Op::HeapFormat, &[]);
@@ -60,7 +62,8 @@ fn the_header() {
     }
 }
 
-/// `slots u16 | lowest row byte u16 | free bytes u16 | free slots u16 | slots: offset u16, allocated u16 ... free ... rows`
+/// Pins `slots u16 | lowest row byte u16 | free bytes u16 | free slots u16 | slots: offset u16,
+/// allocated u16 ... free ... rows`.
 #[test]
 fn a_heap_block() {
     let mut b = formatted(Op::HeapFormat, &[]);
@@ -98,7 +101,7 @@ fn a_heap_block() {
     assert_eq!([heap::DELETED, heap::PIECE, heap::CHAINED], [1, 2, 4]);
 }
 
-/// `columns u16 | NULL bitmap | values; of variable length: length u8, or 255 and u32`
+/// Pins `columns u16 | NULL bitmap | values; of variable length: length u8, or 255 and u32`.
 #[test]
 fn a_row() {
     let mut out = Vec::new();
@@ -123,7 +126,7 @@ fn a_row() {
     assert_eq!(out, wanted);
 }
 
-/// The head of an index block, its fences, a slot, and an entry with room for a stamp.
+/// Pins the head of an index block, its fences, a slot, and an entry with room for a stamp.
 #[test]
 fn an_index_block() {
     let right = Dba::new(FileId(1), 77);
@@ -156,7 +159,8 @@ fn an_index_block() {
     at(&b, entry, &stored);
 }
 
-/// `owner u32` of each unit; `extents u32 | kind u8 | reserved 3 | extents: first u64 | blocks u24, instance u8`
+/// Pins `owner u32` of each unit, and `extents u32 | kind u8 | reserved 3 | extents: first u64 |
+/// blocks u24, instance u8`.
 #[test]
 fn space() {
     let mut map = formatted(Op::SpaceMapFormat, &[]);

@@ -1,6 +1,8 @@
-//! Hostile bytes for every decoder of what is on disk and in redo: an error, never a panic, never more memory than the bytes themselves account for.
+//! Gives hostile bytes to every decoder of what is on disk and in redo. The result is an error,
+//! never a panic, and never more memory than the bytes themselves account for.
 //!
-//! Seeded: `BRAID_SEED` replays a run, `BRAID_FUZZ` sets the rounds (default 30,000; a campaign: 10,000,000).
+//! The bytes are seeded: `BRAID_SEED` replays a run, `BRAID_FUZZ` sets the rounds (default 30,000;
+//! a campaign: 10,000,000).
 
 use block::heap::{self, RowHead};
 use block::index::{Builder, Content, IndexBlock, MetaBlock};
@@ -43,7 +45,8 @@ fn rounds() -> u64 {
     given.map_or(30_000, |s| s.parse().expect("BRAID_FUZZ is a number"))
 }
 
-/// Damages bytes as a bug or an attacker would: bits, extreme numbers where numbers stand, cuts, and pieces of themselves.
+/// Damages bytes as a bug or an attacker would: bits, extreme numbers where numbers stand, cuts,
+/// and pieces of the bytes themselves.
 fn damage(rng: &mut Rng, bytes: &mut Vec<u8>, may_cut: bool) {
     for _ in 0..1 + rng.below(4) {
         if bytes.is_empty() {
@@ -71,14 +74,14 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>, may_cut: bool) {
     }
 }
 
-/// Runs `f`; a panic is reported with what led to it.
+/// Runs `f`. A panic is reported with what led to it.
 fn no_panic(what: &str, seed: u64, round: u64, f: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(f)).is_err() {
         panic!("BRAID_SEED={seed}, round {round}: {what} panicked");
     }
 }
 
-/// All types there are.
+/// All types that there are.
 fn types() -> Vec<ColType> {
     (0..=u8::MAX).filter_map(ColType::from_u8).collect()
 }
@@ -198,7 +201,7 @@ fn inner(rng: &mut Rng) -> Vec<u8> {
     list.finish()
 }
 
-/// A sound block of each type, with something in it.
+/// A sound block of each type, with some contents.
 fn sound(rng: &mut Rng) -> Box<BlockBuf> {
     let dba = Dba::new(FileId::DATA, 1 + rng.below(1000) as u32);
     let mut b = BlockBuf::zeroed();
@@ -252,7 +255,8 @@ fn sound(rng: &mut Rng) -> Box<BlockBuf> {
     b
 }
 
-/// Whatever looks at a block, of its type or of another, from `verify` to a reader that trusts nothing but the checksum.
+/// Looks at a block in every way, for its type or another: from `verify` to a reader that trusts
+/// nothing but the checksum.
 fn look(b: &BlockBuf) {
     let _ = b.check(b.dba());
     for slot in 0..heap::slots(b).min(5000) {
@@ -277,7 +281,7 @@ fn look(b: &BlockBuf) {
     if let Some(sequence) = undo::sequence(b) {
         let _ = undo::check(b);
         for slot in 0..undo::count(b).min(UndoPtr::MAX_SLOT) {
-            let at = Dba::new(FileId::DATA, 1); // whoever calls has checked the address
+            let at = Dba::new(FileId::DATA, 1); // the caller has checked the address
             let _ = undo::get(b, UndoPtr::new(at, slot, sequence));
         }
         let _ = undo::room(b);
@@ -301,7 +305,7 @@ fn damaged_blocks() {
     }
 }
 
-/// A payload that some operation could have, damaged.
+/// A damaged payload, as some operation could have it.
 fn payload(rng: &mut Rng) -> Vec<u8> {
     let mut p = match rng.below(8) {
         0 => {
@@ -324,7 +328,8 @@ fn payload(rng: &mut Rng) -> Vec<u8> {
     p
 }
 
-/// What stands in redo meets a block of any type, sound or (one in four) unsound under a right checksum.
+/// Vectors as they stand in redo meet a block of any type, sound or (one in four) unsound under a
+/// right checksum.
 #[test]
 fn hostile_vectors() {
     let (seed, mut rng) = (seed(), Rng(seed() + 3));

@@ -1,12 +1,14 @@
-//! The changes of index blocks, as `apply` makes them at run time and in recovery, and their payloads.
+//! The changes of index blocks, as `apply` makes them at run time and in recovery, and their
+//! payloads.
 //!
-//! Payloads name entries by position: recovery applies a vector to the very version of the block it was made for.
+//! Payloads name entries by position: recovery applies a vector to the very version of the block
+//! that it was made for.
 
 use super::content::{Content, Cursor, Frame, common, prefix_of, start};
 use super::fill::Filler;
 use super::*;
 
-/// Compaction and the insertion of one entry. `suffix` is the key after the block's prefix.
+/// Inserts one entry, after compaction if need be. `suffix` is the key after the block's prefix.
 pub(super) fn put_entry(
     b: &mut BlockBuf,
     at: usize,
@@ -104,13 +106,13 @@ fn take_entry(b: &mut BlockBuf, at: usize) -> Result<()> {
     Ok(())
 }
 
-/// How a block is laid out anew.
+/// The parts of a block's new layout.
 struct Layout<'a> {
     low: &'a [u8],
     high: Option<&'a [u8]>,
     right: Dba,
     prefix_len: usize,
-    /// Entries `0..keep` stay.
+    /// The number of entries that stay: `0..keep`.
     keep: usize,
 }
 
@@ -169,7 +171,7 @@ pub fn set_prefix_payload(prefix_len: usize) -> [u8; 2] {
     (prefix_len as u16).to_le_bytes()
 }
 
-/// The last block of a level gets a key without its prefix: shorten it.
+/// Shortens the prefix of the last block of a level, which gets a key without it.
 pub fn apply_set_prefix(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let prefix_len = Cursor(payload).u16()? as usize;
     let old = view(b)?;
@@ -182,7 +184,8 @@ pub fn apply_set_prefix(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     with_prefix(b, prefix_len)
 }
 
-/// `position u16 | key after the prefix`, for an inner block followed by `child (8)`. `key` is whole.
+/// The payload `position u16 | key after the prefix`, for an inner block followed by `child (8)`.
+/// `key` is whole.
 pub fn insert_payload(
     out: &mut Vec<u8>,
     block: &IndexBlock<'_>,
@@ -211,14 +214,14 @@ pub fn apply_insert(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     put_entry(b, at, suffix, Some(r.u64()?))
 }
 
-/// `position u16 | stamp (8)`
+/// The payload `position u16 | stamp (8)` that marks an entry.
 pub fn mark_payload(at: usize, stamp: Stamp) -> [u8; 10] {
     let mut out = [0; 10];
     out[..2].copy_from_slice(&(at as u16).to_le_bytes());
     out[2..].copy_from_slice(&stamp.0.to_le_bytes());
     out
 }
-/// Takes the mark away. The entry keeps the room for a stamp.
+/// The payload that takes the mark away. The entry keeps the room for a stamp.
 pub fn unmark_payload(at: usize) -> [u8; 10] {
     mark_payload(at, Stamp(0))
 }
@@ -244,7 +247,7 @@ pub fn apply_mark(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     put_entry(b, at, &suffix, Some(stamp))
 }
 
-/// Positions, u16 each, falling.
+/// The payload of positions, u16 each, falling.
 pub fn remove_payload(positions: impl IntoIterator<Item = usize>) -> Vec<u8> {
     positions
         .into_iter()
@@ -260,7 +263,8 @@ pub fn apply_remove(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The shared half of a split: `entries that stay u16 | right sibling (8) | new high fence`.
+/// The payload for the shared half of a split: `entries that stay u16 | right sibling (8) | new
+/// high fence`.
 pub fn truncate_payload(split: Split, right: Dba, separator: &[u8]) -> Vec<u8> {
     let mut out = (split.at as u16).to_le_bytes().to_vec();
     out.extend_from_slice(&right.0.to_le_bytes());
@@ -284,7 +288,8 @@ pub fn apply_truncate(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     )
 }
 
-/// Contents as `Builder` makes them, over a formatted block (`IndexFormat`) or the root (`IndexReplace`).
+/// Lays contents that `Builder` made over a formatted block (`IndexFormat`) or over the root
+/// (`IndexReplace`).
 pub fn apply_replace(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     Content::parse(payload)?.lay_out(b)
 }
@@ -293,7 +298,7 @@ pub fn set_right_payload(right: Dba) -> [u8; 8] {
     right.0.to_le_bytes()
 }
 
-/// The right sibling was dead: link to the one after it.
+/// Links a block to the right sibling of its right sibling, which was dead.
 pub fn apply_set_right(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     view(b)?;
     let right = Cursor(payload).u64()?;
@@ -301,14 +306,14 @@ pub fn apply_set_right(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// `child (8) | new low fence`
+/// The payload `child (8) | new low fence`.
 pub fn set_low_payload(low: &[u8], child: Dba) -> Vec<u8> {
     let mut out = child.0.to_le_bytes().to_vec();
     out.extend_from_slice(low);
     out
 }
 
-/// Takes over the range of a dead left sibling, and of an inner one its only child.
+/// Takes over the range of a dead left sibling, and for an inner block the sibling's only child.
 pub fn apply_set_low(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let mut r = Cursor(payload);
     let child = r.u64()?;
@@ -316,7 +321,8 @@ pub fn apply_set_low(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let old = view(b)?;
     let (inner, old_low) = (!old.is_leaf(), old.low().to_vec());
     let (high, right, keep) = (old.high().map(<[u8]>::to_vec), old.right(), old.count());
-    // Without a high fence the entries share at least what their present prefix shares with the new fence.
+    // Without a high fence the entries share at least what their present prefix shares with the new
+    // fence.
     let prefix_len = match &high {
         Some(high) => common(low, high),
         None => common(low, old.prefix()),
@@ -334,7 +340,8 @@ pub fn apply_set_low(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     if !inner {
         return Ok(());
     }
-    // The old first separator was laid out as the new low fence; it gets the new child, and the old child its own again.
+    // The old first separator was laid out as the new low fence. It gets the new child, and the old
+    // child gets its own separator again.
     let first = view(b)?.entry(0).child();
     take_entry(b, 0)?;
     put_entry(
@@ -346,7 +353,8 @@ pub fn apply_set_low(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     put_entry(b, 0, low.get(prefix_len..).unwrap_or(&[]), Some(child))
 }
 
-/// A leaf without entries, or an inner block with one (which it keeps, for whoever completes this), ends.
+/// Ends a leaf without entries, or an inner block with one (which it keeps for the session that
+/// completes this).
 pub fn apply_dead(b: &mut BlockBuf, _payload: &[u8]) -> Result<()> {
     let block = view(b)?;
     if block.count() != usize::from(!block.is_leaf()) {
@@ -360,12 +368,13 @@ pub fn apply_dead(b: &mut BlockBuf, _payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// `position u16 | child (8)`
+/// The payload `position u16 | child (8)`.
 pub fn set_child_payload(at: usize, child: Dba) -> [u8; 10] {
     mark_payload(at, Stamp(child.0))
 }
 
-/// The child of inner entry `at` is dead, and `child` has its range. If that has an entry of its own right after, this goes.
+/// Gives inner entry `at` the child `child`: the old child is dead, and `child` has its range. If
+/// `child` has an entry of its own right after, that entry goes.
 pub fn apply_set_child(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     let mut r = Cursor(payload);
     let (at, child) = (r.u16()? as usize, Dba(r.u64()?));

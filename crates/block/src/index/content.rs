@@ -1,7 +1,9 @@
-//! The contents of an index block apart from their place in it: as the payload that formats a block, and laid out.
+//! The contents of an index block apart from their place in it: as the payload that formats a
+//! block, and laid out.
 //!
 //! ```text
-//! level u16 | flags u16 | right u64 | prefix length u16 | low length u16 | high length u16 (ffff: none) | entries u16
+//! level u16 | flags u16 | right u64
+//! | prefix length u16 | low length u16 | high length u16 (ffff: none) | entries u16
 //! | low | high | entry ...
 //! entry: length u16 (top bit: a stamp follows) | key after the prefix | stamp (8) or child (8)
 //! ```
@@ -11,17 +13,19 @@ use super::*;
 
 const HEADER: usize = 20;
 
-/// Collects the contents of one block, entries in rising order, as payload for `Op::IndexFormat` and `Op::IndexReplace`.
+/// Collects the contents of one block, entries in rising order, as the payload of `Op::IndexFormat`
+/// and `Op::IndexReplace`.
 pub struct Builder {
     out: Vec<u8>,
     prefix_len: usize,
     inner: bool,
-    /// Bytes that the contents take in a block's body, slots included.
+    /// The bytes that the contents take in a block's body, slots included.
     used: usize,
 }
 
 impl Builder {
-    /// `last` is the key of the last entry that will come, where it is known; only the last block of a level needs it.
+    /// Begins the contents of a block. `last` is the key of the last entry that will come, if it is
+    /// known; only the last block of a level needs it.
     pub fn new(
         level: u16,
         low: &[u8],
@@ -49,14 +53,15 @@ impl Builder {
         }
     }
 
-    /// Contents of a block that is in no tree: dead, and with nothing to its right.
+    /// The contents of a block that is in no tree: dead, and with nothing to its right.
     pub fn dead() -> Vec<u8> {
         let mut out = Builder::new(0, &[], None, Dba::NONE, None).finish();
         out[2..4].copy_from_slice(&FLAG_DEAD.to_le_bytes());
         out
     }
 
-    /// Adds an entry with its whole key. `payload` is the child of an inner entry, the stamp of a leaf's, if it has room for one.
+    /// Adds an entry with its whole key. `payload` is the child of an inner entry, or the stamp of
+    /// a leaf's entry if that has room for one.
     pub fn push(&mut self, key: &[u8], payload: Option<u64>) {
         debug_assert!(!self.inner || payload.is_some());
         let suffix = &key[self.prefix_len.min(key.len())..];
@@ -107,7 +112,7 @@ impl Builder {
     }
 }
 
-/// Contents read back from a payload.
+/// The contents that were read back from a payload.
 #[derive(Clone, Copy)]
 pub struct Content<'a> {
     pub level: u16,
@@ -179,7 +184,7 @@ impl<'a> Content<'a> {
     }
 }
 
-/// What a block has besides fences and entries.
+/// The parts of a block besides fences and entries.
 pub(super) struct Frame {
     pub level: u16,
     pub flags: u16,
@@ -217,7 +222,8 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Length of the prefix that every key between the fences has: `low <= k < high` share what the fences share.
+/// The length of the prefix that every key between the fences has: `low <= k < high` share what the
+/// fences share.
 pub(super) fn prefix_of(low: &[u8], high: Option<&[u8]>) -> usize {
     high.map_or(0, |h| common(low, h))
 }
@@ -232,18 +238,20 @@ pub fn separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
     &right[..(common(left, right) + 1).min(right.len())]
 }
 
-/// How a full block is to be divided.
+/// The division of a full block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Split {
-    /// Entries `0..at` stay, the others move to the new right sibling.
+    /// The number of entries that stay: `0..at`. The others move to the new right sibling.
     pub at: usize,
 }
 
 impl IndexBlock<'_> {
-    /// Chooses where to split so that `new`, which is to stand at `pos`, fits afterwards. Returns the split and the separator.
+    /// Chooses where to split so that `new`, which is to stand at `pos`, fits afterwards. Returns
+    /// the split and the separator.
     ///
-    /// Inserts at the very end of the tree leave 90 % in the left block, at its very beginning 10 %; all others half. Near that
-    /// target the shortest separator wins; it also keeps a run of equal column values in one block where it can.
+    /// Inserts at the very end of the tree leave 90 % in the left block, at its very beginning 10
+    /// %, and all others half. Near that target the shortest separator wins; it also keeps a run of
+    /// equal column values in one block where it can.
     pub fn split_point(&self, pos: usize, new: &[u8]) -> (Split, Vec<u8>) {
         let n = self.count() + 1;
         let inner = !self.is_leaf();
@@ -269,7 +277,8 @@ impl IndexBlock<'_> {
         };
         let (target, window) = (total * percent / 100, total / 16);
         let fences = (self.low().len(), self.high().map_or(0, <[u8]>::len));
-        // Boundary b: merged entries 0..b go left. Both sides get one at least. Sizes are reckoned with the old, shorter prefix.
+        // At boundary b, merged entries 0..b go left. Each side gets at least one entry. Sizes are
+        // reckoned with the old, shorter prefix.
         let (mut best, mut sum) = (None, 0);
         let (mut left, mut right) = (Vec::new(), Vec::new());
         key_into(0, &mut left);
@@ -281,7 +290,8 @@ impl IndexBlock<'_> {
             } else {
                 (common(&left, &right) + 1).min(right.len())
             };
-            // An inner block begins with a separator whose child is there already, and no boundary divides equal keys.
+            // An inner block begins with a separator whose child is there already, and no boundary
+            // divides equal keys.
             let allowed = !(inner && b == pos) && left != right;
             let fits = allowed
                 && sum + fences.0 + sep <= CAPACITY
@@ -324,7 +334,8 @@ impl IndexBlock<'_> {
         out.finish()
     }
 
-    /// The payload that formats a left half elsewhere (when the root is split, whose address must stay).
+    /// The payload that formats a left half elsewhere, for a root that is split: its address must
+    /// stay.
     pub fn left_half(&self, split: Split, separator: &[u8], right: Dba) -> Vec<u8> {
         let mut out = Builder::new(self.level(), self.low(), Some(separator), right, None);
         out.push_from(self, 0..split.at, &mut Vec::new());
@@ -332,7 +343,7 @@ impl IndexBlock<'_> {
     }
 }
 
-/// Reads a payload piece by piece; every step can find it too short.
+/// Reads a payload piece by piece. Every step can find it too short.
 pub(super) struct Cursor<'a>(pub &'a [u8]);
 
 impl<'a> Cursor<'a> {

@@ -1,14 +1,16 @@
-//! Entries for consecutive positions of an index block, put there in one pass; and the change that inserts such runs.
+//! Puts entries into consecutive positions of an index block in one pass, and makes the change that
+//! inserts such runs.
 
 use super::change::{compact, view};
 use super::content::Cursor;
 use super::*;
 
-/// Fills positions whose slots have been moved aside. Dropped before [`finish`](Filler::finish), after an error, it leaves a block that makes no sense.
+/// Fills positions whose slots have been moved aside. If it is dropped before
+/// [`finish`](Filler::finish), after an error, it leaves a block that makes no sense.
 pub(super) struct Filler<'b> {
     b: &'b mut BlockBuf,
     inner: bool,
-    /// Where the next slot goes, and where all slots end.
+    /// The place of the next slot, and the end of all slots.
     slot: usize,
     slots_end: usize,
     data_low: usize,
@@ -39,7 +41,7 @@ impl<'b> Filler<'b> {
         })
     }
 
-    /// The next entry, by its key after the block's prefix.
+    /// Puts the next entry in, by its key after the block's prefix.
     #[inline]
     pub(super) fn put(&mut self, suffix: &[u8], payload: Option<u64>) -> Result<()> {
         let rest = suffix.get(HEAD..).unwrap_or(&[]);
@@ -65,21 +67,23 @@ impl<'b> Filler<'b> {
         Ok(())
     }
 
-    /// All positions are filled.
+    /// Ends the filling: all positions are filled.
     pub(super) fn finish(self) {
         self.b.put_u16(COUNT_AT, self.count as u16);
         self.b.put_u16(DATA_LOW_AT, self.data_low as u16);
     }
 }
 
-/// Payload of `Op::IndexInsertRuns`: entries of one leaf, those that follow each other together:
-/// `(position u16 | entries u16 | (length u16 | key after the prefix) ...) ...`, positions as of when the runs before are in.
+/// The payload of `Op::IndexInsertRuns`: entries of one leaf, with those that follow each other
+/// together. It is `(position u16 | entries u16 | (length u16 | key after the prefix) ...) ...`. A
+/// position is that after the runs before are in.
 #[derive(Default)]
 pub struct InsertRuns {
     pub payload: Vec<u8>,
     pub count: usize,
     used: usize,
-    /// The run under way: its position in the block as it is now, and where its number of entries stands.
+    /// The run under way: its position in the block as it is now. `entries_at`: where the run's
+    /// number of entries stands.
     position: usize,
     entries_at: usize,
 }
@@ -90,12 +94,13 @@ impl InsertRuns {
         (self.count, self.used) = (0, 0);
     }
 
-    /// Bytes that the entries take in the block.
+    /// The bytes that the entries take in the block.
     pub fn bytes(&self) -> usize {
         self.used
     }
 
-    /// Adds `key`, greater than all added before, whose position in `block` as it is now is `at`. False if it would not fit.
+    /// Adds `key`, which is greater than all added before and has position `at` in `block` as it is
+    /// now. False if it would not fit.
     pub fn push(&mut self, block: &IndexBlock<'_>, at: usize, key: &[u8]) -> bool {
         let size = block.insert_size(key);
         if self.used + size > block.free() || !key.starts_with(block.prefix()) {

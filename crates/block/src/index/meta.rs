@@ -1,11 +1,14 @@
-//! The second block of an index: blocks that left the tree and wait until nobody can be on his way to them.
+//! The second block of an index. It lists blocks that left the tree and wait until nobody can be on
+//! the way to them.
 //!
 //! ```text
-//! 32 count u16 | 34 reserved (6), zero | 40 entries, 16 bytes each: block address (8) | freed at SCN (8)
+//! 32 count u16 | 34 reserved (6), zero
+//! 40 entries, 16 bytes each: block address (8) | freed at SCN (8)
 //! ```
 //!
-//! **Invariant.** Entries stand in the order they were freed, so that the first is the first to be reused. An entry may be reused once its
-//! SCN is below the horizon: every descent under way when the block was unlinked had published a snapshot at or below that SCN.
+//! **Invariant.** Entries stand in the order in which they were freed, so the first is the first to
+//! be reused. An entry may be reused once its SCN is below the horizon: every descent under way
+//! when the block was unlinked had published a snapshot at or below that SCN.
 
 use super::content::Cursor;
 use crate::{BLOCK_SIZE, BlockBuf, BlockError, Dba, Result, Scn};
@@ -13,10 +16,11 @@ use crate::{BLOCK_SIZE, BlockBuf, BlockError, Dba, Result, Scn};
 const COUNT_AT: usize = 32;
 const ENTRIES_AT: usize = 40;
 const ENTRY: usize = 16;
-/// When this many wait, empty leaves stay in the tree until some are reused.
+/// The most blocks that wait. Beyond that, empty leaves stay in the tree until some blocks are
+/// reused.
 pub const MAX_FREE_BLOCKS: usize = (BLOCK_SIZE - ENTRIES_AT) / ENTRY;
 
-/// A block out of use since `at`.
+/// A block that is out of use since `at`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FreeBlock {
     pub dba: Dba,
@@ -66,7 +70,7 @@ pub fn apply_meta_push(b: &mut BlockBuf, payload: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The first entry leaves the list; its address, for a check.
+/// The payload that takes the first entry off the list. It has the entry's address, for a check.
 pub fn meta_pop_payload(dba: Dba) -> [u8; 8] {
     dba.0.to_le_bytes()
 }

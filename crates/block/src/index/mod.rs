@@ -11,26 +11,32 @@
 //!  data low: entries, growing down from the end of the block
 //! ```
 //!
-//! An entry's key stands in three places: the *prefix* common to all entries (taken from the low fence), the *head* in the
-//! slot, padded with zeros, and the rest in the data area:
+//! An entry's key stands in three places. The *prefix* is common to all entries and is taken from
+//! the low fence. The *head* is in the slot, padded with zeros. The rest is in the data area:
 //!
 //! ```text
-//!  length u16 (of prefix-less key; top bit: a stamp follows) | rest of key | stamp (8) or child address (8)
+//!  length u16 (of prefix-less key; top bit: a stamp follows) | rest of key
+//!  | stamp (8) or child address (8)
 //! ```
 //!
-//! A leaf's key is the memcomparable column values followed by the row id, big-endian, so that keys are unique and
-//! compare as plain bytes. An inner entry's key is a separator: a lower bound of all keys of its child.
+//! A leaf's key is the memcomparable column values followed by the row id, big-endian. So keys are
+//! unique and compare as plain bytes. An inner entry's key is a separator: a lower bound of all
+//! keys of its child.
 //!
 //! **Invariants.**
-//! - Keys rise strictly. Every key `k` of the block has `low <= k`, and `k < high` if there is a high fence.
-//! - With a high fence the prefix is what both fences share, and every key that may ever come has it. The last block of a level
-//!   guesses one from its entries; a key without it shortens it first (`Op::IndexSetPrefix`).
-//! - An inner block's first separator equals the block's low fence; a search treats it as a bound that nothing is below.
+//! - Keys rise strictly. Every key `k` of the block has `low <= k`, and `k < high` if there is a
+//!   high fence.
+//! - With a high fence the prefix is what both fences share, and every key that may ever come has
+//!   it. The last block of a level guesses a prefix from its entries; a key without that prefix
+//!   shortens it first (`Op::IndexSetPrefix`).
+//! - An inner block's first separator equals the block's low fence. A search treats it as a bound
+//!   that nothing is below.
 //! - `data low >= end of slots`; `garbage` counts the bytes of the data area that no slot uses.
-//! - Room for a stamp, once given to an entry, stays with it until it is removed: the undo of a revival needs no space that
-//!   somebody else could have taken. A stamp of zero is no stamp: the entry is not marked.
-//! - A dead block takes no entries; its range, and if it is an inner block its only child, belong to the block its right link
-//!   leads to. Its fences and links never change again.
+//! - Room for a stamp, once given to an entry, stays with the entry until it is removed. So the
+//!   undo of a revival needs no space that somebody else could have taken. A stamp of zero is no
+//!   stamp: the entry is not marked.
+//! - A dead block takes no entries. Its range, and if it is an inner block its only child, belong
+//!   to the block its right link leads to. Its fences and links never change again.
 
 mod change;
 mod content;
@@ -54,12 +60,12 @@ pub use meta::{
 
 use crate::{BLOCK_SIZE, BlockBuf, BlockError, BlockType, Dba, Result, RowId, Stamp};
 
-/// Bytes of a key with its row id, at most. Three entries of this size and two such fences fit a block, which is what lets
-/// one split always make room for one more entry (see `content::split_point`).
+/// The most bytes of a key with its row id. Three entries of this size and two such fences fit a
+/// block, so one split always makes room for one more entry (see `content::split_point`).
 pub const MAX_KEY: usize = 1536;
-/// Bytes of a row id at the end of a leaf's key.
+/// The bytes of a row id at the end of a leaf's key.
 pub const ROW_ID_LEN: usize = 8;
-/// Bytes of entries and slots that a leaf without fences can hold.
+/// The bytes of entries and slots that a leaf without fences can hold.
 pub const CAPACITY: usize = BLOCK_SIZE - FENCES_AT;
 
 pub(crate) const LEVEL_AT: usize = 32;
@@ -72,7 +78,7 @@ pub(crate) const LOW_LEN_AT: usize = 50;
 pub(crate) const HIGH_LEN_AT: usize = 52;
 pub(crate) const FLAGS_AT: usize = 54;
 pub(crate) const SLOTS_OFF_AT: usize = 56;
-/// The fences stand right behind the header, where a search has been already.
+/// The byte where the fences begin: right behind the header, which a search has read already.
 pub(crate) const FENCES_AT: usize = 64;
 pub(crate) const SLOT: usize = 6;
 pub(crate) const HEAD: usize = 4;
@@ -89,18 +95,18 @@ pub(crate) fn slots_at(b: &BlockBuf) -> usize {
 /// Where a key lies relative to a block's fences.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// Below the low fence: the way here was stale, start over at the root.
+    /// Below the low fence: the way here was stale. Start over at the root.
     Below,
     Here,
     /// At or above the high fence: follow the right link.
     Right,
 }
 
-/// Whether an entry can be inserted as a block stands.
+/// Whether an entry can be inserted into a block as it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
     Fits,
-    /// It fits once the block's prefix has been shortened to this length.
+    /// The entry fits once the block's prefix has been shortened to this length.
     AfterPrefix(usize),
     /// The block has to be split (or purged) first.
     Full,
@@ -117,7 +123,7 @@ pub struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// The marker's stamp, if the entry is delete-marked.
+    /// The marker's stamp. None if the entry is not delete-marked.
     #[inline]
     pub fn marked(&self) -> Option<Stamp> {
         (self.has_stamp && self.payload != 0).then_some(Stamp(self.payload))
@@ -129,7 +135,7 @@ impl Entry<'_> {
     pub fn child(&self) -> Dba {
         Dba(self.payload)
     }
-    /// Whether the key begins with `prefix`; both without the block's prefix.
+    /// Whether the key begins with `prefix`. Both are without the block's prefix.
     #[inline]
     pub fn starts_with(&self, prefix: &[u8]) -> bool {
         if prefix.len() > self.len {
@@ -142,21 +148,21 @@ impl Entry<'_> {
         out.extend_from_slice(&self.head[..self.len.min(HEAD)]);
         out.extend_from_slice(self.rest);
     }
-    /// Bytes that the entry takes, slot included.
+    /// The bytes that the entry takes, slot included.
     pub fn size(&self, inner: bool) -> usize {
         SLOT + 2 + self.rest.len() + if inner || self.has_stamp { PAYLOAD } else { 0 }
     }
 }
 
-/// Reads an index block. Offsets found in the block are checked where they are used: damage shows as an empty key, never as a
-/// panic, and [`IndexBlock::check`] tells about it.
+/// A reader of an index block. Offsets found in the block are checked where they are used: damage
+/// shows as an empty key, never as a panic, and [`IndexBlock::check`] tells about it.
 #[derive(Clone, Copy)]
 pub struct IndexBlock<'a> {
     b: &'a BlockBuf,
 }
 
 impl<'a> IndexBlock<'a> {
-    /// `None` if the block is no index block.
+    /// A reader of the block. None if it is no index block.
     #[inline]
     pub fn new(b: &'a BlockBuf) -> Option<IndexBlock<'a>> {
         let usable = b.block_type() == Ok(BlockType::Index)
@@ -168,7 +174,7 @@ impl<'a> IndexBlock<'a> {
     pub fn block(&self) -> &'a BlockBuf {
         self.b
     }
-    /// 0 for a leaf.
+    /// The level of the block: 0 for a leaf.
     #[inline]
     pub fn level(&self) -> u16 {
         self.b.u16_at(LEVEL_AT)
@@ -193,7 +199,7 @@ impl<'a> IndexBlock<'a> {
     pub fn low(&self) -> &'a [u8] {
         self.bytes(FENCES_AT, self.b.u16_at(LOW_LEN_AT) as usize)
     }
-    /// `None`: the range has no upper bound.
+    /// The high fence. None if the range has no upper bound.
     #[inline]
     pub fn high(&self) -> Option<&'a [u8]> {
         let len = self.b.u16_at(HIGH_LEN_AT);
@@ -234,7 +240,7 @@ impl<'a> IndexBlock<'a> {
         ])
     }
 
-    /// Entry `i < count`.
+    /// The entry at position `i`, which is less than `count`.
     #[inline]
     pub fn entry(&self, i: usize) -> Entry<'a> {
         let at = slots_at(self.b) + SLOT * i;
@@ -278,7 +284,7 @@ impl<'a> IndexBlock<'a> {
         if let Some(tail) = e.rest.last_chunk::<ROW_ID_LEN>() {
             return RowId(u64::from_be_bytes(*tail));
         }
-        // Part of it stands in the head, or even in the block's prefix.
+        // Part of the row id stands in the head, or even in the block's prefix.
         split_key(&self.key(i)).map_or(RowId(0), |(_, rid)| rid)
     }
     /// Whether the key of entry `i` begins with `columns`.
@@ -295,11 +301,12 @@ impl<'a> IndexBlock<'a> {
         out
     }
 
-    /// Position of the first entry at or above `key`, which lies within the fences (or is the high one); and whether it is equal.
+    /// The position of the first entry at or above `key`, and whether that entry equals `key`. The
+    /// key lies within the fences (or is the high fence).
     #[inline]
     pub fn search(&self, key: &[u8]) -> (usize, bool) {
-        // Between two fences every key has the prefix that they share. In the last block of a level a key without the guessed prefix is
-        // above every entry.
+        // Between two fences every key has the prefix that they share. In the last block of a level
+        // a key without the guessed prefix is above every entry.
         let suffix = match self.b.u16_at(HIGH_LEN_AT) {
             NO_HIGH => match key.strip_prefix(self.prefix()) {
                 Some(suffix) => suffix,
@@ -323,8 +330,9 @@ impl<'a> IndexBlock<'a> {
         (lo, equal)
     }
 
-    /// Narrows a search by where `head` lies between the first and the last head. Keys are mostly spread evenly, and each probe of a
-    /// binary search costs a memory access of its own; where they are not, the range doubles from the guess.
+    /// Narrows a search by where `head` lies between the first and the last head. Keys are mostly
+    /// spread evenly, and each probe of a binary search costs a memory access of its own. If they
+    /// are not spread evenly, the range doubles from the guess.
     #[inline]
     fn guess(&self, head: u32, below: impl Fn(usize) -> bool) -> (usize, usize) {
         let n = self.count();
@@ -363,7 +371,8 @@ impl<'a> IndexBlock<'a> {
             .then(len.cmp(&suffix.len()))
     }
 
-    /// The entry of an inner block under which `key` is to be found, and its child. `None` in a block without entries.
+    /// The entry of an inner block under which `key` is to be found, and its child. None in a block
+    /// without entries.
     #[inline]
     pub fn child_for(&self, key: &[u8]) -> Option<(usize, Dba)> {
         if self.count() == 0 {
@@ -374,7 +383,8 @@ impl<'a> IndexBlock<'a> {
         Some((i, self.entry(i).child()))
     }
 
-    /// The child under which the greatest key *below* `key` is to be found (`None` as key: the greatest of all).
+    /// The child under which the greatest key *below* `key` is to be found. Without a key: the
+    /// child of the greatest key of all.
     pub fn child_before(&self, key: Option<&[u8]>) -> Option<(usize, Dba)> {
         if self.count() == 0 {
             return None;
@@ -385,15 +395,15 @@ impl<'a> IndexBlock<'a> {
         Some((i, self.entry(i).child()))
     }
 
-    /// Bytes between the slots and the data.
+    /// The bytes between the slots and the data.
     pub(crate) fn contiguous(&self) -> usize {
         (self.b.u16_at(DATA_LOW_AT) as usize).saturating_sub(slots_at(self.b) + SLOT * self.count())
     }
-    /// Bytes that entries can still take, after compaction.
+    /// The bytes that entries can still take, after compaction.
     pub fn free(&self) -> usize {
         self.contiguous() + self.b.u16_at(GARBAGE_AT) as usize
     }
-    /// Bytes that an entry of `key` (whole, within the fences) would take, slot included.
+    /// The bytes that an entry of `key` (whole, within the fences) would take, slot included.
     pub fn insert_size(&self, key: &[u8]) -> usize {
         let suffix = key.len().saturating_sub(self.prefix_len());
         SLOT + 2 + suffix.saturating_sub(HEAD) + if self.is_leaf() { 0 } else { PAYLOAD }
@@ -413,7 +423,8 @@ impl<'a> IndexBlock<'a> {
         }
     }
 
-    /// Bytes that the entries would take in a block with a prefix of that length, slots included.
+    /// The bytes that the entries would take in a block with a prefix of that length, slots
+    /// included.
     pub fn entries_size(&self, entries: std::ops::Range<usize>, prefix_len: usize) -> usize {
         let size = |i| {
             let e = self.entry(i);
@@ -440,7 +451,7 @@ impl<'a> IndexBlock<'a> {
         growth + entry <= self.free() + self.low().len()
     }
 
-    /// Everything that must hold within one block. `Err` says what does not.
+    /// Checks everything that must hold within one block. The error says what does not hold.
     pub fn check(&self) -> Result<()> {
         let bad = |what: String| {
             Err(BlockError::corrupt(format!(
@@ -523,7 +534,8 @@ pub(crate) fn head_of(suffix: &[u8]) -> u32 {
     u32::from_be_bytes(head)
 }
 
-/// Bytes that a leaf's entry takes without a stamp, slot included, of a key that has so many bytes after the prefix.
+/// The bytes that a leaf's entry takes without a stamp, slot included, if its key has `suffix`
+/// bytes after the prefix.
 #[inline]
 pub fn entry_size(suffix: usize) -> usize {
     SLOT + 2 + suffix.saturating_sub(HEAD)

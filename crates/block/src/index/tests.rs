@@ -1,4 +1,5 @@
-//! Random changes of one block against a sorted map, each also replayed from the start, as recovery would.
+//! Compares random changes of one block with a sorted map. Each change is also replayed from the
+//! start, as recovery would.
 
 use super::*;
 use crate::{FileId, HEADER_SIZE, ObjectId, Op, apply};
@@ -20,7 +21,7 @@ impl Rng {
 
 type Model = BTreeMap<Vec<u8>, Option<Stamp>>;
 
-/// A block, what it should hold, and every change since it was formatted.
+/// A block, its expected contents, and every change since it was formatted.
 struct Subject {
     block: Box<BlockBuf>,
     model: Model,
@@ -87,7 +88,7 @@ impl Subject {
         self.model.insert(key.to_vec(), None);
         true
     }
-    /// Splits for `new`; the right half as a subject of its own.
+    /// Splits the block for `new`, and returns the right half as a subject of its own.
     fn split(&mut self, new: &[u8]) -> Subject {
         let v = self.view();
         let (pos, _) = v.search(new);
@@ -185,7 +186,8 @@ fn undone_changes_leave_the_entries_as_they_were() {
     let old = Stamp(77);
     s.apply(Op::IndexMark, mark_payload(3, old).to_vec());
     s.apply(Op::IndexMark, unmark_payload(3).to_vec());
-    // Others fill the block; the mark can be put back all the same, because the room for it stayed.
+    // Other entries fill the block. The mark can be put back all the same, because the room for it
+    // stayed.
     for i in 100..u64::MAX {
         let mut key = i.to_be_bytes().to_vec();
         push_row_id(&mut key, RowId(i));
@@ -208,7 +210,7 @@ fn several_entries_in_one_change() {
     let mut rng = Rng(5);
     let mut s = Subject::new(Builder::new(0, &[], None, Dba::NONE, None).finish());
     for _ in 0..20 {
-        // Some alone, some that follow each other.
+        // Some keys stand alone, some follow each other.
         let mut keys: Vec<_> = (0..12).map(|_| random_key(&mut rng, 3)).collect();
         let near = keys[0].clone();
         keys.extend((0..rng.below(20) as u8).map(|n| [&near[..], &[n]].concat()));

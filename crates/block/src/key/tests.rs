@@ -1,4 +1,4 @@
-//! Keys order as values do, whatever the type, direction and place of NULLs; and read back.
+//! Keys order as values do, whatever the type, direction and place of NULLs, and keys read back.
 
 use std::cmp::Ordering;
 

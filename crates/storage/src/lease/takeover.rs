@@ -27,8 +27,8 @@ pub struct Takeover {
 /// The result of an attempt to take over.
 pub enum Attempt {
     Dead(Takeover),
-    /// An opening other than this one has the victim's lock of this file: the victim itself, a write of it that is
-    /// still in flight, or another survivor. Nothing is kept.
+    /// An opening other than this one has the victim's lock of this file: the victim itself, a
+    /// write of it that is still in flight, or another survivor. Nothing is kept.
     Held(String),
 }
 
