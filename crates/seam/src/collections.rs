@@ -1,4 +1,6 @@
-//! Maps whose order is the same in every run: what a loop over one does, messages sent included, would otherwise differ between two runs of one seed. Their keys are ours, not a client's: nobody chooses them to collide.
+//! Maps whose order is the same in every run. Otherwise what a loop over a map does, messages sent
+//! included, would differ between two runs of one seed. The keys are ours, not a client's: nobody
+//! chooses them to collide.
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 

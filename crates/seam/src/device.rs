@@ -1,13 +1,15 @@
-//! What simulated devices, and mistakes planted for tests, ask of the simulation that their caller belongs to. Outside one devices take no time and never surprise, and no mistake is made.
+//! What simulated devices, and mistakes planted for tests, ask of their caller's simulation.
+//! Outside a simulation devices take no time and never surprise, and no mistake is made.
 
-/// One call of a device: takes a while, now and then a long one, and others go on meanwhile.
+/// Does one call of a device. The call takes a while, now and then a long one, and other threads go
+/// on meanwhile.
 #[inline]
 pub fn device() {
     #[cfg(debug_assertions)]
     crate::sim::device();
 }
 
-/// A number below `below`, drawn by the simulation's seed; none outside one.
+/// A number below `below`, drawn by the simulation's seed. None outside a simulation.
 #[inline]
 pub fn drawn(below: u64) -> Option<u64> {
     #[cfg(debug_assertions)]
@@ -18,7 +20,8 @@ pub fn drawn(below: u64) -> Option<u64> {
     None
 }
 
-/// Whether a simulation wants this mistake made: a test that does not find it proves nothing. Never outside one.
+/// Whether a simulation wants this mistake made: a test that does not find it proves nothing. False
+/// outside a simulation.
 #[inline]
 pub fn planted(mistake: &str) -> bool {
     #[cfg(debug_assertions)]

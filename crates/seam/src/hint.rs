@@ -1,6 +1,6 @@
-//! For loops that wait for another thread without sleeping.
+//! A hint for loops that wait for another thread without sleeping.
 
-/// Each turn of such a loop calls it: in a simulation the other thread runs only then.
+/// Marks a turn of such a loop. In a simulation the other thread runs only then.
 #[inline]
 pub fn spin_loop() {
     #[cfg(debug_assertions)]

@@ -1,13 +1,18 @@
-//! The seam between the engine and the machine: locks, threads, clocks and, for the simulation, sockets. Everything above uses these and not those of `std` or `parking_lot`
-//! (clippy forbids the others), so that one process can hold a whole cluster whose every step is chosen by a seed.
+//! The seam between the engine and the machine: locks, threads, clocks and, for the simulation,
+//! sockets. Everything above uses these and not those of `std` or `parking_lot` (clippy forbids the
+//! others). So one process can hold a whole cluster whose every step a seed chooses.
 //!
-//! In a release build the names are those of `parking_lot` and `std` themselves: nothing is added. With debug assertions each call looks whether its thread belongs to a simulation
-//! ([`sim`]); if it does not, it goes on to the real thing.
+//! In a release build the names are those of `parking_lot` and `std` themselves: nothing is added.
+//! With debug assertions each call looks whether its thread belongs to a simulation ([`sim`]). If
+//! it does not, the call goes on to the real thing.
 //!
 //! **Invariants** of a thread in a simulation.
-//! - It runs only while it has the baton, and one thread has it. It is handed on at calls of this crate and nowhere else: what happens between two calls is one step.
-//! - What can make it wait for another thread is here. Waiting elsewhere (a lock of `std`, a channel, a system call) would keep the baton for ever.
-//! - Locks that are held during no call of this crate may be real ones: nobody ever waits for them. The simulation's own are, and those that simulated processes have in common: a
+//! - The thread runs only while it has the baton, and one thread has it. The baton is handed on at
+//!   calls of this crate and nowhere else: what happens between two calls is one step.
+//! - Everything that can make the thread wait for another thread is here. Waiting elsewhere (a lock
+//!   of `std`, a channel, a system call) would keep the baton for ever.
+//! - Locks that are held during no call of this crate may be real ones: nobody ever waits for them.
+//!   Such are the simulation's own locks, and those that simulated processes have in common: a
 //!   process that is killed holds none of them.
 
 mod collections;

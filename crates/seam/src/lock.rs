@@ -1,4 +1,5 @@
-//! Locks of builds with debug assertions: those of `parking_lot`, which a thread of a simulation never waits in.
+//! The locks of builds with debug assertions: those of `parking_lot`, in which a thread of a
+//! simulation never waits.
 
 use crate::sim::{self, Key, Task, Woken};
 use lock_api::RawMutex as _;
@@ -14,7 +15,7 @@ fn key<T>(of: &T) -> Key {
     Key::Lock(std::ptr::from_ref(of).addr())
 }
 
-/// Tries until it is got; whoever lets the lock go makes its waiters try again.
+/// Tries until the lock is got. A thread that lets the lock go makes the waiters try again.
 fn acquire(task: Task, key: Key, until: Option<Instant>, try_lock: impl Fn() -> bool) -> bool {
     task.point();
     while !try_lock() {
@@ -178,7 +179,8 @@ impl WaitTimeoutResult {
     }
 }
 
-/// Outside a simulation: whoever waits takes `gate` before letting its mutex go, and whoever tells takes it too; so no telling falls between the two.
+/// A condition variable. Outside a simulation a waiter takes `gate` before it lets its mutex go,
+/// and a notifier takes it, too. So no notification falls between the two.
 #[derive(Default)]
 pub struct Condvar {
     gate: parking_lot::Mutex<()>,
@@ -234,7 +236,7 @@ impl Condvar {
         guard: &mut MutexGuard<'_, T>,
         time: Duration,
     ) -> WaitTimeoutResult {
-        // A time beyond what the clock can say is for ever.
+        // A time beyond what the clock can express means for ever.
         self.wait_for_notice(guard, crate::now().checked_add(time))
     }
 
@@ -267,7 +269,8 @@ impl Condvar {
         guard: &mut MutexGuard<'_, T>,
         until: Option<Instant>,
     ) -> WaitTimeoutResult {
-        // SAFETY: the raw mutex is let go, as the guard says that it is held, and taken again before this returns; nobody uses the guard meanwhile.
+        // SAFETY: the guard says that the raw mutex is held. It is let go here and taken again
+        // before this returns. Nobody uses the guard meanwhile.
         let raw = unsafe { MutexGuard::mutex(guard).raw() };
         let Some(task) = sim::current() else {
             let mut gate = self.gate.lock();
@@ -284,7 +287,7 @@ impl Condvar {
             raw.inner.lock();
             return WaitTimeoutResult(timed_out);
         };
-        // No other thread runs between the two: no telling is lost.
+        // No other thread runs between the two, so no notification is lost.
         // SAFETY: as above.
         unsafe { raw.inner.unlock() }
         task.wake(key(raw));

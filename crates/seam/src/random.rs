@@ -1,6 +1,7 @@
-//! The generator of whatever is to come from a seed: simulations, and tests that print theirs.
+//! The generator for everything that comes from a seed: simulations, and tests that print theirs.
 
-/// splitmix64 (Steele, Lea and Flood, 2014). Its numbers are part of what a recorded seed means: they do not change.
+/// The generator splitmix64 (Steele, Lea and Flood, 2014). Its numbers are part of what a recorded
+/// seed means, so they do not change.
 #[derive(Clone, Debug)]
 pub struct Rng(pub u64);
 
@@ -23,7 +24,7 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// A place in something of `len` elements, of which there is one at least.
+    /// An index into something of `len` elements, which has at least one.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -42,7 +43,8 @@ impl Rng {
 mod tests {
     use super::Rng;
 
-    /// Of the generator's authors: with other numbers every recorded seed would mean something else.
+    /// The expected numbers are the generator's authors'. With other numbers every recorded seed
+    /// would mean something else.
     #[test]
     fn a_seed_gives_the_same_numbers_for_ever() {
         let mut rng = Rng(1_234_567);

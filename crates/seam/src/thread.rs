@@ -1,4 +1,5 @@
-//! Threads. Those that a thread of a simulation starts are in it too, in the same process.
+//! Threads. A thread that a thread of a simulation starts is in the simulation, too, in its
+//! starter's process.
 
 pub use imp::*;
 

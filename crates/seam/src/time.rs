@@ -1,4 +1,4 @@
-//! Clocks. A simulation's own moves when a step is made, and jumps when nobody can run.
+//! Clocks. A simulation's clock moves when a step is made, and jumps when no thread can run.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -12,7 +12,7 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Time since a moment of [`now`].
+/// The time since a moment of [`now`].
 #[inline]
 pub fn elapsed(since: Instant) -> Duration {
     now().saturating_duration_since(since)
@@ -28,7 +28,8 @@ pub fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
-/// The clock of the simulation that this thread belongs to, in nanoseconds; none outside one. For clocks of our own that count from elsewhere.
+/// The clock of the simulation that this thread belongs to, in nanoseconds. None outside a
+/// simulation. It is for clocks of ours that count from another moment.
 #[inline]
 pub fn simulated_ns() -> Option<u64> {
     #[cfg(debug_assertions)]

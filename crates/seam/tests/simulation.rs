@@ -1,4 +1,5 @@
-//! What a simulation promises: one seed, one run; time that jumps; races and deadlocks that some seed finds; processes that are killed; a network that delays, is cut and breaks.
+//! What a simulation promises: one seed is one run; time jumps; some seed finds races and
+//! deadlocks; processes are killed; the network delays, is cut and breaks.
 #![cfg(debug_assertions)]
 
 use seam::sim::{self, Options, Outcome, net};
@@ -12,7 +13,7 @@ fn with<R>(seed: u64, f: impl FnOnce() -> R) -> Outcome<R> {
     sim::run(Options::new(seed), f)
 }
 
-/// Threads that meet at every kind of lock; the order in which they passed.
+/// Runs threads that meet at every kind of lock, and returns the order in which they passed.
 fn busy() -> Vec<usize> {
     let order = Arc::new(Mutex::new(Vec::new()));
     let shared = Arc::new(RwLock::new(0));
@@ -73,7 +74,8 @@ fn time_jumps_when_nobody_can_run() {
     assert!(real.elapsed() < Duration::from_secs(20));
 }
 
-/// The canary: an update that is read in one step and written in another. Some seed must lose it, some must not.
+/// The canary: an update that is read in one step and written in another. Some seeds must lose it,
+/// some must not.
 #[test]
 fn a_lost_update_is_found() {
     let total = |seed| {
@@ -96,7 +98,7 @@ fn a_lost_update_is_found() {
     assert_eq!(totals, [1, 2].into());
 }
 
-/// Two locks in two orders: run as a child, which a deadlock ends.
+/// Takes two locks in two orders. It runs as a child, which a deadlock ends.
 #[test]
 fn a_deadlock_is_found_and_said() {
     const SEED: &str = "SEAM_DEADLOCK_SEED";
@@ -166,7 +168,7 @@ fn who_is_killed_does_nothing_more_and_who_is_frozen_goes_on() {
     }
 }
 
-/// Echoes what it hears until its connection ends.
+/// Echoes what is received until the connection ends.
 fn echo(listener: net::Listener) {
     while let Ok((socket, _)) = listener.accept() {
         let mut bytes = [0; 100];

@@ -1,4 +1,5 @@
-//! What the accounting of a wait costs: `cargo run --release -p wait --example wait_cost`. The waits themselves take no time here.
+//! Measures what the accounting of a wait costs: `cargo run --release -p wait --example wait_cost`.
+//! The waits themselves take no time here.
 
 use wait::remote::{Served, Transfer};
 use wait::session::{Kind, register};
@@ -12,7 +13,7 @@ fn ns_each(mut wait: impl FnMut(u32)) -> f64 {
     (cpu_ns() - began) / f64::from(WAITS)
 }
 
-/// Of this thread: other work on the machine does not count.
+/// CPU time of this thread. Other work on the machine does not count.
 fn cpu_ns() -> f64 {
     let text =
         std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel with schedstat");

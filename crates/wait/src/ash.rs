@@ -1,6 +1,8 @@
-//! Active session history: every second, what each active session does. A ring in memory of fixed size.
+//! Active session history: what each active session does, every second. It is a ring in memory of
+//! fixed size.
 //!
-//! What a sampled wait for another instance was spent on is known when it is over: a later sample puts it into the row.
+//! When a wait for another instance is sampled, it is not known yet on what its time is spent. A
+//! later sample puts that into the row, once the wait is over.
 
 use crate::remote::RemoteWait;
 use crate::session::{self, Kind, Session};
@@ -10,10 +12,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Rows kept: an hour of a hundred sessions that are always active; about 110 MB at most, and nothing while idle.
+/// The number of rows kept: an hour of a hundred sessions that are always active. They take about
+/// 110 MB at most, and nothing while idle.
 const CAPACITY: usize = 360_000;
 
-/// One sample of one session. `event` is `None` for a session on CPU.
+/// One sample of one session. `event` is None for a session on CPU.
 #[derive(Clone, Debug)]
 pub struct AshRow {
     pub sample_id: u64,
@@ -24,25 +27,28 @@ pub struct AshRow {
     pub program: Arc<str>,
     pub event: Option<Event>,
     pub params: [u64; 3],
-    /// Microseconds the wait had lasted.
+    /// The microseconds that the wait had lasted.
     pub time_waited_us: u64,
-    /// The instance asked, of a wait for another.
+    /// The instance that was asked, for a wait for another instance.
     pub asked: Option<u16>,
-    /// Number of waits of the session that were over.
+    /// The number of waits of the session that were over.
     pub wait_seq: u64,
-    /// The last wait that another instance served, with its number; once it is over, and if another instance served it, the sampled one, whose number is higher than `wait_seq`.
+    /// The last wait that another instance served, with its number. If another instance served the
+    /// sampled wait, that wait stands here once it is over; its number is higher than `wait_seq`.
     pub remote: Option<(u64, RemoteWait)>,
     pub sql: Option<Arc<str>>,
     pub transaction: u64,
 }
 
-/// Samples of a wait that its session is still in when the next ones are taken: for so many, the parts of the wait are put into the rows when it is over. Of one that lasts longer the earlier rows stay without them.
+/// The most samples of one wait whose rows get the wait's parts. If a session is in a wait for more
+/// samples, the earlier rows stay without them.
 const OPEN_MAX: usize = 3600;
 
 #[derive(Default)]
 struct Ring {
     rows: VecDeque<AshRow>,
-    /// Rows that are not there any more: the number of the first one that is.
+    /// The number of rows that are not there any more, which is the number of the first one that
+    /// is.
     dropped: u64,
 }
 
@@ -68,13 +74,13 @@ fn ring<R>(f: impl FnOnce(&mut Ring) -> R) -> R {
     f(RING.lock().get_or_insert_with(Ring::default))
 }
 
-/// Samples of a session that waited, by their rows' numbers and when they were taken.
+/// The samples of a session that waited, by their rows' numbers and when they were taken.
 struct Open {
     session: Arc<Session>,
     samples: VecDeque<(u64, u64)>,
 }
 
-/// Takes the samples; owned by `mmon`, which calls it each second.
+/// Takes the samples. `mmon` owns it and calls it each second.
 #[derive(Default)]
 pub struct AshSampler {
     sample_id: u64,
@@ -113,7 +119,7 @@ impl AshSampler {
         });
     }
 
-    /// Waits that are over are put into the rows of those samples that they cover.
+    /// Puts waits that are over into the rows of the samples that they cover.
     fn complete(&mut self) {
         self.open.retain_mut(|open| {
             if let Some(seen) = open.session.seen() {
@@ -127,12 +133,12 @@ impl AshSampler {
                 });
                 open.samples.retain(|s| !covered(s));
             }
-            // Who waits for nothing was served by nobody else.
+            // A session that waits for nothing was served by no other instance.
             open.session.waiting().is_some() && !open.samples.is_empty()
         });
     }
 
-    /// `None` for an idle session.
+    /// The sample of a session. None for an idle session.
     fn row(&self, s: &session::Session, now: SystemTime) -> Option<AshRow> {
         let waiting = s.waiting();
         let idle = match &waiting {
@@ -176,7 +182,8 @@ mod tests {
     use crate::remote::{Part, Served};
     use std::sync::mpsc::channel;
 
-    /// What a session waits for when it is sampled is known in the sample once it is over, also if it is sampled twice; other waits do not get there.
+    /// A sample tells what its session waited for, once the wait is over, also if the wait is
+    /// sampled twice. Other waits do not get there.
     #[test]
     fn a_sampled_wait_gets_its_parts_when_it_is_over() {
         let (go, gone) = (channel::<()>(), channel::<()>());

@@ -1,6 +1,8 @@
-//! The names of what can be waited for: the field's own, with their classes and the meaning of the three parameters.
+//! The names of what can be waited for. They are the field's own, with their classes and the
+//! meaning of the three parameters.
 
-/// Classes as the field uses them; `Idle` waits are left out of "where did the time go".
+/// The class of an event, as the field uses classes. `Idle` waits are left out of "where did the
+/// time go".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     UserIo,
@@ -51,7 +53,7 @@ macro_rules! events {
             pub fn class(self) -> Class {
                 match self { $(Event::$id => Class::$class),* }
             }
-            /// What p1, p2 and p3 mean; empty where a parameter is not used.
+            /// The meaning of p1, p2 and p3. Empty for a parameter that is not used.
             pub fn params(self) -> [&'static str; 3] {
                 match self { $(Event::$id => [$p1, $p2, $p3]),* }
             }

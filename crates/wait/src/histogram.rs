@@ -1,12 +1,14 @@
-//! A histogram that is fine enough to tell percentiles from: eight buckets for each power of two of microseconds, so that a bucket's ends differ by an eighth at most. After HdrHistogram.
+//! A histogram that is fine enough for percentiles. Each power of two of microseconds has eight
+//! buckets, so a bucket's ends differ by an eighth at most. After HdrHistogram.
 
-/// Parts of a power of two.
+/// The number of parts of a power of two.
 const STEPS: u64 = 8;
 /// Longer waits are in the last bucket (over 17 minutes).
 const LONGEST_US: u64 = 1 << 30;
 const BUCKETS: usize = bucket_of_us(LONGEST_US) + 1;
 
-/// Up to this each microsecond has its own bucket: a power of two has no more of them than parts.
+/// The bucket of a wait. Below a limit each microsecond has a bucket of its own: such a power of
+/// two has no more microseconds than parts.
 const fn bucket_of_us(us: u64) -> usize {
     if us < 2 * STEPS {
         return us as usize;
@@ -25,7 +27,7 @@ fn start_us(bucket: usize) -> u64 {
     (bucket % STEPS + STEPS) << halvings
 }
 
-/// How many took how long.
+/// The number of waits by their length.
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram([u64; BUCKETS]);
 
@@ -37,13 +39,15 @@ impl Histogram {
         self.0[bucket_of_us(us)] += 1;
     }
 
-    /// What is not empty: the microseconds that none of the bucket reaches, and how many are in it.
+    /// The buckets that are not empty: for each the upper bound in microseconds, which no wait in
+    /// it reaches, and the number of waits.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         let all = self.0.iter().enumerate().filter(|(_, n)| **n > 0);
         all.map(|(bucket, &n)| (start_us(bucket + 1), n))
     }
 
-    /// What so many percent did not exceed, in microseconds: those of a bucket are taken to lie evenly in it. None if there are none.
+    /// The microseconds that `percent` percent of the waits did not exceed. The waits of a bucket
+    /// are taken to lie evenly in it. None if there are no waits.
     pub fn percentile(&self, percent: u64) -> Option<u64> {
         let all: u64 = self.0.iter().sum();
         let rank = (all * percent).div_ceil(100).max(1);

@@ -1,10 +1,12 @@
 //! Latches that count: gets, misses and sleeps per child, and where the sleeper came from.
 //!
-//! A latch protects memory for a moment and is never held while waiting for anything but another latch. The fast path is one
-//! try; only a failed try counts a miss, looks at the time, and sleeps under the class's event.
+//! A latch protects memory for a moment and is never held while waiting for anything but another
+//! latch. The fast path is one try. Only a failed try counts a miss, looks at the time, and sleeps
+//! under the class's event.
 //!
-//! Gets of a [`Latch`] or [`RwLatch`] are counted inside, by whoever holds it. Gets of buffer frames' [`RawRwLatch`] are not: that counter
-//! would be the one shared cache line on the way of every read. Their misses and sleeps are counted in the class.
+//! The holder of a [`Latch`] or [`RwLatch`] counts its gets inside. Gets of buffer frames'
+//! [`RawRwLatch`] are not counted: that counter would be the one shared cache line on the way of
+//! every read. Their misses and sleeps are counted in the class.
 
 use crate::Event;
 use lock_api::{RawMutex as _, RawRwLock as _};
@@ -17,13 +19,14 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-/// A kind of latch, a static: name as in `v$latch`, and the event its sleepers wait under.
+/// A kind of latch, as a static: its name as in `v$latch`, and the event under which its sleepers
+/// wait.
 pub struct LatchClass {
     pub name: &'static str,
     pub event: Event,
 }
 
-/// Counts of one child.
+/// The counts of one child.
 #[derive(Default)]
 pub struct LatchCounts {
     pub gets: AtomicU64,
@@ -60,8 +63,8 @@ pub struct LatchMissRow {
 #[derive(Default)]
 struct Registry {
     children: Vec<Weak<Child>>,
-    /// Counts of children that are gone, by class name: totals never fall.
     next_number: HashMap<&'static str, u32>,
+    /// The counts of children that are gone, by class name, so that totals never fall.
     gone: HashMap<&'static str, [u64; 4]>,
     misses: HashMap<(&'static str, &'static str, u32), u64>,
 }
@@ -117,15 +120,16 @@ impl Drop for Child {
     }
 }
 
-/// All children alive.
+/// All children that are alive.
 pub(crate) fn children() -> Vec<LatchRow> {
-    // Upgraded under the registry's latch, dropped outside it: dropping the last reference takes it too.
+    // The children are upgraded under the registry's latch and dropped outside it: dropping the
+    // last reference takes that latch, too.
     let alive: Vec<Arc<Child>> =
         registry(|r| r.children.iter().filter_map(Weak::upgrade).collect());
     alive.iter().map(|c| c.row()).collect()
 }
 
-/// Totals by class, children that are gone included. `child` is zero.
+/// The totals by class, with the children that are gone. `child` is zero.
 pub(crate) fn classes() -> Vec<LatchRow> {
     let mut rows: HashMap<&'static str, LatchRow> = HashMap::new();
     let blank = |name| LatchRow {
@@ -172,7 +176,7 @@ pub(crate) fn misses() -> Vec<LatchMissRow> {
     rows
 }
 
-/// The slow path of every latch: waits by `wait`, and charges it.
+/// The slow path of every latch: it waits by `wait`, and charges the wait.
 #[cold]
 fn sleep(child: &Child, place: &'static Location<'static>, wait: impl FnOnce()) {
     child.counts.misses.fetch_add(1, Relaxed);
@@ -222,7 +226,7 @@ impl<T> Latch<T> {
         self.raw.try_lock().then(|| self.guard())
     }
 
-    /// The raw mutex has just been taken.
+    /// The guard of a raw mutex that has just been taken.
     fn guard(&self) -> LatchGuard<'_, T> {
         let gets = &self.child.counts.gets;
         gets.store(gets.load(Relaxed) + 1, Relaxed); // written by the holder only
@@ -233,7 +237,8 @@ impl<T> Latch<T> {
     }
 }
 
-/// The latch held. Not `Send`: the thread that took it lets it go. Shared between threads only if the data may be.
+/// A held latch. It is not `Send`: the thread that took the latch lets it go. It is shared between
+/// threads only if the data may be.
 pub struct LatchGuard<'a, T> {
     latch: &'a Latch<T>,
     _here: PhantomData<*const ()>,
@@ -262,8 +267,8 @@ impl<T> Drop for LatchGuard<'_, T> {
     }
 }
 
-/// A shared/exclusive latch around the data it protects. Shared gets are counted by a locked instruction: use it where readers are few, and
-/// an atomic pointer swap where they are many.
+/// A shared/exclusive latch around the data it protects. A locked instruction counts shared gets:
+/// use this latch if readers are few, and an atomic pointer swap if they are many.
 pub struct RwLatch<T> {
     inner: seam::RwLock<T>,
     child: Arc<Child>,
@@ -300,12 +305,13 @@ impl<T> RwLatch<T> {
     }
 }
 
-/// A latch without data and without counts of its own, for buffer frames: eight bytes. Misses and sleeps go to the [`LatchGroup`] given.
+/// A latch without data and without counts of its own, for buffer frames: eight bytes. Misses and
+/// sleeps go to the given [`LatchGroup`].
 pub struct RawRwLatch {
     raw: seam::RawRwLock,
 }
 
-/// What all frames' latches count into.
+/// The counts of all frames' latches.
 pub struct LatchGroup {
     child: Arc<Child>,
 }
@@ -339,7 +345,7 @@ impl RawRwLatch {
     pub fn try_lock_exclusive(&self) -> bool {
         self.raw.try_lock_exclusive()
     }
-    /// Waits under the group's event; `p` are the event's parameters.
+    /// Takes the latch shared. It waits under the group's event; `p` are the event's parameters.
     #[track_caller]
     #[inline]
     pub fn lock_shared(&self, group: &LatchGroup) {
@@ -397,7 +403,8 @@ mod tests {
         event: Event::LatchFree,
     };
 
-    /// Which of `Send` and `Sync` a type is: an inherent constant, if its bound holds, goes before the trait's.
+    /// Tells whether a type is `Send` or `Sync`: an inherent constant, if its bound holds, goes
+    /// before the trait's.
     struct IsSend<T>(PhantomData<T>);
     struct IsSync<T>(PhantomData<T>);
     trait Not {
@@ -412,7 +419,8 @@ mod tests {
         const YES: bool = true;
     }
 
-    /// A guard used to be `Sync` whenever its data was `Send`: safe code shared that of a `Latch<Cell<u64>>` among threads, which lost each other's updates.
+    /// A guard is `Sync` only if its data is. Otherwise safe code could share the guard of a
+    /// `Latch<Cell<u64>>` among threads, which would lose each other's updates.
     #[test]
     fn guards_stay_with_their_thread_and_are_shared_only_if_the_data_may_be() {
         use std::cell::Cell;

@@ -1,15 +1,21 @@
-//! The wait interface: the one function through which everything waits, latches that count, statistics, and who is connected.
+//! The wait interface: the one function through which everything waits, latches that count,
+//! statistics, and the registry of who is connected.
 //!
-//! **Owns** the registry of sessions (user connections and background threads alike), the counters of each, the registry of latches, and
-//! the ring of active session history. Every other crate reports here; nothing here knows of blocks or SQL.
+//! **Owns** the registry of sessions (user connections and background threads alike), the counters
+//! of each, the registry of latches, and the ring of active session history. Every other crate
+//! reports here; nothing here knows of blocks or SQL.
 //!
 //! **Invariants.**
-//! - A counter of a session is written by the session's own thread only, with plain relaxed stores. Readers need no latch and may see a
-//!   value a moment old. Hence counting shares no cache line between sessions.
-//! - A session's counters are added to the instance's when it ends, under the registry's latch, so instance totals never fall.
-//! - Whoever can block does so inside [`during`] or a [`Waiter`], or in the slow path of a latch of this crate.
+//! - A counter of a session is written by the session's own thread only, with plain relaxed stores.
+//!   Readers need no latch and may see a value a moment old. So counting shares no cache line
+//!   between sessions.
+//! - When a session ends, its counters are added to the instance's, under the registry's latch. So
+//!   instance totals never fall.
+//! - Code that can block does so inside [`during`] or a [`Waiter`], or in the slow path of a latch
+//!   of this crate.
 
-// Not its types: sessions, sums and the ring are common to the processes of a simulation, so their locks are real ones, held during no call of the seam.
+// The lint for types is not on here: sessions, sums and the ring are common to the processes of a
+// simulation, so their locks are real ones, held during no call of the seam.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod ash;

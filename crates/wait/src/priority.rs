@@ -1,33 +1,36 @@
-//! Priority and CPU of a background thread: what is asked for, what the system gave.
+//! The priority and the CPUs of a background thread: what is asked for, and what the system gave.
 //!
-//! LMS and LGWR serve everybody: a foreground session that keeps them from the CPU makes all instances wait. So they ask to run before foreground work, by the
-//! strongest means the system permits, and say which it was.
+//! LMS and LGWR serve every session: a foreground session that keeps them from the CPU makes all
+//! instances wait. So they ask to run before foreground work, by the strongest means that the
+//! system permits, and say which it was.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::fmt;
 
-/// The strongest means a thread may use; weaker ones follow when it is not permitted.
+/// The strongest means that a thread may use. Weaker ones follow if it is not permitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Priority {
-    /// Runs whenever it can (SCHED_RR at its lowest level). The kernel moves a waking real-time thread to an idle CPU rather than to the waker's, which on a virtual machine
-    /// costs more than it gains: see the measurements in `crates/interconnect/README.md`.
+    /// The thread runs whenever it can (SCHED_RR at its lowest level). The kernel moves a waking
+    /// real-time thread to an idle CPU rather than to the waker's. On a virtual machine that costs
+    /// more than it gains: see the measurements in `crates/interconnect/README.md`.
     RealTime,
-    /// Like everybody else, with more weight (nice -10).
+    /// The thread runs like all others, with more weight (nice -10).
     #[default]
     Nice,
-    /// Like everybody else, but preempting those with a longer slice when it wakes up (a slice of 0.1 ms).
+    /// The thread runs like all others, but when it wakes up it preempts those with a longer slice
+    /// (a slice of 0.1 ms).
     ShortSlice,
-    /// As the process is.
+    /// The thread runs as the process does.
     Ordinary,
 }
 
-/// What a thread runs with, for `v$process`.
+/// The priority and CPUs that a thread runs with, for `v$process`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Got {
     pub priority: Priority,
-    /// Why nothing stronger: the system's answers.
+    /// Why the thread got nothing stronger: the system's answers.
     pub refused: Vec<String>,
-    /// The CPUs it is bound to; empty for any.
+    /// The CPUs that the thread is bound to. Empty for any CPU.
     pub cpus: Vec<usize>,
 }
 
@@ -57,10 +60,11 @@ impl fmt::Display for Got {
 
 const REAL_TIME_LEVEL: i32 = 1;
 const NICE: i32 = -10;
-/// The kernel's least; sessions have 3 ms or so.
+/// The shortest slice of the kernel. Sessions have 3 ms or so.
 const SLICE_NS: u64 = 100_000;
 
-/// Raises the calling thread, and binds it to `cpus` if there are any. Its session says what it got (`v$process`).
+/// Raises the calling thread, and binds it to `cpus` if there are any. The thread's session says
+/// what it got (`v$process`).
 pub fn apply(wanted: Priority, cpus: &[usize]) -> Got {
     let mut got = Got {
         priority: Priority::Ordinary,
@@ -92,7 +96,7 @@ pub fn apply(wanted: Priority, cpus: &[usize]) -> Got {
     got
 }
 
-/// Binds the calling thread, and those that it starts from then on.
+/// Binds the calling thread, and the threads that it starts from then on.
 pub fn bind(cpus: &[usize]) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -117,7 +121,8 @@ fn real_time() -> std::io::Result<()> {
         sched_priority: REAL_TIME_LEVEL,
     };
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: thread 0 is the caller, and the structure lives until the call returns; the kernel only reads it.
+    // SAFETY: thread 0 is the caller, and the structure lives until the call returns. The kernel
+    // only reads it.
     checked(unsafe { libc::sched_setscheduler(0, policy, &parameters) }.into())
 }
 
@@ -126,7 +131,7 @@ fn nice() -> std::io::Result<()> {
     checked(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) }.into())
 }
 
-/// `struct sched_attr` of the kernel, its first version.
+/// The first version of the kernel's `struct sched_attr`.
 #[repr(C)]
 struct SchedAttr {
     size: u32,
@@ -152,7 +157,8 @@ fn short_slice() -> std::io::Result<()> {
         period: 0,
     };
     let none: libc::c_uint = 0;
-    // SAFETY: thread 0 is the caller; the structure has the size that it says and lives until the call returns; the kernel only reads it.
+    // SAFETY: thread 0 is the caller. The structure has the size that it says and lives until the
+    // call returns. The kernel only reads it.
     checked(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, none) })
 }
 
@@ -160,7 +166,7 @@ fn short_slice() -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Whatever the machine permits, what is said to have been got is what the kernel says.
+    /// Whatever the machine permits, the reported result is what the kernel says.
     #[test]
     fn what_is_reported_is_what_the_kernel_has() {
         for wanted in [
@@ -173,7 +179,8 @@ mod tests {
                 let got = apply(wanted, &[0]);
                 let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
                 let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split(' ').collect();
-                // Fields 19 (nice) and 41 (policy) of proc(5); the first after the name is field 3.
+                // Fields 19 (nice) and 41 (policy) of proc(5). The first field after the name is
+                // field 3.
                 let (nice, policy) = (fields[17], fields[39]);
                 match got.priority {
                     Priority::RealTime => assert_eq!(policy, "2"),

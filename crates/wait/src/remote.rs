@@ -1,37 +1,44 @@
-//! Waits that another instance causes: who served them, and where their time went.
+//! Waits that another instance causes: which instances served them, and where their time went.
 //!
-//! The serving instance says what its part took, by its own clock; the waiting one knows when it asked, when the answer was here and when it ran again, by its own. What the round trip took beyond
-//! the serving is the messages': it is divided evenly among them, two or three, because two machines' clocks cannot tell it apart. So the parts of a wait always add up to it.
+//! The serving instance says what its part took, by its own clock. The waiting instance knows by
+//! its own clock when it asked, when the answer was here and when it ran again. What the round trip
+//! took beyond the serving belongs to the messages. It is divided evenly among them, two or three,
+//! because two machines' clocks cannot tell them apart. So the parts of a wait always add up to it.
 //!
 //! **Invariants.**
 //! - The parts of a wait add up to its time, whatever the other instance claims.
-//! - What is kept is bounded: sums by event and instance, and by object and instance for [`OBJECTS_MAX`] pairs; further ones share a row.
+//! - What is kept is bounded: there are sums by event and instance, and by object and instance for
+//!   [`OBJECTS_MAX`] pairs. Further pairs share a row.
 
 use crate::Event;
 use crate::histogram::Histogram;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 
-/// Pairs of object and serving instance that have sums of their own: 4096 of about 100 bytes.
+/// The most pairs of object and serving instance that have sums of their own: 4096 of about 100
+/// bytes.
 pub const OBJECTS_MAX: usize = 4096;
 
-/// Where time goes in a wait for another instance, in the order in which it passes.
+/// The parts of a wait for another instance, in the order in which they pass.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
-    /// The request, to the instance that served it; over the master, if that is a third one.
+    /// The request on its way to the instance that served it; over the master, if the master is a
+    /// third instance.
     MessageOut,
-    /// For its turn: in the socket until a receiving thread came to it, and behind others' requests for the same block.
+    /// The wait for the request's turn: in the socket until a receiving thread came to it, and
+    /// behind others' requests for the block.
     Queue,
-    /// For the buffer, which sessions there used or `dbw0` was writing; for those there who used a lock; for the end of a transaction.
+    /// The wait for the buffer, which sessions there used or `dbw0` was writing. For a lock: the
+    /// wait for its users there. For a transaction: the wait for its end.
     Pin,
-    /// Making the answer.
+    /// The making of the answer.
     Build,
-    /// For the redo of the block's changes to be durable, or that of a commit.
+    /// The wait until the redo of the block's changes, or of a commit, is durable.
     Flush,
-    /// What the serving took beyond the parts above.
+    /// The time that the serving took beyond the parts above.
     Other,
     MessageBack,
-    /// From the arrival of the answer to the session's running again.
+    /// The time from the arrival of the answer until the session runs again.
     Wake,
 }
 
@@ -63,23 +70,25 @@ impl Part {
 
 pub const PARTS: usize = 8;
 
-/// What is said of a request by those who served it, each by its own clock.
+/// What the instances that served a request say of it, each by its own clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Served {
     /// The instance that answered.
     pub instance: u16,
-    /// Messages that it took: three over a master that is neither here nor there.
+    /// The number of messages that the request took: three over a master that is neither the asker
+    /// nor the server.
     pub messages: u8,
     pub queue_ns: u64,
     pub pin_ns: u64,
     pub build_ns: u64,
     pub flush_ns: u64,
     pub other_ns: u64,
-    /// How long ago the answer arrived here, when the session ran again.
+    /// How long ago the answer had arrived here when the session ran again.
     pub wake_ns: u64,
-    /// When the waiting began, by [`crate::timestamp_ns`], if that was before this wait: of a long one that the session interrupts to look around.
+    /// When the waiting began, by [`crate::timestamp_ns`], if that was before this wait: a session
+    /// interrupts a long wait to look around.
     pub since_ns: Option<u64>,
-    /// A block came.
+    /// The block that came, if one came.
     pub transfer: Option<Transfer>,
 }
 
@@ -87,9 +96,9 @@ pub struct Served {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transfer {
     pub object: u32,
-    /// The current block, or a copy.
+    /// Whether it was the current block, and not a copy.
     pub current: bool,
-    /// It was not served at once.
+    /// Whether the block was not served at once.
     pub busy: bool,
 }
 
@@ -99,12 +108,12 @@ pub struct RemoteWait {
     pub event: Event,
     pub instance: u16,
     pub total_ns: u64,
-    /// By [`Part`].
+    /// The nanoseconds of each [`Part`].
     pub parts_ns: [u64; PARTS],
 }
 
 impl RemoteWait {
-    /// What was served within a wait of `total_ns`.
+    /// Takes a wait of `total_ns` apart by what was served within it.
     pub fn new(event: Event, total_ns: u64, s: &Served) -> RemoteWait {
         let mut left = total_ns;
         let mut part = |ns: u64| {
@@ -129,10 +138,10 @@ impl RemoteWait {
     }
 }
 
-/// Sums of one part, or of whole waits.
+/// The sums of one part, or of whole waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Sum {
-    /// Waits in which it took any time.
+    /// The number of waits in which the part took any time.
     pub waits: u64,
     pub time_ns: u64,
     pub max_ns: u64,
@@ -163,14 +172,14 @@ pub struct LatencyRow {
     pub event: Event,
     pub instance: u16,
     pub total: Sum,
-    /// By [`Part`].
+    /// The sum of each [`Part`].
     pub parts: [Sum; PARTS],
 }
 
 /// Blocks of one object that came from one instance (`v$gc_transfers`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TransferRow {
-    /// None: of all objects that have no row of their own.
+    /// The object. None for all objects that have no row of their own.
     pub object: Option<u32>,
     pub from: u16,
     pub current_blocks: u64,
@@ -190,11 +199,11 @@ pub struct SessionRow {
     pub instance: u16,
     pub waits: u64,
     pub time_ns: u64,
-    /// By [`Part`].
+    /// The nanoseconds of each [`Part`].
     pub parts_ns: [u64; PARTS],
 }
 
-/// A wait that covers a moment at which somebody looked at its session.
+/// A wait that covers a moment at which a sample looked at its session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     pub began_ns: u64,
@@ -205,10 +214,10 @@ pub(crate) struct Seen {
 /// What a session has waited for other instances.
 #[derive(Default)]
 pub(crate) struct OfSession {
-    /// The last one, and its number among all waits of the session.
+    /// The last such wait, and its number among all waits of the session.
     pub last: Option<(u64, RemoteWait)>,
     sums: BTreeMap<(u16, u16), SessionRow>,
-    /// When somebody looked at it last.
+    /// When a sample last looked at the session.
     looked_ns: Option<u64>,
     seen: Option<Seen>,
 }
@@ -242,12 +251,14 @@ impl OfSession {
         }
     }
 
-    /// Somebody looks at the session, which waits, and wants to know later what for: [`OfSession::seen`].
+    /// Notes that a sample looks at the session, which waits, and wants to know later what it
+    /// waited for: [`OfSession::seen`].
     pub fn look(&mut self, now_ns: u64) {
         self.looked_ns = Some(now_ns);
     }
 
-    /// The wait in which the session was when somebody looked last, if it is over and was for another instance.
+    /// The wait in which the session was when a sample last looked, if that wait is over and was
+    /// for another instance.
     pub fn seen(&self) -> Option<Seen> {
         self.seen
     }
@@ -261,7 +272,7 @@ impl OfSession {
 struct Sums {
     latency: BTreeMap<(u16, u16), Box<LatencyRow>>,
     transfers: HashMap<(u32, u16), TransferRow>,
-    /// By instance.
+    /// The rows of all other objects, by instance.
     others: HashMap<u16, TransferRow>,
 }
 
@@ -322,12 +333,12 @@ impl Sums {
     }
 }
 
-/// By event and instance.
+/// The latencies by event and instance.
 pub fn latencies() -> Vec<LatencyRow> {
     sums(|s| s.latency.values().map(|r| (**r).clone()).collect())
 }
 
-/// By object and instance, those without an object last.
+/// The transfers by object and instance, those without an object last.
 pub fn transfers() -> Vec<TransferRow> {
     let mut rows: Vec<TransferRow> = sums(|s| {
         s.transfers
@@ -374,7 +385,7 @@ mod tests {
         );
     }
 
-    /// Also of an instance that claims to have worked longer than the wait lasted.
+    /// The parts add up even if an instance claims to have worked longer than the wait lasted.
     #[test]
     fn the_parts_add_up_to_the_wait() {
         let liar = Served {

@@ -1,6 +1,7 @@
-//! Sessions: who they are, what they do and wait for now, and their counters.
+//! Sessions: their users, what they do and wait for now, and their counters.
 //!
-//! A session is one OS thread, a user's connection or a background thread. Its [`Session`] is found through thread-local storage.
+//! A session is one OS thread: a user's connection or a background thread. Its [`Session`] is found
+//! through thread-local storage.
 
 use crate::priority::Got;
 use crate::remote::{self, RemoteWait, Served};
@@ -14,7 +15,8 @@ use std::sync::atomic::{
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
-/// Buckets of the histogram: bucket b counts waits under 2^b microseconds; the last counts all longer ones (over 17 minutes).
+/// The number of buckets of the histogram. Bucket b counts waits under 2^b microseconds; the last
+/// counts all longer ones (over 17 minutes).
 pub const BUCKETS: usize = 31;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,12 +25,12 @@ pub enum Kind {
     Background,
 }
 
-/// The statement was cancelled, by the user or by a timeout.
+/// The error of a statement that was cancelled, by the user or by a timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("canceling statement due to user request")]
 pub struct Cancelled;
 
-/// Counters written by one thread, read by anybody.
+/// Counters that one thread writes and any thread reads.
 pub struct Counters {
     stats: [AtomicU64; Stat::COUNT],
     waits: [AtomicU64; Event::COUNT],
@@ -86,7 +88,7 @@ impl Counters {
         bucket.store(bucket.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// Adds another's counters to these; the caller is the only writer of these.
+    /// Adds another session's counters to these. The caller is the only writer of these.
     fn fold(&self, other: &Counters) {
         for (to, from) in self.stats.iter().zip(&other.stats) {
             bump(to, from.load(Relaxed));
@@ -109,7 +111,7 @@ pub(crate) fn bucket_of(ns: u64) -> usize {
 
 const NO_EVENT: u64 = u64::MAX;
 
-/// Who uses a session and for what: changes seldom, so a latch will do.
+/// The user of a session, and what for. It changes seldom, so a latch will do.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     pub user: String,
@@ -120,39 +122,41 @@ pub struct Identity {
 
 /// One session.
 pub struct Session {
-    /// Session number; unique among those alive, reused later with another serial.
+    /// The session number. It is unique among the sessions alive, and is reused later with another
+    /// serial.
     pub sid: u32,
     pub serial: u32,
     pub kind: Kind,
     pub name: String,
-    /// Kernel thread id, as in `top -H`.
+    /// The kernel's thread id, as in `top -H`.
     pub tid: u32,
     pub logon: SystemTime,
     pub counters: Counters,
     identity: Mutex<Identity>,
     sql: Mutex<Option<Arc<str>>>,
-    /// Transaction id, zero for none.
+    /// The transaction id. Zero for none.
     pub transaction: AtomicU64,
     /// Whether the session works on a call; a user session between calls is inactive.
     active: AtomicBool,
     event: AtomicU64,
     params: [AtomicU64; 3],
-    /// Nanoseconds since [`epoch`] at which the wait began or, when not waiting, the last one ended.
+    /// When the wait began or, if the session does not wait, when the last one ended: nanoseconds
+    /// since [`epoch`].
     since_ns: AtomicU64,
     pub(crate) wait_seq: AtomicU64,
-    /// The instance that the wait under way, or the last one, asked; zero for none.
+    /// The instance that the wait under way, or the last one, asked. Zero for none.
     pub(crate) asked: AtomicU32,
-    /// Its waits that other instances served. Written by the session's own thread.
+    /// The session's waits that other instances served. The session's own thread writes them.
     remote: Mutex<remote::OfSession>,
-    /// What its thread runs with, if it asked for something.
+    /// The priority and CPUs of the session's thread, if it asked for some.
     priority: OnceLock<Got>,
     cancel: AtomicU8,
     waiter: Mutex<Option<Arc<dyn Interrupt>>>,
-    /// See [`cancellable`]. Written by the session's own thread.
+    /// Whether the session is within [`cancellable`]. The session's own thread writes it.
     cancellable: AtomicBool,
 }
 
-/// Something on which a session waits, and which can have it look around.
+/// Something on which a session waits, and which can make the session look around.
 pub trait Interrupt: Send + Sync {
     fn interrupt(&self);
 }
@@ -166,7 +170,7 @@ pub struct Waiting {
     pub event: Event,
     pub params: [u64; 3],
     pub for_ns: u64,
-    /// The instance that was asked for what it waits for, if another was.
+    /// The instance that was asked, if the wait is for another instance.
     pub asked: Option<u16>,
 }
 
@@ -183,7 +187,8 @@ impl Session {
     pub fn wait_seq(&self) -> u64 {
         self.wait_seq.load(Relaxed)
     }
-    /// What the session waits for, if it does. The parameters may be those of the next wait if it changes just now.
+    /// What the session waits for, if it waits. The parameters may be those of the next wait if the
+    /// wait changes just now.
     pub fn waiting(&self) -> Option<Waiting> {
         let event = self.event.load(Relaxed);
         (event != NO_EVENT).then(|| Waiting {
@@ -200,11 +205,12 @@ impl Session {
     pub fn last_remote(&self) -> Option<(u64, RemoteWait)> {
         self.remote.lock().last
     }
-    /// All of them, by event and instance.
+    /// The session's waits for other instances, by event and instance.
     pub fn remote_waits(&self) -> Vec<remote::SessionRow> {
         self.remote.lock().sums()
     }
-    /// The wait that is under way is to be told when it is over, if another instance serves it: [`Session::seen`]. Returns when this was.
+    /// Has the wait under way told when it is over, if another instance serves it:
+    /// [`Session::seen`]. Returns the time of this call.
     pub(crate) fn look(&self) -> u64 {
         let now = now_ns();
         self.remote.lock().look(now);
@@ -243,28 +249,30 @@ impl Session {
             remote::note(&wait, served);
         }
     }
-    /// What the thread got that asked for a priority or CPUs of its own.
+    /// The priority and CPUs that the session's thread got, if it asked for its own.
     pub fn priority(&self) -> Option<&Got> {
         self.priority.get()
     }
     pub(crate) fn set_waiter(&self, waiter: Option<Arc<dyn Interrupt>>) {
         *self.waiter.lock() = waiter;
     }
-    /// Runs a wait that ends when it is cancelled: `at` is told when to look at [`Session::cancel_asked`].
+    /// Runs a wait that ends when it is cancelled. `at` is told when to look at
+    /// [`Session::cancel_asked`].
     pub fn interruptible<R>(&self, at: Arc<dyn Interrupt>, f: impl FnOnce() -> R) -> R {
         self.set_waiter(Some(at));
         let result = f();
         self.set_waiter(None);
         result
     }
-    /// Whether its statement has been asked to end; for threads that work for it.
+    /// Whether the session's statement has been asked to end. Threads that work for the session ask
+    /// this.
     pub fn cancel_asked(&self) -> bool {
         self.cancel.load(SeqCst) == CANCEL_ASKED
     }
 }
 
 struct Registry {
-    /// Index is sid - 1.
+    /// The sessions; the index is sid - 1.
     slots: Vec<Option<Arc<Session>>>,
     serial: u32,
     ended: Counters,
@@ -294,7 +302,7 @@ fn registry<R>(f: impl FnOnce(&mut Registry) -> R) -> R {
     }))
 }
 
-/// Calls `f` with this thread's session; `None` outside one.
+/// Calls `f` with this thread's session. None if the thread has no session.
 #[inline]
 pub fn with<R>(f: impl FnOnce(&Session) -> R) -> Option<R> {
     CURRENT
@@ -353,7 +361,8 @@ fn new_session(sid: u32, serial: u32, kind: Kind, name: &str) -> Session {
     }
 }
 
-/// Ends the session when dropped: its counters go to the instance's. Not `Send`: it ends the session of the thread that drops it.
+/// Ends the session when dropped: its counters go to the instance's. It is not `Send`, because it
+/// ends the session of the thread that drops it.
 pub struct SessionGuard {
     session: Arc<Session>,
     _here: PhantomData<*const ()>,
@@ -375,12 +384,12 @@ impl Drop for SessionGuard {
     }
 }
 
-/// All sessions alive, by sid.
+/// All sessions that are alive, by sid.
 pub fn list() -> Vec<Arc<Session>> {
     registry(|r| r.slots.iter().flatten().cloned().collect())
 }
 
-/// A counter of the whole instance: of the sessions that have ended and of those alive.
+/// A counter of the whole instance: of the sessions that have ended and of those that are alive.
 pub fn total(read: impl Fn(&Counters) -> u64) -> u64 {
     registry(|r| {
         read(&r.ended)
@@ -410,7 +419,7 @@ pub fn identify(identity: Identity) {
     with(|s| *s.identity.lock() = identity);
 }
 
-/// The client's program, which it may name anew at any time.
+/// Sets the client's program, which the client may name anew at any time.
 pub fn set_program(program: &str) {
     with(|s| {
         let mut identity = s.identity.lock();
@@ -420,17 +429,18 @@ pub fn set_program(program: &str) {
     });
 }
 
-/// The statement this session runs; `None` between statements. An `Arc` that the statement cache owns: no copy is made.
+/// Sets the statement that this session runs; None between statements. The `Arc` belongs to the
+/// statement cache, so no copy is made.
 pub fn set_sql(sql: Option<Arc<str>>) {
     with(|s| *s.sql.lock() = sql);
 }
 
-/// Whether this session works on a call.
+/// Says whether this session works on a call.
 pub fn set_active(active: bool) {
     with(|s| s.active.store(active, Relaxed));
 }
 
-/// What this session's thread runs with. A thread asks once.
+/// Notes the priority and CPUs that this session's thread got. A thread asks once.
 pub(crate) fn set_priority(got: &Got) {
     with(|s| {
         s.priority.get_or_init(|| got.clone());
@@ -441,8 +451,8 @@ pub fn set_transaction(id: u64) {
     with(|s| s.transaction.store(id, Relaxed));
 }
 
-/// Asks the session `sid` to give up its statement: whatever it waits for in a cancellable [`Waiter`] returns, and
-/// [`check_cancel`] fails until [`clear_cancel`]. False if there is no such session.
+/// Asks the session `sid` to give up its statement. What it waits for in a cancellable [`Waiter`]
+/// returns, and [`check_cancel`] fails until [`clear_cancel`]. False if there is no such session.
 pub fn cancel(sid: u32) -> bool {
     let session = registry(|r| {
         r.slots
@@ -452,7 +462,8 @@ pub fn cancel(sid: u32) -> bool {
     });
     let Some(session) = session else { return false };
     session.cancel.store(CANCEL_ASKED, SeqCst);
-    // The flag is set before the waiter is looked for, and a waiter looks at the flag after it has been put there: one of them sees the other.
+    // The flag is set before the waiter is looked for. A waiter looks at the flag after it has been
+    // put there. So one of them sees the other.
     let waiter = session.waiter.lock().clone();
     if let Some(w) = waiter {
         w.interrupt();
@@ -460,7 +471,8 @@ pub fn cancel(sid: u32) -> bool {
     true
 }
 
-/// Runs what has no effect but its result. Within it also waits for blocks of other instances end when the statement is cancelled; elsewhere they might leave half of a change behind.
+/// Runs code that has no effect but its result. Within it waits for blocks of other instances also
+/// end when the statement is cancelled; elsewhere they might leave half of a change behind.
 pub fn cancellable<R>(f: impl FnOnce() -> R) -> R {
     struct Before(bool);
     impl Drop for Before {
@@ -476,17 +488,17 @@ pub fn cancellable<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The session of this thread, if it is within [`cancellable`].
+/// This thread's session, if it is within [`cancellable`].
 pub fn current_cancellable() -> Option<Arc<Session>> {
     current().filter(|s| s.cancellable.load(Relaxed))
 }
 
-/// Forgets a cancellation: at the start of a statement.
+/// Forgets a cancellation. A statement calls it when it starts.
 pub fn clear_cancel() {
     with(|s| s.cancel.store(CANCEL_NONE, SeqCst));
 }
 
-/// To be called at every so many rows by whatever can run long.
+/// Fails if the statement was cancelled. Code that can run long calls it at every so many rows.
 #[inline]
 pub fn check_cancel() -> Result<(), Cancelled> {
     match with(|s| s.cancel.load(Relaxed) == CANCEL_ASKED) {

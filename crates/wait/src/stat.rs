@@ -4,7 +4,7 @@ use crate::session;
 
 macro_rules! stats {
     ($($id:ident, $name:literal;)*) => {
-        /// A statistic. Units are in the name: bytes where it says so, otherwise occurrences.
+        /// A statistic. The unit is in the name: bytes if it says so, otherwise occurrences.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u16)]
         pub enum Stat { $($id),* }
@@ -82,13 +82,14 @@ stats! {
     InterconnectRefusals, "interconnect connections refused";
 }
 
-/// Adds to a statistic of this thread's session. No shared counter is touched. Outside a session it is lost.
+/// Adds to a statistic of this thread's session. No shared counter is touched. Outside a session
+/// the number is lost.
 #[inline]
 pub fn add(stat: Stat, n: u64) {
     session::with(|s| s.counters.add_stat(stat, n));
 }
 
-/// This session's value now; zero outside a session.
+/// This session's value of a statistic. Zero outside a session.
 pub fn get(stat: Stat) -> u64 {
     session::with(|s| s.counters.stat(stat)).unwrap_or(0)
 }

@@ -5,10 +5,12 @@ use seam::thread::JoinHandle;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Starts a background thread named `name` (at most 15 bytes, or the kernel cuts it) that is a session of its own.
+/// Starts a background thread named `name` (at most 15 bytes, or the kernel cuts it) that is a
+/// session of its own.
 ///
-/// A panic in it ends the process. It has broken an invariant of the whole instance, perhaps with a record in the log whose change is in no block, and nobody may write
-/// from there on; what is in the log is recovered at the next start.
+/// A panic in it ends the process. The thread has broken an invariant of the whole instance,
+/// perhaps with a record in the log whose change is in no block, and nobody may write from there
+/// on. The next start recovers what is in the log.
 pub fn spawn_named<F>(name: &str, f: F) -> io::Result<JoinHandle<()>>
 where
     F: FnOnce() + Send + 'static,
@@ -19,7 +21,7 @@ where
         .spawn(move || {
             let _session = session::register(Kind::Background, &name);
             if catch_unwind(AssertUnwindSafe(f)).is_err() {
-                // What broke has been said by the panic hook.
+                // The panic hook has said what broke.
                 eprintln!("braid: background thread {name} has panicked; the instance ends");
                 std::process::abort();
             }

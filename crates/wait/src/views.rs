@@ -1,4 +1,5 @@
-//! The rows of the `v$` views that this crate's data feeds. Names and types of columns are `sql`'s; here are the numbers.
+//! The rows of the `v$` views that this crate's data feeds. Names and types of columns belong to
+//! `sql`; the numbers are here.
 
 use crate::session::{self, BUCKETS, Session};
 use crate::{AshRow, Event, Stat, ash, latch};
@@ -23,11 +24,11 @@ pub struct HistogramRow {
     pub waits: u64,
 }
 
-/// CPU of a thread from the scheduler (`v$process`).
+/// The CPU time of a thread from the scheduler (`v$process`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schedule {
     pub cpu_us: u64,
-    /// Runnable without a CPU.
+    /// The time for which the thread was runnable without a CPU.
     pub runnable_us: u64,
 }
 
@@ -54,7 +55,7 @@ pub fn system_events() -> Vec<EventRow> {
     })
 }
 
-/// Events that were never waited for are left out.
+/// The rows of all events except those that were never waited for.
 fn events(row: impl Fn(Event) -> EventRow) -> Vec<EventRow> {
     Event::ALL
         .iter()
@@ -84,7 +85,7 @@ pub fn system_stats() -> Vec<(Stat, u64)> {
     Stat::ALL.iter().map(|&s| (s, system_stat(s))).collect()
 }
 
-/// One of [`system_stats`].
+/// The value of one of [`system_stats`].
 pub fn system_stat(stat: Stat) -> u64 {
     session::total(|c| c.stat(stat))
 }
@@ -96,7 +97,7 @@ pub fn session_stats(s: &Session) -> Vec<(Stat, u64)> {
         .collect()
 }
 
-/// By class (`v$latch`).
+/// The latches by class (`v$latch`).
 pub fn latches() -> Vec<LatchRow> {
     latch::classes()
 }
@@ -113,7 +114,8 @@ pub fn active_session_history() -> Vec<AshRow> {
     ash::rows()
 }
 
-/// The CPUs a thread may run on, as `0,2-3`, if they are fewer than the machine has; none if the thread is gone.
+/// The CPUs that a thread may run on, as `0,2-3`, if they are fewer than the machine has. None if
+/// they are not fewer, or if the thread is gone.
 pub fn cpus(tid: u32) -> Option<String> {
     let status = std::fs::read_to_string(format!("/proc/self/task/{tid}/status")).ok()?;
     let allowed = status
@@ -123,7 +125,8 @@ pub fn cpus(tid: u32) -> Option<String> {
     (allowed.trim() != all.trim()).then(|| allowed.trim().to_string())
 }
 
-/// What the scheduler says of a thread; zero if the thread is gone or the kernel keeps no statistics.
+/// What the scheduler says of a thread. Zero if the thread is gone or the kernel keeps no
+/// statistics.
 pub fn schedule(tid: u32) -> Schedule {
     let Ok(text) = std::fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")) else {
         return Schedule::default();

@@ -1,4 +1,5 @@
-//! Parking a thread until another wakes it, with a deadline and cancellation: the primitive under enqueues and queues.
+//! Parks a thread until another wakes it, with a deadline and cancellation. It is the primitive
+//! under enqueues and queues.
 
 use crate::remote::Served;
 use crate::session::Interrupt;
@@ -14,7 +15,8 @@ pub enum WaitResult {
     Cancelled,
 }
 
-/// One thread's place to wait. Reusable: a signal stays until a wait takes it, so a wake that comes before the wait is not lost.
+/// The place where one thread waits. It is reusable. A signal stays until a wait takes it, so a
+/// wake that comes before the wait is not lost.
 #[derive(Default)]
 pub struct Waiter {
     state: Mutex<State>,
@@ -51,7 +53,8 @@ impl Waiter {
         *self.state.lock() = State::default();
     }
 
-    /// Waits, under `event`, until woken, until `deadline`, or until the session's statement is cancelled. A signal wins over the others.
+    /// Waits, under `event`, until woken, until `deadline`, or until the session's statement is
+    /// cancelled. A signal wins over the other two.
     pub fn wait(
         self: &Arc<Self>,
         event: Event,
@@ -61,13 +64,15 @@ impl Waiter {
         self.wait_as(event, p, deadline, || event)
     }
 
-    /// The same, whatever becomes of the session's statement: for what many wait for a moment, and none can do without. False: the deadline has passed.
+    /// Waits as `wait` does, whatever becomes of the session's statement. It is for what many wait
+    /// for a moment and none can do without. False if the deadline has passed.
     pub fn wait_through(&self, event: Event, p: [u64; 3], deadline: Option<Instant>) -> bool {
         crate::during(event, p, || self.park(deadline, None)) == WaitResult::Signalled
     }
 
-    /// The same for waits whose name is known only once they are over, as that of a request to another instance: `event` is what is shown meanwhile, and
-    /// the time is charged to the one that `charge` names.
+    /// Waits as `wait` does if the name of the wait is known only once it is over, as for a request
+    /// to another instance. `event` is shown meanwhile. The time is charged to the event that
+    /// `charge` names.
     pub fn wait_as(
         self: &Arc<Self>,
         event: Event,
@@ -89,7 +94,9 @@ impl Waiter {
         result
     }
 
-    /// The same for what was asked of another instance, `asked`, at a time ([`session::timestamp_ns`]): `served` tells at the end who served it and what that took.
+    /// Waits as `wait_as` does for an answer of another instance, `asked`, that was asked at a time
+    /// of [`session::timestamp_ns`]. At the end `served` tells which instance served, and what that
+    /// took.
     pub fn wait_remote(
         self: &Arc<Self>,
         event: Event,

@@ -1,4 +1,5 @@
-//! **The** function through which everything waits, and its kin: time is charged to the event that it was spent on.
+//! **The** function through which everything waits, and its kin. Time is charged to the event that
+//! it was spent on.
 
 use crate::Event;
 use crate::remote::Served;
@@ -12,7 +13,8 @@ thread_local! {
     static BEFORE_WAIT: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// `f` is called, once, before this thread's next wait for anything but a latch: for what may be kept only as long as nothing is waited for.
+/// Calls `f` once, before this thread's next wait for anything but a latch. It serves what may be
+/// kept only as long as the thread waits for nothing.
 pub fn before_next_wait(f: Option<fn()>) {
     BEFORE_WAIT.set(f);
 }
@@ -29,22 +31,27 @@ pub fn set_enabled(on: bool) {
     ENABLED.store(on, Relaxed);
 }
 
-/// **The** function through which everything waits: runs `f` and charges its time to `event` in this thread's session. `p` are the
-/// event's parameters. Does not nest: an inner wait is charged to the inner event and ends the outer one's display. A wait that ends by a panic is
-/// charged like any other: a thread that goes on afterwards must not be shown waiting.
+/// **The** function through which everything waits. It runs `f` and charges its time to `event` in
+/// this thread's session. `p` are the event's parameters.
+///
+/// Waits do not nest: an inner wait is charged to the inner event and ends the outer one's display.
+/// A wait that ends by a panic is charged like any other: a thread that goes on afterwards must not
+/// be shown waiting.
 #[inline]
 pub fn during<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> R) -> R {
     during_as(event, p, || (f(), event))
 }
 
-/// The same for a wait whose name is known only at its end: `event` is shown meanwhile, the time is charged to the one that `f` returns.
+/// Waits as [`during`] does if the wait's name is known only at its end. `event` is shown
+/// meanwhile. The time is charged to the event that `f` returns.
 #[inline]
 pub fn during_as<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> (R, Event)) -> R {
     about_to_wait();
     charged(event, p, f)
 }
 
-/// The same for a latch, whose holder waits for nothing: what is given up before a wait is kept.
+/// Waits as [`during`] does for a latch, whose holder waits for nothing. So what is given up before
+/// a wait is kept.
 #[inline]
 pub(crate) fn during_latch(event: Event, p: [u64; 3], f: impl FnOnce()) {
     charged(event, p, || (f(), event));
@@ -69,12 +76,14 @@ fn charged<R>(event: Event, p: [u64; 3], f: impl FnOnce() -> (R, Event)) -> R {
     result
 }
 
-/// Now, in nanoseconds of the clock of waits.
+/// The present time, in nanoseconds of the clock of waits.
 pub fn timestamp_ns() -> u64 {
     now_ns()
 }
 
-/// The same for what was asked of instance `asked` at `since` ([`timestamp_ns`]): the wait counts from then on, and is taken apart by what those who served it say, if it was served by another instance.
+/// Waits for what was asked of instance `asked` at `since` ([`timestamp_ns`]). The wait counts from
+/// then on. If another instance served it, the wait is taken apart by what the instances that
+/// served it say.
 pub fn during_remote<R>(
     event: Event,
     p: [u64; 3],
@@ -100,8 +109,10 @@ pub fn during_remote<R>(
     result
 }
 
-/// The same for two waits in a row between which the thread need not run: `f` returns when the first one ended, by [`timestamp_ns`], and what comes after is charged to
-/// `second`, and taken apart by what another instance says that served it; nothing, if there was no second one. The first is shown all the time.
+/// Runs two waits in a row between which the thread need not run. `f` returns when the first one
+/// ended, by [`timestamp_ns`]; nothing if there was no second one. What comes after is charged to
+/// `second`, and taken apart by what another instance says that served it. The first wait is shown
+/// all the time.
 pub fn during_both<R>(
     first: Event,
     second: Event,
@@ -132,7 +143,7 @@ pub fn during_both<R>(
     result
 }
 
-/// A wait under way; charged when it ends, however it ends.
+/// A wait under way. It is charged when it ends, however it ends.
 struct Charge<'a> {
     session: &'a Session,
     event: Event,
@@ -205,7 +216,8 @@ mod tests {
             assert_eq!(w.parts_ns.iter().sum::<u64>(), w.total_ns);
             let row = remote::latencies().into_iter().find(|r| r.instance == 7);
             assert_eq!(row.unwrap().total.time_ns, w.total_ns);
-            // What this instance served itself has no parts, and does not hide the last one that has.
+            // A wait that this instance served itself has no parts, and does not hide the last one
+            // that has.
             during_remote(Event::GcCurrentRequest, [0; 3], (3, timestamp_ns()), || {
                 ((), Event::GcBufferBusyAcquire, None)
             });
@@ -268,7 +280,8 @@ mod tests {
         .unwrap();
     }
 
-    /// A panic inside a wait left the session shown as waiting for ever, and the wait uncounted.
+    /// A panic inside a wait ends the wait: the session is not shown as waiting for ever, and the
+    /// wait is counted.
     #[test]
     fn a_wait_that_panics_is_over_and_counted() {
         std::thread::spawn(|| {

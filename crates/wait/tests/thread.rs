@@ -1,4 +1,5 @@
-//! What ends a process can only be tested in one of its own: this file starts itself again.
+//! What ends a process can only be tested in a process of its own. So this file starts itself
+//! again.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -6,7 +7,8 @@ use std::process::Command;
 const CHILD: &str = "BRAID_TEST_CHILD";
 const SIGABRT: i32 = 6;
 
-/// A thread like `mmon` that panicked used to be gone, and the instance went on without it.
+/// A panic in a thread like `mmon` ends the process. The instance does not go on without the
+/// thread.
 #[test]
 fn a_panic_in_a_background_thread_ends_the_process() {
     if std::env::var_os(CHILD).is_some() {

@@ -1,4 +1,4 @@
-//! Whose turn it is.
+//! The turns of a simulation's threads.
 
 use super::{Options, Process, report};
 use crate::Rng;
@@ -9,14 +9,14 @@ use std::io::{BufWriter, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a thread waits for. Addresses are compared and nothing else.
+/// What a thread waits for. Addresses are compared and used for nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Key {
     Lock(usize),
     Condition(usize),
     Park(usize),
     Join(usize),
-    /// Something of the network changed.
+    /// A change in the network.
     Network(u64),
     Sleep,
     Never,
@@ -65,17 +65,18 @@ pub(super) struct Thread {
     pub process: Process,
     pub state: State,
     pub woken: Woken,
-    /// Unparked, and not parked since.
+    /// Whether the thread was unparked, and not parked since.
     pub token: bool,
     pub baton: Arc<Baton>,
 }
 
-/// How threads and devices behave in this run. Each seed has its own: what one hides another shows.
+/// How threads and devices behave in this run. Each seed has its own temper: what one hides another
+/// shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Temper {
-    /// After one in so many steps another thread may go on.
+    /// The number of steps after one of which another thread may go on.
     switch: u64,
-    /// After one in so many steps the thread has no CPU for a while.
+    /// The number of steps after one of which the thread has no CPU for a while.
     stall: u64,
     longest_stall_us: u64,
     device_us: u64,
@@ -100,15 +101,16 @@ pub(super) struct Core {
     /// A hash of every turn.
     pub trace: u64,
     pub tasks: Vec<Thread>,
-    /// Those that may still run: not ended, and of no killed process. In order.
+    /// The threads that may still run, in order: those that have not ended and whose process is not
+    /// killed.
     live: Vec<usize>,
-    /// Kept for its space.
+    /// A list that is kept for its space.
     ready: Vec<usize>,
-    /// Its first thread has ended: the others stay where they are.
+    /// Whether the simulation's first thread has ended. The others stay where they are.
     pub over: bool,
     temper: Temper,
     options: Options,
-    /// Those that are stopped, and until when; killed ones for ever.
+    /// The processes that are stopped, and until when. Killed ones are stopped for ever.
     stopped: BTreeMap<Process, u64>,
     book: Option<BufWriter<File>>,
 }
@@ -183,12 +185,12 @@ impl Core {
         self.now_ns += 1 + self.random.below(most_ns);
     }
 
-    /// Looking at the clock takes time too: a loop that waits for a moment ends.
+    /// Lets time pass for a look at the clock, so that a loop that waits for a moment ends.
     pub fn look_at_clock(&mut self) {
         self.pass_time(50);
     }
 
-    /// The running thread has made a step. True: the turn is to be given anew.
+    /// Counts a step of the running thread. True if the turn is to be given anew.
     pub fn step(&mut self, task: usize) -> bool {
         self.steps += 1;
         self.pass_time(400);
@@ -216,7 +218,8 @@ impl Core {
         Duration::from_micros(1 + self.random.below(most))
     }
 
-    /// Draws who is next. If nobody can run, time goes on to the next moment that somebody waits for.
+    /// Draws the next thread to run. If none can run, time goes on to the next moment that a thread
+    /// waits for.
     pub fn next(&mut self) -> usize {
         let next = loop {
             self.ring_alarms();
@@ -236,7 +239,7 @@ impl Core {
         next
     }
 
-    /// Finds who can go on, those included whose time has come by now.
+    /// Finds the threads that can go on, with those whose time has come by now.
     fn ring_alarms(&mut self) {
         let now = self.now_ns;
         self.stopped.retain(|_, until| *until > now);
@@ -272,7 +275,8 @@ impl Core {
         alarms.chain(thaws).min()
     }
 
-    /// Makes those who wait under this key ready: all, or one that is drawn. Also those of a stopped process; they go on when it does.
+    /// Makes the threads that wait under this key ready: all, or one that is drawn. Threads of a
+    /// stopped process are among them; they go on when it does.
     pub fn wake(&mut self, key: Key, all: bool) -> usize {
         let waits =
             |n: usize| matches!(self.tasks[n].state, State::Waiting { key: k, .. } if k == key);
@@ -318,7 +322,7 @@ impl Core {
         self.stopped.get(&process) == Some(&u64::MAX)
     }
 
-    /// A bug was found that leaves nobody to report it.
+    /// Ends the process over a bug that leaves no thread to report it.
     fn fail(&self, why: &str) -> ! {
         eprintln!("simulation: {why}\n{}", report::of(self));
         std::process::abort();

@@ -1,13 +1,19 @@
-//! A simulation: several processes, as groups of threads, in this one. Exactly one of its threads runs at a time; who is next is drawn from a seed at every call of the seam, and time passes
-//! only as the simulation says. The same seed gives the same run.
+//! A simulation: several processes, as groups of threads, in this process. Exactly one of its
+//! threads runs at a time. At every call of the seam the next thread is drawn from a seed, and time
+//! passes only as the simulation says. So one seed gives one run.
 //!
-//! **Owns** the threads' turns ([`core`]), virtual time, and the network between the processes ([`net`]).
+//! **Owns** the threads' turns ([`core`]), virtual time, and the network between the processes
+//! ([`net`]).
 //!
 //! **Invariants.**
-//! - Nothing that differs between two runs of one seed is looked at: no address but for equality, no real clock, no thread id.
-//! - A process that is killed stops between two steps of its threads. They are not unwound: what they hold in memory they keep, as a killed process does until its memory is gone. Their threads stay parked for ever,
-//!   which is why a program runs few simulations, or one, and ends.
-//! - If nobody can run and no time is waited for, everything is deadlocked; if virtual time or steps run out, something waits in vain. Both are found bugs: the report says who waits for what since when.
+//! - Nothing is looked at that differs between two runs of one seed: no address but for equality,
+//!   no real clock, no thread id.
+//! - A process that is killed stops between two steps of its threads. They are not unwound: they
+//!   keep what they hold in memory, as a killed process does until its memory is gone. Their
+//!   threads stay parked for ever. So a program runs few simulations, or one, and ends.
+//! - If no thread can run and no time is waited for, everything is deadlocked. If virtual time or
+//!   steps run out, something waits in vain. Both are found bugs: the report says which thread
+//!   waits for what since when.
 
 mod core;
 pub mod net;
@@ -21,16 +27,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A process of a simulation, by the caller's number. That of the thread that began is zero.
+/// A process of a simulation, by the caller's number. The process of the thread that began the
+/// simulation is zero.
 pub type Process = u32;
 
-/// What a simulation is begun with.
+/// The options with which a simulation begins.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub seed: u64,
-    /// Virtual time after which everything should have been over.
+    /// The virtual time after which everything should have been over.
     pub time_limit: Duration,
-    /// Steps after which everything should have been over.
+    /// The number of steps after which everything should have been over.
     pub step_limit: u64,
     /// A mistake that is made on purpose, for a test that must find it ([`crate::planted`]).
     pub planted: Option<&'static str>,
@@ -47,18 +54,18 @@ impl Options {
     }
 }
 
-/// What became of a simulation.
+/// The outcome of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome<R> {
     pub result: R,
-    /// Of every turn, who had it and when: two runs of a seed have the same.
+    /// A hash of every turn: which thread had it, and when. Two runs of a seed have equal ones.
     pub trace: u64,
     pub steps: u64,
     pub time: Duration,
 }
 
 pub(crate) struct World {
-    /// What virtual time is counted from. Only differences of moments mean anything.
+    /// The moment from which virtual time is counted. Only differences of moments mean anything.
     base: Instant,
     core: Mutex<Core>,
     net: Mutex<net::Net>,
@@ -71,20 +78,20 @@ pub(crate) struct Task {
     number: usize,
 }
 
-/// Any simulation at all, ever: what is asked first.
+/// Whether there has ever been a simulation in this process. This is asked first.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static CURRENT: Cell<Option<Task>> = const { Cell::new(None) };
 }
 
-/// This thread, if it is one of a simulation.
+/// This thread's task, if the thread is one of a simulation.
 #[inline]
 pub(crate) fn current() -> Option<Task> {
     if !ANY.load(Relaxed) {
         return None;
     }
-    // A thread that ends has left its simulation already.
+    // A thread that is ending has left its simulation already.
     CURRENT.try_with(Cell::get).ok().flatten()
 }
 
@@ -97,10 +104,11 @@ pub fn is_simulated() -> bool {
     current().is_some()
 }
 
-/// Runs `f` as the first thread of a simulation; the simulation ends with it, whatever its other threads do.
+/// Runs `f` as the first thread of a simulation. The simulation ends with it, whatever its other
+/// threads do.
 pub fn run<R>(options: Options, f: impl FnOnce() -> R) -> Outcome<R> {
     assert!(!is_simulated(), "invariant: simulations do not nest");
-    // Threads of killed processes refer to it for ever.
+    // Threads of killed processes refer to the world for ever.
     let world: &'static World = Box::leak(Box::new(World {
         base: Instant::now(),
         core: Mutex::new(Core::new(options)),
@@ -128,7 +136,7 @@ pub fn run<R>(options: Options, f: impl FnOnce() -> R) -> Outcome<R> {
     }
 }
 
-/// Starts a thread in a process, which thereby exists.
+/// Starts a thread in a process, which exists from then on.
 pub fn start_in<F>(process: Process, name: &str, f: F)
 where
     F: FnOnce() + Send + 'static,
@@ -142,7 +150,8 @@ where
     me.point();
 }
 
-/// Kills a process between two steps of its threads: none of them runs again. Its connections break. Does not return if it is the caller's own.
+/// Kills a process between two steps of its threads: none of them runs again. Its connections
+/// break. If it is the caller's own process, this does not return.
 pub fn kill(process: Process) {
     let me = of_simulation();
     me.world.core.lock().kill(process);
@@ -153,7 +162,7 @@ pub fn kill(process: Process) {
     me.point();
 }
 
-/// Stops all threads of a process for some time, as SIGSTOP or a host without CPU does.
+/// Stops all threads of a process for some time, as SIGSTOP does, or a host without CPU.
 pub fn freeze(process: Process, time: Duration) {
     let me = of_simulation();
     me.world.core.lock().freeze(process, time);
@@ -165,12 +174,12 @@ pub fn process() -> Process {
     of_simulation().process()
 }
 
-/// Virtual time since the beginning.
+/// The virtual time since the beginning.
 pub fn time() -> Duration {
     Duration::from_nanos(of_simulation().world.core.lock().now_ns)
 }
 
-/// A number drawn by the simulation's seed; none outside one.
+/// A number drawn by the simulation's seed. None outside a simulation.
 pub fn random() -> Option<u64> {
     Some(current()?.world.core.lock().random.next())
 }
@@ -180,7 +189,8 @@ pub fn is_planted(mistake: &str) -> bool {
     current().is_some_and(|task| task.world.core.lock().planted() == Some(mistake))
 }
 
-/// One call of a simulated device: takes a while, now and then a long one. Nothing outside a simulation.
+/// Does one call of a simulated device, which takes a while, now and then a long one. Outside a
+/// simulation this does nothing.
 pub fn device() {
     if let Some(task) = current() {
         let time = task.world.core.lock().device_time();
@@ -188,7 +198,7 @@ pub fn device() {
     }
 }
 
-/// Says who waits for what, for a test that has found that something does not come about.
+/// Says which thread waits for what, for a test that has found that something does not come about.
 pub fn report() -> String {
     report::of(&of_simulation().world.core.lock())
 }
@@ -213,7 +223,7 @@ impl Task {
     }
 
     pub fn wall_clock(self) -> SystemTime {
-        // Some day of 2026.
+        // A day of 2026.
         let began = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
         began + Duration::from_nanos(self.world.core.lock().now_ns)
     }
@@ -222,7 +232,7 @@ impl Task {
         at.saturating_duration_since(self.world.base).as_nanos() as u64
     }
 
-    /// A step is over: somebody else may go on.
+    /// Ends a step: another thread may go on.
     pub fn point(self) {
         if std::thread::panicking() {
             return;
@@ -233,7 +243,7 @@ impl Task {
         }
     }
 
-    /// Lets the others go on.
+    /// Lets the other threads go on.
     pub fn yield_now(self) {
         let mut core = self.world.core.lock();
         core.step(self.number);
@@ -264,7 +274,8 @@ impl Task {
         self.block_until(Key::Sleep, Some(until));
     }
 
-    /// Gives the turn to whoever is drawn, and returns when it is this thread's again.
+    /// Gives the turn to the thread that is drawn, and returns when the turn is this thread's
+    /// again.
     fn pass(self, mut core: parking_lot::MutexGuard<'_, Core>) {
         let next = core.next();
         let mine = core.tasks[self.number].baton.clone();
@@ -277,12 +288,12 @@ impl Task {
         mine.take();
     }
 
-    /// Makes all who wait under this key ready.
+    /// Makes all threads ready that wait under this key.
     pub fn wake(self, key: Key) -> usize {
         self.world.core.lock().wake(key, true)
     }
 
-    /// A lock was let go: if somebody waits for it, that is a moment to go on.
+    /// Notes that a lock was let go. If a thread waits for it, another thread may go on.
     pub fn released(self, key: Key) {
         if self.wake(key) > 0 {
             self.point();
@@ -315,7 +326,7 @@ impl Task {
         self.world.core.lock().tasks[self.number].state == State::Ended
     }
 
-    /// A new thread, which runs once it calls [`Task::run`] and has the baton.
+    /// Makes a new thread, which runs once it calls [`Task::run`] and has the baton.
     pub fn start(self, name: &str, process: Process) -> Task {
         let number = self.world.core.lock().add(name, process);
         Task {

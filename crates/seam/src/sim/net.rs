@@ -1,7 +1,10 @@
-//! The network between simulated processes: connections that keep order, delay, fill up, break, and may be cut.
+//! The network between simulated processes: connections that keep order, delay, fill up, break, and
+//! may be cut.
 //!
-//! As with TCP: what was sent arrives in order or not at all; a connection can be made before anybody accepts it; who is killed closes what he had, and of what was on the way some may be lost; during a cut nothing
-//! arrives and nobody is told. A connection lives on through a cut of any length, as the kernel's own limits are longer than those of the engine.
+//! It is like TCP. What was sent arrives in order or not at all. A connection can be made before
+//! anybody accepts it. A killed process closes its connections, and some of what was on the way may
+//! be lost. During a cut nothing arrives and nobody is told. A connection lives on through a cut of
+//! any length, because the kernel's own limits are longer than those of the engine.
 
 use super::core::{Core, Key, Woken};
 use super::{Process, Task, of_simulation};
@@ -17,12 +20,12 @@ pub(super) struct Net {
     last_port: u16,
     listeners: BTreeMap<u16, Listening>,
     connections: BTreeMap<u64, Connection>,
-    /// Pairs of processes, the lower one first.
+    /// The cut pairs of processes, the lower one first.
     cuts: BTreeSet<(Process, Process)>,
     habits: Option<Habits>,
 }
 
-/// Of the network in this run.
+/// The habits of the network in this run.
 #[derive(Clone, Copy)]
 struct Habits {
     delay_us: u64,
@@ -31,7 +34,7 @@ struct Habits {
 
 struct Listening {
     process: Process,
-    /// Connections to be accepted, and from when on.
+    /// The connections to be accepted, and from when on.
     waiting: VecDeque<(u64, u64)>,
 }
 
@@ -40,16 +43,16 @@ struct Connection {
     ends: [End; 2],
 }
 
-/// What one end receives.
+/// What one end of a connection receives.
 #[derive(Default)]
 struct End {
     on_the_way: VecDeque<Chunk>,
     bytes: usize,
-    /// When the other end's closing is noticed.
+    /// When this end notices the other end's closing.
     end_at: Option<u64>,
-    /// It is noticed as an error, before what is on the way.
+    /// Whether the closing is noticed as an error, before what is on the way.
     broken: bool,
-    /// Closed by its own process.
+    /// Whether this end was closed by its own process.
     closed: bool,
 }
 
@@ -59,7 +62,7 @@ struct Chunk {
     used: usize,
 }
 
-/// What is cut off arrives then.
+/// The time at which what is cut off arrives.
 const NOT_YET: u64 = u64::MAX;
 const FIRST_PORT: u16 = 20_000;
 
@@ -83,7 +86,7 @@ impl Net {
         self.cuts.contains(&(a.min(b), a.max(b)))
     }
 
-    /// The end of what `by` sends on a connection. `losing`: what is on the way is lost.
+    /// Ends what `by` sends on a connection. If `losing`, what is on the way is lost.
     fn close(&mut self, core: &mut Core, number: u64, by: usize, losing: bool) {
         let delay = self.delay_ns(core);
         let Some(c) = self.connections.get_mut(&number) else {
@@ -139,7 +142,7 @@ fn wake(core: &mut Core, connection: u64) {
     core.wake(Key::Network(2 * connection + 1), true);
 }
 
-/// Ports have numbers of their own among what is waited for.
+/// The key of a port: ports have numbers of their own among what is waited for.
 fn port_key(port: u16) -> Key {
     Key::Network(u64::MAX - u64::from(port))
 }
@@ -148,7 +151,7 @@ fn local(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-/// Ends what a killed process had.
+/// Ends the connections and ports of a killed process.
 pub(super) fn process_killed(me: Task, process: Process) {
     let mut core = me.world.core.lock();
     let mut net = me.world.net.lock();
@@ -168,7 +171,7 @@ pub(super) fn process_killed(me: Task, process: Process) {
     }
 }
 
-/// From now on nothing arrives between the two, what is on the way included.
+/// Cuts two processes off: from now on nothing arrives between them, what is on the way included.
 pub fn cut(a: Process, b: Process) {
     let me = of_simulation();
     {
@@ -187,7 +190,7 @@ pub fn cut(a: Process, b: Process) {
     me.point();
 }
 
-/// The cut is over: what was held back arrives.
+/// Ends a cut: what was held back arrives.
 pub fn heal(a: Process, b: Process) {
     let me = of_simulation();
     {
@@ -216,7 +219,7 @@ pub fn heal(a: Process, b: Process) {
     me.point();
 }
 
-/// Breaks all connections between the two; they may be made anew.
+/// Breaks all connections between two processes. They may be made anew.
 pub fn break_connections(a: Process, b: Process) {
     let me = of_simulation();
     {
@@ -253,7 +256,7 @@ fn between(net: &mut Net, a: Process, b: Process) -> impl Iterator<Item = &mut C
         .filter(move |c| is_between(c, a, b))
 }
 
-/// A port that is listened to.
+/// A listening port.
 pub struct Listener {
     task: Task,
     port: u16,
@@ -290,7 +293,7 @@ impl Listener {
         local(self.port)
     }
 
-    /// Waits for a connection; an error once the port is listened to no more.
+    /// Waits for a connection. It is an error once the port does not listen any more.
     pub fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
         let me = of_simulation();
         me.point();
@@ -327,7 +330,7 @@ impl Drop for Listener {
     }
 }
 
-/// One end of a connection. Clones are the same; when the last one goes it is closed.
+/// One end of a connection. Clones share it; when the last one goes, the end is closed.
 #[derive(Clone)]
 pub struct Socket(Arc<Held>);
 
@@ -404,7 +407,8 @@ impl Socket {
         Key::Network(2 * self.0.connection + 1 - self.0.end as u64)
     }
 
-    /// Sends what there is room for, without waiting: zero if there is none.
+    /// Sends what there is room for, without waiting, and returns the number of bytes: zero if
+    /// there is no room.
     pub fn send(&self, parts: &[&[u8]]) -> io::Result<usize> {
         let me = of_simulation();
         let sent = self.send_now(me, parts);
@@ -453,7 +457,8 @@ impl Socket {
         Ok(sent)
     }
 
-    /// Waits for bytes and takes what is there; zero at the end. Also for how long, in nanoseconds, they had been there.
+    /// Waits for bytes and takes what is there; zero at the end. The second number is how long they
+    /// had been there, in nanoseconds.
     pub fn receive(&self, to: &mut [u8], until: Option<Instant>) -> io::Result<(usize, u64)> {
         let me = of_simulation();
         let until = until.map(|u| me.moment(u));
@@ -497,7 +502,7 @@ impl Socket {
         }
     }
 
-    /// Sends everything, waiting for room.
+    /// Sends all bytes, and waits for room.
     pub fn send_all(&self, mut bytes: &[u8], until: Instant) -> io::Result<()> {
         let me = of_simulation();
         while !bytes.is_empty() {

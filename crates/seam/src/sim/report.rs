@@ -1,4 +1,4 @@
-//! Who waits for what.
+//! The report of which thread waits for what.
 
 use super::core::{Core, State};
 use std::fmt::Write;
