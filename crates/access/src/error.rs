@@ -1,6 +1,6 @@
 use block::{BlockError, Dba, ObjectId, RowId};
 
-/// What goes wrong in heaps, trees, sequences and space.
+/// The errors of heaps, trees, sequences and space.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -11,12 +11,12 @@ pub enum Error {
     Storage(#[from] storage::Error),
     #[error(transparent)]
     Txn(#[from] txn::Error),
-    /// SQLSTATE 53100.
+    /// The data file cannot grow. SQLSTATE 53100.
     #[error("could not extend the data file: {0}")]
     DiskFull(storage::Error),
     #[error("block {header} is not the segment header of object {}", object.0)]
     WrongSegment { header: Dba, object: ObjectId },
-    /// SQLSTATE 54000.
+    /// The list of extents is full. SQLSTATE 54000.
     #[error("not supported yet: segment {} has as many extents as its header has room for", object.0)]
     TooManyExtents { object: ObjectId },
     #[error("row {rid:?} of object {}: {what}", object.0)]
@@ -29,10 +29,10 @@ pub enum Error {
     IndexCorrupt { object: ObjectId, what: String },
     #[error("index row size {len} exceeds maximum {max}")]
     KeyTooLong { len: usize, max: usize },
-    /// SQLSTATE 2200H.
+    /// The sequence has reached its limit. SQLSTATE 2200H.
     #[error("nextval: reached {} value of sequence ({limit})", if *ascending { "maximum" } else { "minimum" })]
     SequenceLimit { limit: i64, ascending: bool },
-    /// SQLSTATE 22003.
+    /// The value lies outside the sequence's bounds. SQLSTATE 22003.
     #[error("setval: value {value} is out of bounds for sequence ({min}..{max})")]
     SequenceBounds { value: i64, min: i64, max: i64 },
 }

@@ -1,4 +1,5 @@
-//! Segments and their space, heaps, B-link trees and sequences: how rows and keys lie in blocks and are found again.
+//! Segments and their space, heaps, B-link trees and sequences: the places of rows and keys in
+//! blocks, and how they are found again.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,13 +1,19 @@
-//! Sequences at run time: an instance takes a range of values from the sequence's block, or is given one by the instance that does so for all, and gives them out from memory.
+//! Sequences at run time. An instance takes a range of values from the sequence's block, or the
+//! instance that does so for all gives it a range. It gives the values out from memory.
 //!
 //! **Invariants.**
-//! - The block's mark is moved, and the move logged, before the first value of a range is given out; so no value is given out twice,
-//!   by whatever instance and after whatever crash. What an instance has not given out when it stops is a gap.
-//! - What is in memory are values that nobody else has; where the sequence stands is in the block, and in what instances were told of it by one that has died since ([`Floor`], which whoever is about to
-//!   move the mark asks for with the block latched). `setval` forgets the cached values of the instance where it is made, not
-//!   those of others. Of a sequence with a cache of one nothing is ever in memory: all draw in order.
-//! - A draw is not undone by a rollback. A transaction that drew a value waits at its commit for the log position that came with it, in whichever log it is ([`Logged`]).
-//! - The order of latches is: the block's, then that of the values in memory. Nobody waits for the first while holding the second.
+//! - The block's mark is moved, and the move logged, before the first value of a range is given
+//!   out. So no value is given out twice, by whatever instance and after whatever crash. What an
+//!   instance has not given out when it stops is a gap.
+//! - Values in memory are values that nobody else has. The state of the sequence is in the block,
+//!   and in what instances were told of it by an instance that has died since ([`Floor`]; a session
+//!   that is about to move the mark asks for it with the block latched). `setval` forgets the
+//!   cached values of the instance where it is made, not those of others. Of a sequence with a
+//!   cache of one nothing is ever in memory: all draw in order.
+//! - A rollback does not undo a draw. A transaction that drew a value waits at its commit for the
+//!   log position that came with the value, in whichever log it is ([`Logged`]).
+//! - The order of latches is: the block's, then that of the values in memory. Nobody waits for the
+//!   first while holding the second.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,44 +29,47 @@ use crate::btree::{Live, Step, Store};
 use crate::space::Space;
 use crate::{Error, Result};
 
-/// In which log the mark behind a value is.
+/// The log that has the mark behind a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Logged {
-    /// This instance's; durable before the drawing transaction's commit is acknowledged.
+    /// This instance's log. It is durable there before the drawing transaction's commit is
+    /// acknowledged.
     Here(LogPos),
-    /// Another's; durable before the drawing transaction commits.
+    /// Another instance's log. It is durable there before the drawing transaction commits.
     There(Mark),
 }
 
-/// A value drawn.
+/// A value that was drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Draw {
     pub value: i64,
     pub logged: Logged,
 }
 
-/// Values taken from the block.
+/// Values that were taken from the block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
     pub range: SequenceRange,
     pub increment: i64,
-    /// What is not used at once may be kept: the sequence has a cache.
+    /// Whether values that are not used at once may be kept: the sequence has a cache.
     pub keep: bool,
     pub state: SequenceState,
     pub end: LogPos,
 }
 
-/// What others know of where a sequence stands, asked for and told under the latch of its block.
+/// What others know of a sequence's state. It is asked for, and told, under the latch of the
+/// sequence's block.
 pub trait Floor {
-    /// Where it stands at least. None: nobody may move the mark now.
+    /// The state that the sequence has reached at least. None: nobody may move the mark now.
     fn at_least(&self) -> Option<Option<SequenceState>>;
-    /// The block has this state, logged here or durable.
+    /// Notes that the block has this state, logged here or durable.
     fn stands(&self, state: SequenceState);
-    /// `setval` was made here: values that are on their way to this instance are not put into its memory any more.
+    /// Notes that `setval` was made here: values on their way to this instance are not put into its
+    /// memory any more.
     fn set(&self);
 }
 
-/// Nobody else knows anything.
+/// The floor of a lone instance: nobody else knows anything.
 pub struct Alone;
 
 impl Floor for Alone {
@@ -75,19 +84,22 @@ impl Floor for Alone {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
     pub draw: Draw,
-    /// Of a sequence that is drawn from steadily, few values of what another instance has given are left: it is time to ask for the next.
+    /// Whether it is time to ask for the next values: the sequence is drawn from steadily, and few
+    /// values of what another instance has given are left.
     pub runs_low: bool,
 }
 
-/// Who uses up a range within this time does not wait for the next one: a wait of some 60 us then matters, and that the mark stands a range further ahead does not.
+/// The time within which a steady drawer uses up a range. A steady drawer does not wait for the
+/// next range: a wait of some 60 us then matters, and a mark that stands a range further ahead does
+/// not.
 const STEADILY: Duration = Duration::from_millis(20);
 
-/// Values not given out yet.
+/// Values that are not given out yet.
 struct Cached {
     range: SequenceRange,
     increment: i64,
     logged: Logged,
-    /// With so many values left, the next ones are to be asked for.
+    /// The number of values left at which the next ones are to be asked for.
     low: Option<u32>,
 }
 
@@ -98,7 +110,8 @@ struct Memory {
     kept_at: Option<Instant>,
 }
 
-/// A sequence as an instance uses it. One object per sequence and instance: it holds the instance's cached values.
+/// A sequence as an instance uses it. There is one object per sequence and instance: it holds the
+/// instance's cached values.
 pub struct Sequence<S = Live> {
     store: S,
     object: ObjectId,
@@ -106,12 +119,12 @@ pub struct Sequence<S = Live> {
     memory: Mutex<Memory>,
 }
 
-/// Segment header and the sequence's block.
+/// The number of fixed blocks: segment header and the sequence's block.
 const FIXED_BLOCKS: u32 = 2;
 
 impl Sequence {
-    /// The sequence `object` in the segment at `header`, as this instance uses it. In a new segment [`create`](Sequence::create) comes
-    /// first.
+    /// Opens the sequence `object` in the segment at `header`, as this instance uses it. In a new
+    /// segment [`create`](Sequence::create) comes first.
     pub fn open(
         txns: &Arc<TxnManager>,
         space: &Arc<Space>,
@@ -155,14 +168,15 @@ impl<S: Store> Sequence<S> {
         Ok(())
     }
 
-    /// The next value from the block or from memory; None: not now. Called with no latch held; may wait for the block and for room in the log, never for a flush.
+    /// Draws the next value from the block or from memory. None: not now. It is called with no
+    /// latch held. It may wait for the block and for room in the log, never for a flush.
     pub fn draw(&self, floor: &impl Floor) -> Result<Option<Draw>> {
         if let Some(held) = self.next_cached() {
             return Ok(Some(held.draw));
         }
         self.store.reserve()?;
         let mut guard = self.store.write(self.dba)?;
-        // Whoever had the block before us may have brought values for all.
+        // The instance that had the block before may have brought values for all.
         if let Some(held) = self.next_cached() {
             return Ok(Some(held.draw));
         }
@@ -184,14 +198,16 @@ impl<S: Store> Sequence<S> {
         Ok(Some(held.draw))
     }
 
-    /// Takes values for somebody else, of whom `wanted` wait: as many, or a range to be cached. None: not now. Waits like [`draw`](Sequence::draw).
+    /// Takes values for another instance, where `wanted` sessions wait: as many values, or a range
+    /// to be cached. None: not now. It waits as [`draw`](Sequence::draw) does.
     pub fn take(&self, wanted: u32, floor: &impl Floor) -> Result<Option<Taken>> {
         self.store.reserve()?;
         let mut guard = self.store.write(self.dba)?;
         self.take_from(&mut guard, wanted, floor)
     }
 
-    /// The same without waiting; the outer None: that is not possible.
+    /// Takes values as [`take`](Sequence::take) does, without waiting. The outer None means that
+    /// this is not possible.
     pub fn try_take(&self, wanted: u32, floor: &impl Floor) -> Option<Result<Option<Taken>>> {
         if !self.store.try_reserve() {
             return None;
@@ -239,7 +255,7 @@ impl<S: Store> Sequence<S> {
         }])
     }
 
-    /// The block may be another object's by now, if somebody else asks.
+    /// Reads the block. It may be another object's by now, if another instance asks.
     fn read_own(&self, block: &block::BlockBuf) -> Result<(SequenceParams, SequenceState)> {
         if block.object() != self.object {
             let (dba, object) = (self.dba, self.object);
@@ -249,7 +265,7 @@ impl<S: Store> Sequence<S> {
         Ok(read(block)?)
     }
 
-    /// A value from memory.
+    /// The next value from memory, if there is one.
     pub fn next_cached(&self) -> Option<Held> {
         let mut memory = self.memory.lock();
         let held = memory.ranges.front_mut()?.take();
@@ -259,7 +275,7 @@ impl<S: Store> Sequence<S> {
         held
     }
 
-    /// Values that another instance has taken for this one.
+    /// Keeps values that another instance has taken for this one.
     pub fn keep(&self, range: SequenceRange, increment: i64, mark: Mark) {
         let mut memory = self.memory.lock();
         let since = memory.kept_at.replace(seam::now());
@@ -272,7 +288,9 @@ impl<S: Store> Sequence<S> {
         });
     }
 
-    /// The mark of an instance that has gone, and of which this one was told: the block has it when this returns, or a later one, logged here or durable. May wait for the block to be recovered.
+    /// Raises the mark to one that this instance was told of and whose instance has gone. When this
+    /// returns the block has that mark or a later one, logged here or durable. It may wait for the
+    /// block to be recovered.
     pub fn raise(&self, to: SequenceState, floor: &impl Floor) -> Result<LogPos> {
         self.store.reserve()?;
         let mut guard = self.store.write(self.dba)?;
@@ -285,7 +303,8 @@ impl<S: Store> Sequence<S> {
         Ok(end)
     }
 
-    /// `setval(value, is_called)`: the next draw gives the value after `value`, or `value` itself. At once for everybody, not undone. None: not now.
+    /// Does `setval(value, is_called)`: the next draw gives the value after `value`, or `value`
+    /// itself. It holds at once for everybody and is not undone. None: not now.
     pub fn set(&self, value: i64, is_called: bool, floor: &impl Floor) -> Result<Option<LogPos>> {
         self.store.reserve()?;
         let mut guard = self.store.write(self.dba)?;
@@ -308,7 +327,8 @@ impl<S: Store> Sequence<S> {
         Ok(Some(end))
     }
 
-    /// The definition, and where the mark stands (values below it may still be in this instance's memory).
+    /// The definition, and the state of the mark. Values below the mark may still be in this
+    /// instance's memory.
     pub fn state(&self) -> Result<(SequenceParams, SequenceState)> {
         Ok(read(&*self.store.read(self.dba)?)?)
     }
@@ -326,7 +346,7 @@ impl Cached {
     fn take(&mut self) -> Option<Held> {
         self.range.count = self.range.count.checked_sub(1)?;
         let value = self.range.first;
-        // Beyond the last value of a range this may wrap; that value is never given out.
+        // Beyond the last value of a range this may wrap. That value is never given out.
         self.range.first = value.wrapping_add(self.increment);
         Some(Held {
             draw: Draw {
@@ -355,7 +375,8 @@ mod tests {
         (0..n).map(|_| draw(s).value).collect()
     }
 
-    /// The paper's walk-through: with a cache of 20 one instance has 10-29, the other 30-49, the first goes on with 50-69.
+    /// The paper's walk-through: with a cache of 20, one instance has 10-29, the other 30-49, and
+    /// the first goes on with 50-69.
     #[test]
     fn two_instances_draw_ranges_by_turns() {
         let store = Memory::new();
@@ -386,7 +407,8 @@ mod tests {
         fn set(&self) {}
     }
 
-    /// What others were given by an instance that died with its log counts, and is put into the block before a transaction that rests on it commits.
+    /// If an instance died with its log, what it gave to others counts. It is put into the block
+    /// before a transaction that rests on it commits.
     #[test]
     fn what_others_know_counts() {
         let store = Memory::new();
@@ -429,7 +451,8 @@ mod tests {
         );
     }
 
-    /// Of ranges that follow each other quickly, the next is asked for when a quarter is left; never of the first, and once of each.
+    /// If ranges follow each other quickly, the next one is asked for when a quarter is left. It is
+    /// never asked for in the first range, and once in each other.
     #[test]
     fn values_run_low_where_they_are_drawn_steadily() {
         let store = Memory::new();
@@ -465,7 +488,8 @@ mod tests {
         assert_eq!(low(), [0; 0]);
     }
 
-    /// As many as are wanted where nothing may be kept; and only by who needs not wait.
+    /// If nothing may be kept, as many values are taken as are wanted. `try_take` takes them only
+    /// if it need not wait.
     #[test]
     fn values_are_taken_for_others() {
         let store = Memory::new();

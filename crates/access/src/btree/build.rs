@@ -1,4 +1,4 @@
-//! Making trees: an empty one, and one filled bottom-up from sorted entries.
+//! Makes trees: an empty one, and one filled bottom-up from sorted entries.
 
 use block::index::{Builder, CAPACITY, entry_size, separator};
 use block::{Dba, Op};
@@ -7,7 +7,8 @@ use super::undo::shared_len;
 use super::{Spare, Store, Tree};
 use crate::Result;
 
-/// Leaves and inner blocks of a tree that is built are filled to this, so that the first inserts do not split every one of them.
+/// How full the leaves and inner blocks of a built tree are, so that the first inserts do not split
+/// every one of them.
 const FILL_PERCENT: usize = 90;
 pub(super) const FILL_BYTES: usize = CAPACITY * FILL_PERCENT / 100;
 
@@ -16,9 +17,10 @@ struct Level {
     dba: Dba,
     is_leaf: bool,
     low: Vec<u8>,
-    /// Whole keys with children; of leaves without.
+    /// Whole keys, with children on an inner level, without on the leaves' level.
     entries: Vec<(Vec<u8>, Option<u64>)>,
-    /// What the entries share with the low fence, and their bytes with this prefix.
+    /// The length that the entries share with the low fence, and the entries' bytes with this
+    /// prefix.
     prefix: usize,
     bytes: usize,
 }
@@ -42,7 +44,7 @@ impl Level {
         let keys = self.entries[..entries].iter();
         keys.map(|(key, _)| self.entry_bytes(key, prefix)).sum()
     }
-    /// Whether `key`, which comes next, is for another block.
+    /// Whether `key`, which comes next, belongs into another block.
     fn is_full(&self, key: &[u8]) -> bool {
         let prefix = shared_len(&self.low, key);
         let bytes = match prefix == self.prefix {
@@ -62,8 +64,8 @@ impl Level {
         self.bytes += self.entry_bytes(&key, prefix);
         self.entries.push((key, child));
     }
-    /// How many entries stay here when `next` is for another block, and the fence between. That may leave the block a shorter prefix; then some of the
-    /// last go, too.
+    /// How many entries stay here when `next` goes into another block, and the fence between. The
+    /// fence may leave the block a shorter prefix; then some of the last entries go, too.
     fn end(&self, next: &[u8]) -> (usize, Vec<u8>) {
         let mut keep = self.entries.len();
         loop {
@@ -90,15 +92,17 @@ impl Level {
     }
 }
 
-/// Fills an empty tree from entries that come in order. Nobody else uses the tree meanwhile. Every block is logged whole, once.
+/// Fills an empty tree from entries that come in order. Nobody else uses the tree meanwhile. Every
+/// block is logged whole, once.
 pub struct BulkBuilder<'t, S> {
     tree: &'t Tree<S>,
-    /// From the leaves up. The topmost block becomes the root.
+    /// The levels from the leaves up. The topmost block becomes the root.
     levels: Vec<Level>,
 }
 
 impl<S: Store> Tree<S> {
-    /// Formats the tree's first blocks: an empty root and an empty list of freed blocks. The segment is new: nobody knows it.
+    /// Formats the tree's first blocks: an empty root and an empty list of freed blocks. The
+    /// segment is new, and nobody knows it.
     pub fn create(&self) -> Result<()> {
         let root = Builder::new(0, &[], None, Dba::NONE, None).finish();
         self.format(self.root(), Op::IndexFormat, &root)?;
@@ -111,7 +115,7 @@ impl<S: Store> Tree<S> {
         self.alter(&mut guard, op, payload)
     }
 
-    /// Starts filling this tree, which is empty.
+    /// Begins to fill this tree, which is empty.
     pub fn build(&self) -> BulkBuilder<'_, S> {
         BulkBuilder {
             tree: self,
@@ -121,7 +125,7 @@ impl<S: Store> Tree<S> {
 }
 
 impl<S: Store> BulkBuilder<'_, S> {
-    /// Adds an entry by its whole key, column values and row id, which is above all keys before.
+    /// Adds an entry by its whole key: column values and row id. It is above all keys before.
     pub fn push(&mut self, full: &[u8]) -> Result<()> {
         self.tree.check_len(full)?;
         let leaf = self.levels.first();
@@ -148,7 +152,7 @@ impl<S: Store> BulkBuilder<'_, S> {
         Ok(())
     }
 
-    /// Writes a level's block and goes on in another one, for `next`.
+    /// Writes a level's block and goes on in another one, which begins with `next`.
     fn close(&mut self, level: usize, next: &[u8]) -> Result<()> {
         let right = self.tree.alloc()?.dba();
         let current = &mut self.levels[level];

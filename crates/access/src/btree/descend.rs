@@ -1,4 +1,4 @@
-//! Finding the block of a level that a key belongs to.
+//! Finds the block of a level that a key belongs to.
 
 use block::index::{IndexBlock, Side};
 use block::{BlockBuf, Dba};
@@ -6,15 +6,16 @@ use block::{BlockBuf, Dba};
 use super::{Store, Tree};
 use crate::{Error, Result};
 
-/// A descent that starts over more often than this is in a tree that is damaged: concurrent changes send it back once each.
+/// The number of restarts after which a descent takes the tree for damaged. Each concurrent change
+/// sends it back once.
 const MAX_RESTARTS: u32 = 10_000;
 
-/// What a descent looks for.
+/// The target of a descent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target<'k> {
     /// The block that covers the key.
     Key(&'k [u8]),
-    /// The block that covers the greatest key below this one; `None` is above every key.
+    /// The block that covers the greatest key below this one. None stands for above every key.
     Before(Option<&'k [u8]>),
 }
 
@@ -46,24 +47,26 @@ impl Target<'_> {
     }
 }
 
-/// A block that could not be latched with others held, for its latch or its mode: it has to be brought with everything let go.
+/// A block that could not be latched with others held, because its latch or its mode was missing.
+/// It has to be brought with everything let go.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Missing {
     Shared(Dba),
     Exclusive(Dba),
 }
 
-/// Where a latched block stands relative to a target.
+/// The place of a latched block relative to a target.
 pub(super) enum Place {
     Here,
-    /// Go there; with the split that made it necessary, unless the block left behind is dead.
+    /// Go to the right sibling. With it comes the split that made that necessary, unless the block
+    /// left behind is dead.
     Right(Dba, Option<Pending>),
     /// The way here was stale.
     Stale,
 }
 
 impl<S: Store> Tree<S> {
-    /// The block as one of this tree's at `level`, or `None`.
+    /// The block, if it is one of this tree's at `level`.
     pub(super) fn view<'b>(&self, b: &'b BlockBuf, level: u16) -> Option<IndexBlock<'b>> {
         IndexBlock::new(b).filter(|v| b.object() == self.object && v.level() == level)
     }
@@ -90,8 +93,8 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// Address of the block at `level` for `target`, as of a moment ago, and a split found incomplete on that level.
-    /// `None`: the tree is not that high.
+    /// The address of the block at `level` for `target`, as of a moment ago, and a split found
+    /// incomplete on that level. None if the tree is not that high.
     fn find(&self, target: Target<'_>, level: u16) -> Result<Option<Dba>> {
         'restart: for _ in 0..MAX_RESTARTS {
             let mut guard = self.store.read(self.root())?;
@@ -135,8 +138,8 @@ impl<S: Store> Tree<S> {
         Err(self.corrupt("a descent does not come to an end"))
     }
 
-    /// Latches the block at `level` for `target` with `latch`, moving right and starting over as need be.
-    /// `None`: the tree is not that high.
+    /// Latches the block at `level` for `target` with `latch`. It moves right and starts over as
+    /// need be. None if the tree is not that high.
     fn latched<'s, G: std::ops::Deref<Target = BlockBuf> + 's>(
         &'s self,
         target: Target<'_>,
@@ -180,7 +183,7 @@ impl<S: Store> Tree<S> {
             .map(|(guard, _)| guard))
     }
 
-    /// As `read_at`, trying `hint` first.
+    /// The leaf for `target`, latched shared. It tries `hint` first.
     pub(super) fn read_leaf(&self, target: Target<'_>, hint: Option<Dba>) -> Result<S::Read<'_>> {
         match self.latched(target, 0, hint, |s, dba| s.read(dba))? {
             Some((guard, _)) => Ok(guard),
@@ -188,7 +191,8 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// The block at `level` for `target`, latched exclusively, and a split on the way there that was incomplete.
+    /// The block at `level` for `target`, latched exclusively, and a split on the way there that
+    /// was incomplete.
     pub(super) fn write_at(
         &self,
         target: Target<'_>,
@@ -197,12 +201,12 @@ impl<S: Store> Tree<S> {
         self.latched(target, level, None, |s, dba| s.write(dba))
     }
 
-    /// The leaf for `key`, latched exclusively. Completes a split that it finds incomplete.
+    /// The leaf for `key`, latched exclusively. A split that is found incomplete is completed.
     pub(super) fn write_leaf(&self, key: &[u8]) -> Result<S::Write<'_>> {
         self.leaf(key, |s, dba| s.write(dba))
     }
 
-    /// The same with another latch.
+    /// The leaf for `key`, latched by `latch`. A split that is found incomplete is completed.
     pub(super) fn leaf<'s, G: std::ops::Deref<Target = BlockBuf> + 's>(
         &'s self,
         key: &[u8],
@@ -217,7 +221,8 @@ impl<S: Store> Tree<S> {
                 Some(pending) if !completed => {
                     drop(guard);
                     match self.complete(&pending) {
-                        // The tree does without: whoever undoes or deletes needs no space, and may make some.
+                        // The tree does without the separator: a session that undoes or deletes
+                        // needs no space, and may make some.
                         Ok(()) | Err(Error::DiskFull(_)) => completed = true,
                         Err(e) => return Err(e),
                     }
@@ -227,7 +232,8 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// Waits until the block is in this instance in the mode that a try lacked. It may be gone again when this returns.
+    /// Waits until the block is in this instance in the mode that a try lacked. The block may be
+    /// gone again when this returns.
     pub(super) fn bring(&self, missing: Missing) -> Result<()> {
         match missing {
             Missing::Shared(dba) => drop(self.store.read(dba)?),

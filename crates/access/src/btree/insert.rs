@@ -1,4 +1,4 @@
-//! Changing entries: insert, with or without a check for uniqueness, and delete-mark.
+//! Changes entries: insert, with or without a check for uniqueness, and delete-mark.
 
 use block::index::{
     IndexBlock, MAX_KEY, ROW_ID_LEN, Room, Side, insert_payload, mark_payload, push_row_id,
@@ -11,7 +11,7 @@ use super::undo::{encode_undo, undo_len};
 use super::{Conflict, Conflicts, Fate, IndexOutcome, Step, Store, Tree, UndoKind};
 use crate::{Error, Result};
 
-/// How a change of one entry went, under the leaf's latch.
+/// The outcome of a change of one entry, under the leaf's latch.
 enum Put {
     Done(IndexOutcome),
     /// The leaf has to be purged or split first.
@@ -19,8 +19,9 @@ enum Put {
 }
 
 impl<S: Store> Tree<S> {
-    /// Inserts the entry (`key`, `rid`), or revives it. `key` holds the memcomparable column values. Waits for space and blocks, never
-    /// for another transaction. Called with no latch held.
+    /// Inserts the entry (`key`, `rid`), or revives it. `key` holds the memcomparable column
+    /// values. It waits for space and blocks, never for another transaction. It is called with no
+    /// latch held.
     pub fn insert(&self, txn: &mut S::Txn, key: &[u8], rid: RowId) -> Result<IndexOutcome> {
         let full = self.full_key(key, rid)?;
         loop {
@@ -34,8 +35,9 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// As [`insert`](Self::insert) into a unique index: nothing is inserted while another entry of `key` may be alive.
-    /// `vouched` is what an earlier call returned, if the caller found all those entries dead at their rows.
+    /// Inserts into a unique index, otherwise as [`insert`](Self::insert) does. Nothing is inserted
+    /// while another entry of `key` may be alive. `vouched` is what an earlier call returned, if
+    /// the caller found all those entries dead at their rows.
     pub fn insert_unique(
         &self,
         txn: &mut S::Txn,
@@ -46,7 +48,8 @@ impl<S: Store> Tree<S> {
         let full = self.full_key(key, rid)?;
         loop {
             let mut slot = Some(self.store.prepare(txn, undo_len(full.len()))?);
-            // The home: nobody inserts an entry of `key`, here or further right, without this latch.
+            // This is the home: nobody inserts an entry of `key`, here or further right, without
+            // this latch.
             let mut home = self.write_leaf(key)?;
             let mut found = Conflicts {
                 entries: Vec::new(),
@@ -77,7 +80,7 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// Notes the entries of `key` in a leaf that are not provably dead, other than that of `rid`.
+    /// Notes the entries of `key` in a leaf that are not provably dead, except that of `rid`.
     fn collect(
         &self,
         txn: &S::Txn,
@@ -109,9 +112,12 @@ impl<S: Store> Tree<S> {
         }
     }
 
-    /// Follows the entries of `key` into the leaves right of its home, without ever waiting. Returns the leaf that is to take
-    /// `full`, if it is not the home; or, as error, the block that has to be brought with everything let go. The others are only read, which
-    /// instances can do at once: while the home is latched nobody inserts an entry of `key` there.
+    /// Follows the entries of `key` into the leaves right of its home, without ever waiting.
+    /// Returns the leaf that is to take `full`, if that is not the home. The error is the block
+    /// that has to be brought with everything let go.
+    ///
+    /// The other leaves are only read, which instances can do at once: while the home is latched
+    /// nobody inserts an entry of `key` there.
     fn look_right<'s>(
         &'s self,
         txn: &S::Txn,
@@ -149,7 +155,7 @@ impl<S: Store> Tree<S> {
             drop(leaf);
             let missing = Missing::Exclusive(dba);
             let leaf = self.store.try_write(dba).ok_or(missing)?;
-            // It may have been split in between.
+            // The leaf may have been split in between.
             let Some(v) = self.view(&leaf, 0).filter(|v| v.side(full) == Side::Here) else {
                 return Err(missing);
             };
@@ -193,14 +199,15 @@ impl<S: Store> Tree<S> {
                     Ok(Put::Done(IndexOutcome::Revived(old)))
                 }
                 None => {
-                    // Nothing changes but the SCN: whoever vouched for this entry being dead did so for another version.
+                    // Only the SCN changes: a session that vouched for this entry being dead did so
+                    // for another version.
                     self.alter(leaf, Op::IndexRemove, &[])?;
                     Ok(Put::Done(IndexOutcome::Present))
                 }
             };
         }
         if v.room_for(full) == Room::Full {
-            // Undo of entries needs no redo beyond what was reserved for the insertion itself.
+            // The undo of entries needs no redo beyond what was reserved for the insertion itself.
             self.purge_marked(leaf)?;
         }
         let Some(room) = self.view(leaf, 0).map(|v| v.room_for(full)) else {
@@ -229,7 +236,8 @@ impl<S: Store> Tree<S> {
         Ok(Put::Done(IndexOutcome::Inserted))
     }
 
-    /// Delete-marks the entry with the transaction's stamp. False if it was marked already. An entry that does not exist is damage.
+    /// Delete-marks the entry with the transaction's stamp. False if it was marked already. An
+    /// entry that does not exist is damage.
     pub fn mark(&self, txn: &mut S::Txn, key: &[u8], rid: RowId) -> Result<bool> {
         let full = self.full_key(key, rid)?;
         loop {
@@ -278,7 +286,8 @@ impl<S: Store> Tree<S> {
         self.split(0, full, enough)
     }
 
-    /// Removes the entries of a latched leaf whose marks are committed below the horizon. Returns how many.
+    /// Removes the entries of a latched leaf whose marks are committed below the horizon, and
+    /// returns their number.
     pub(super) fn purge_marked(&self, leaf: &mut S::Write<'_>) -> Result<usize> {
         let Some(v) = self.view(leaf, 0) else {
             return Ok(0);
@@ -316,7 +325,7 @@ impl<S: Store> Tree<S> {
     }
 }
 
-/// Bytes that a mark adds to an entry that never had one.
+/// The bytes that a mark adds to an entry that never had one.
 const STAMP_ROOM: usize = 8;
 
 fn take<T>(slot: &mut Option<T>) -> T {

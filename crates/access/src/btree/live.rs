@@ -1,4 +1,5 @@
-//! The store of a running instance: blocks in its cache, changes in its redo, verdicts of its transactions.
+//! The store of a running instance: blocks in its cache, changes in its redo, verdicts of its
+//! transactions.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use crate::Result;
 use crate::space::Space;
 use crate::space::segment::Segment;
 
-/// What an index or sequence of this instance rests on. One per object and instance, because it gives out the segment's blocks.
+/// What an index or sequence of this instance rests on. There is one per object and instance,
+/// because it gives out the segment's blocks.
 pub struct Live {
     cache: Arc<Cache>,
     txns: Arc<TxnManager>,
@@ -21,7 +23,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// `fixed`: blocks at the segment's start that have a fixed place, the header included.
+    /// Opens the store. `fixed` is the number of blocks at the segment's start that have a fixed
+    /// place, the header included.
     pub(crate) fn new(
         txns: &Arc<TxnManager>,
         space: &Arc<Space>,

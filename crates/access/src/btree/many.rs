@@ -1,10 +1,14 @@
-//! Inserting many entries in key order: one record for each leaf's share, and leaves made whole of what belongs between two entries.
+//! Inserts many entries in key order: one record for each leaf's share, and leaves made whole of
+//! what belongs between two entries.
 //!
-//! What a leaf takes is worked out under a shared latch, then undo, redo and blocks are prepared with no latch held, then it is done, if the leaf still
-//! has the SCN it was looked at with. So undo space is prepared for exactly what is used.
+//! What a leaf takes is worked out under a shared latch. Then undo, redo and blocks are prepared
+//! with no latch held. Then it is done, if the leaf still has the SCN with which it was looked at.
+//! So undo space is prepared for exactly what is used.
 //!
-//! A leaf is not halved again and again while a long run goes into it. If the run belongs between two entries, the leaf is divided there. If it belongs behind the
-//! last, the leaf's range is cut where it will be full, so that its fences share as much as its entries do, and the run goes on in the empty right sibling.
+//! A leaf is not halved again and again while a long run goes into it. If the run belongs between
+//! two entries, the leaf is divided there. If the run belongs behind the last, the leaf's range is
+//! cut where the leaf will be full, so that its fences share as much as its entries do. The run
+//! then goes on in the empty right sibling.
 
 use block::index::{
     CAPACITY, IndexBlock, InsertRuns, MAX_KEY, ROW_ID_LEN, Side, Split, entry_size, separator,
@@ -18,31 +22,34 @@ use super::undo::{encode_run, run_len, shared_len};
 use super::{Conflicts, IndexOutcome, Spare, Step, Store, Tree, UndoKind};
 use crate::Result;
 
-/// How often a leaf may have changed before its turn came until the next entry is inserted alone, which cannot be put off.
+/// How often a leaf may have changed before its turn came. After that the next entry is inserted
+/// alone, which cannot be put off.
 const MAX_STALE: u32 = 3;
-/// A run shorter than this is no reason for another leaf where an ordinary split makes room too.
+/// The length below which a run is no reason for another leaf, if an ordinary split makes room,
+/// too.
 const RUN_BEHIND: usize = CAPACITY / 4;
 const RUN_BETWEEN: usize = CAPACITY / 2;
 
-/// What is to be done about the first of the keys.
+/// The plan for the first of the keys.
 enum Plan {
-    /// So many go into the leaf as it is.
+    /// This number of keys goes into the leaf as it is.
     Share(usize),
     /// The entries from `at` on move to a right sibling that begins at the separator.
     Divide { at: usize, separator: Vec<u8> },
-    /// The first one has to go in by itself: it exists, may be a duplicate, or an ordinary split is due.
+    /// The first key has to go in by itself: it exists, may be a duplicate, or an ordinary split is
+    /// due.
     Alone,
 }
 
 enum Went {
-    /// So many are in; none, if there is room for them now.
+    /// This number of keys is in. It is zero if there is only room for them now.
     In(usize),
-    /// The leaf or a fresh block was somebody else's meanwhile.
+    /// The leaf or a fresh block was another session's meanwhile.
     Stale,
     Alone,
 }
 
-/// Memory used from leaf to leaf.
+/// Memory that is used from leaf to leaf.
 #[derive(Default)]
 struct Work {
     runs: InsertRuns,
@@ -56,7 +63,8 @@ struct Work {
 #[derive(Default)]
 struct Gap {
     at: usize,
-    /// Keys from the one the gap was found with up to this one, exclusive, belong here.
+    /// The exclusive bound of the gap: keys from the one with which the gap was found up to this
+    /// one belong here.
     bound: Vec<u8>,
     is_bounded: bool,
 }
@@ -81,8 +89,9 @@ fn is_sound(key: &[u8]) -> bool {
     (ROW_ID_LEN..=MAX_KEY).contains(&key.len())
 }
 
-/// In a unique index: whether `v` is the key's home, and neither it nor `last`, the columns inserted just before, has the key's columns. Then
-/// nobody has. `at` is where the key belongs.
+/// Whether a key is unique, in a unique index. `v` must be the key's home, and neither it nor
+/// `last`, the columns inserted just before, may have the key's columns. Then no entry has them.
+/// `at` is where the key belongs.
 fn is_unique(v: &IndexBlock<'_>, at: usize, key: &[u8], last: &[u8]) -> bool {
     let columns = &key[..key.len() - ROW_ID_LEN];
     let there = |i: usize| i < v.count() && v.key_starts_with(i, columns);
@@ -94,9 +103,12 @@ fn is_unique(v: &IndexBlock<'_>, at: usize, key: &[u8], last: &[u8]) -> bool {
 }
 
 impl<S: Store> Tree<S> {
-    /// Inserts entries, `keys` being whole (with their row ids) and rising, with one record and one undo record for each leaf's share.
-    /// Returns how many are in; in a unique index it stops at the first key that has other entries which are not known to be dead, and
-    /// returns these too. For that key the caller goes on with [`insert_unique`](Self::insert_unique).
+    /// Inserts entries, with one record and one undo record for each leaf's share. `keys` are whole
+    /// (with their row ids) and rise. Returns how many are in.
+    ///
+    /// In a unique index it stops at the first key that has other entries which are not known to be
+    /// dead, and returns these, too. For that key the caller goes on with
+    /// [`insert_unique`](Self::insert_unique).
     pub fn insert_many<K: AsRef<[u8]>>(
         &self,
         txn: &mut S::Txn,
@@ -185,7 +197,8 @@ impl<S: Store> Tree<S> {
             0 => Plan::Alone,
             n => Plan::Share(n),
         };
-        // Divided is for lack of room only, and not the root, whose address must stay.
+        // A leaf is divided for lack of room only. The root is not divided, because its address
+        // must stay.
         let next = keys.get(taken).map(AsRef::as_ref);
         let Some(next) = next.filter(|k| is_sound(k) && v.side(k) == Side::Here) else {
             return as_it_is;
@@ -205,7 +218,8 @@ impl<S: Store> Tree<S> {
             })
         };
         let behind = at == v.count();
-        // Behind all keys there are, an ordinary split leaves most in the left block as well.
+        // If the run lies behind all keys there are, an ordinary split leaves most in the left
+        // block as well.
         if behind && (v.right().is_none() || is_long(RUN_BEHIND)) {
             return cut(v, run, taken).unwrap_or(as_it_is);
         }
@@ -251,7 +265,7 @@ impl<S: Store> Tree<S> {
             return Ok(Went::Stale);
         }
         let parts = (Split { at }, separator);
-        // Should it fail, the block may be in the tree.
+        // If this fails, the block may be in the tree.
         work.spare = None;
         let moved = self.move_right(left, &fresh, spare.dba(), 0, parts)?;
         Ok(match moved {
@@ -277,7 +291,8 @@ impl<S: Store> Tree<S> {
     }
 }
 
-/// Puts together what leaf `v` takes of the head of `keys` as it is: how many.
+/// Puts together what leaf `v` takes of the head of `keys` as it is, and returns the number of
+/// those keys.
 fn share<K: AsRef<[u8]>>(v: &IndexBlock<'_>, keys: &[K], unique: bool, work: &mut Work) -> usize {
     work.runs.clear();
     let first = keys[0].as_ref();
@@ -305,7 +320,7 @@ fn share<K: AsRef<[u8]>>(v: &IndexBlock<'_>, keys: &[K], unique: bool, work: &mu
     work.runs.count
 }
 
-/// Whether both parts fit a block: one gets another high fence, the other a low one.
+/// Whether both parts fit a block. One part gets another high fence, the other a low one.
 fn can_divide(v: &IndexBlock<'_>, at: usize, separator: &[u8]) -> bool {
     let (low, high) = (v.low(), v.high());
     let left = separator.len() + v.entries_size(0..at, shared_len(low, separator));
@@ -316,8 +331,9 @@ fn can_divide(v: &IndexBlock<'_>, at: usize, separator: &[u8]) -> bool {
     low.len() + left <= CAPACITY && right <= CAPACITY
 }
 
-/// Where a full leaf ends when `first` is to go into another behind it: how many of its entries stay, and the separator. A new high fence takes room, and may
-/// leave the block a shorter prefix; then the last entries move.
+/// Where a full leaf ends when `first` is to go into another leaf behind it: how many of its
+/// entries stay, and the separator. A new high fence takes room, and may leave the block a shorter
+/// prefix; then the last entries move.
 fn end_of(v: &IndexBlock<'_>, first: &[u8]) -> Option<(usize, Vec<u8>)> {
     let (mut keep, mut next) = (v.count(), first.to_vec());
     while keep > 0 {
@@ -334,14 +350,16 @@ fn end_of(v: &IndexBlock<'_>, first: &[u8]) -> Option<(usize, Vec<u8>)> {
     None
 }
 
-/// Where to divide leaf `v` so that more than `taken` of `run`, which belongs behind all that it has, fit; or, if it is full, so that they go into a leaf of their own.
+/// Where to divide leaf `v`, for a `run` that belongs behind all that the leaf has. More than
+/// `taken` of the run must fit afterwards; or, if the leaf is full, the run goes into a leaf of its
+/// own.
 fn cut<K: AsRef<[u8]>>(v: &IndexBlock<'_>, run: &[K], taken: usize) -> Option<Plan> {
     let first = run.first()?.as_ref();
     let (low, count) = (v.low(), v.count());
     let (mut fitting, mut bytes) = (0, 0);
     let (mut prefix, mut there) = (usize::MAX, 0);
     for (i, key) in run.iter().map(AsRef::as_ref).enumerate() {
-        // About: that all keys are of average length.
+        // This is approximate: it takes all keys to be of average length.
         bytes += key.len();
         let (n, shared) = (i + 1, shared_len(low, key));
         if shared != prefix {

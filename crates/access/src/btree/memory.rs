@@ -1,8 +1,10 @@
-//! A store of plain memory for the tests: blocks behind reader-writer locks, every change kept as redo to be replayed,
-//! transactions whose undo can be run, and latches that sometimes refuse to be tried.
+//! A store of plain memory for the tests. Blocks are behind reader-writer locks, and every change
+//! is kept as redo to be replayed. Transactions' undo can be run. Latches sometimes refuse to be
+//! tried.
 //!
-//! It can be seen from several instances. Each block is exclusive in one of them or shared in some; an instance that needs another mode takes it away from the others
-//! as soon as none of them has the block latched, and a try without the mode fails. Whoever may wait must hold no latch.
+//! Several instances can use the store. Each block is exclusive in one of them or shared in some.
+//! An instance that needs another mode takes it away from the others as soon as none of them has
+//! the block latched; a try without the mode fails. A session that may wait must hold no latch.
 
 use seam::HashMap;
 use std::cell::Cell;
@@ -20,7 +22,7 @@ pub const OBJECT: ObjectId = ObjectId(42);
 pub const HEADER: Dba = Dba::new(FileId(1), 100);
 const MAX_BLOCKS: usize = 6000;
 
-/// One block's change as redo has it.
+/// The change of one block, as redo has it.
 #[derive(Clone)]
 pub struct Logged {
     pub dba: Dba,
@@ -29,7 +31,8 @@ pub struct Logged {
     pub scn: Scn,
 }
 
-/// A block, and which instances have it, by bits: the one that has it exclusively, and those that have it at all.
+/// A block, and the instances that have it, as bits: the one that has it exclusively, and those
+/// that have it at all.
 struct Block {
     contents: RwLock<BlockBuf>,
     modes: Mutex<Modes>,
@@ -45,7 +48,7 @@ thread_local! {
     static HELD: Cell<u32> = const { Cell::new(0) };
 }
 
-/// One latch held by this thread.
+/// A latch held by this thread.
 struct Held;
 impl Held {
     fn new() -> Held {
@@ -67,15 +70,15 @@ pub struct Shared {
     pub next: AtomicU32,
     clock: AtomicU64,
     pub horizon: AtomicU64,
-    /// Commit SCN by transaction; absent while active.
+    /// The commit SCN by transaction. It is absent while the transaction is active.
     status: RwLock<HashMap<u64, u64>>,
     next_txn: AtomicU64,
-    /// Records of structure changes and of entries, in order. `None`: not kept.
+    /// The records of structure changes and of entries, in order. None: they are not kept.
     pub redo: Mutex<Option<Vec<Vec<Logged>>>>,
-    /// One try in so many fails; 0: none.
+    /// The number of tries of which one fails. Zero: none fails.
     pub refuse: AtomicU64,
     tries: AtomicU64,
-    /// How often an instance took a mode.
+    /// The number of times that an instance took a mode.
     pub transfers: AtomicU64,
 }
 
@@ -92,7 +95,7 @@ impl Memory {
     pub fn new() -> Memory {
         Memory::with_blocks(MAX_BLOCKS)
     }
-    /// The same blocks from another instance.
+    /// The store as another instance sees it.
     pub fn instance(&self, number: u32) -> Memory {
         Memory(self.0.clone(), number)
     }
@@ -138,15 +141,15 @@ impl Memory {
             tree.undo(&mut txn, &(), kind as u16, &payload).unwrap();
         }
     }
-    /// Everything committed so far is below the horizon.
+    /// Raises the horizon above everything committed so far.
     pub fn raise_horizon(&self) {
         self.0
             .horizon
             .store(self.0.clock.fetch_add(2, SeqCst) + 1, SeqCst);
     }
-    /// What is left after a crash that loses all redo after the first `records`.
+    /// The store after a crash that loses all redo after the first `records`.
     pub fn replay(&self, records: &[Vec<Logged>]) -> Memory {
-        // Room for what is done to it afterwards, too.
+        // There is room for what is done to it afterwards, too.
         let other = Memory::with_blocks(self.0.next.load(SeqCst) as usize + 200);
         for change in records.iter().flatten() {
             other.apply(change);
@@ -170,7 +173,7 @@ impl Memory {
     fn cell(&self, dba: Dba) -> &Block {
         &self.0.blocks[(dba.block() - HEADER.block()) as usize]
     }
-    /// Under the block's latch: whether this instance has it in the mode.
+    /// Whether this instance has the block in the mode. The block is latched.
     fn has(&self, dba: Dba, exclusive: bool) -> bool {
         let modes = *self.cell(dba).modes.lock();
         let mine = if exclusive {
@@ -180,7 +183,8 @@ impl Memory {
         };
         mine & 1 << self.1 != 0
     }
-    /// Takes the mode from whoever has it, once nobody has the block latched. It may be gone again when this returns.
+    /// Takes the mode from the instances that have it, once none of them has the block latched. It
+    /// may be gone again when this returns.
     fn take_mode(&self, dba: Dba, exclusive: bool) {
         let cell = self.cell(dba);
         let _nobody_has_it_latched = cell.contents.write();

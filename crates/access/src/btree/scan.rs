@@ -1,10 +1,11 @@
-//! Reading entries: exact lookups, and cursors over ranges in both directions.
+//! Reads entries: exact lookups, and cursors over ranges in both directions.
 //!
-//! A cursor copies a batch of entries from one leaf at a time, so that no latch is held between calls and a slow client delays nobody.
-//! It remembers where it is by key; the address of the next leaf is a hint that the fences confirm. Batches begin small, for
-//! `LIMIT 1`, and grow.
+//! A cursor copies a batch of entries from one leaf at a time. So no latch is held between calls,
+//! and a slow client delays nobody. The cursor remembers its place by key; the address of the next
+//! leaf is a hint that the fences confirm. Batches begin small, for `LIMIT 1`, and grow.
 //!
-//! Whether an entry's row is visible, and has the entry's key, is decided at the row: delete-marked entries are returned too.
+//! Whether an entry's row is visible, and has the entry's key, is decided at the row. So
+//! delete-marked entries are returned, too.
 
 use block::index::Side;
 use block::{Dba, RowId, Stamp};
@@ -22,14 +23,14 @@ pub struct Found<'c> {
     /// The memcomparable column values.
     pub key: &'c [u8],
     pub rid: RowId,
-    /// Who delete-marked the entry, if somebody did.
+    /// The stamp of the transaction that delete-marked the entry, if one did.
     pub marked: Option<Stamp>,
 }
 
-/// Where a cursor goes on.
+/// The place where a cursor goes on.
 #[derive(Clone, Debug)]
 enum Next {
-    /// Forward: at this key or above. Backward: below this one; `None` is above all.
+    /// Forward: at this key or above. Backward: below this key. None stands for above all keys.
     At(Option<Vec<u8>>),
     Done,
 }
@@ -43,15 +44,16 @@ pub struct Cursor {
     next: Next,
     hint: Option<Dba>,
     batch_size: usize,
-    /// Whole keys of the batch, one after the other.
+    /// The whole keys of the batch, one after the other.
     keys: Vec<u8>,
     entries: Vec<(u32, u32, Option<Stamp>)>,
     pos: usize,
 }
 
 impl Cursor {
-    /// `low` is inclusive, `high` exclusive and `None` without bound. Keys of a prefix of the columns are fine as bounds;
-    /// for an inclusive upper bound see [`block::key::after_prefix`].
+    /// A cursor over a range. `low` is inclusive, `high` exclusive; None is no bound. Keys of a
+    /// prefix of the columns are fine as bounds. For an inclusive upper bound see
+    /// [`block::key::after_prefix`].
     pub fn new(low: Vec<u8>, high: Option<Vec<u8>>, backward: bool) -> Cursor {
         let next = Next::At(if backward {
             high.clone()
@@ -74,7 +76,8 @@ impl Cursor {
 }
 
 impl<S: Store> Tree<S> {
-    /// The next entry of the scan, or `None` at its end. Called with no latch held; none is held after.
+    /// The next entry of the scan. None at its end. It is called with no latch held, and none is
+    /// held after.
     pub fn next<'c>(&self, cursor: &'c mut Cursor) -> Result<Option<Found<'c>>> {
         while cursor.pos == cursor.entries.len() {
             let Next::At(from) = std::mem::replace(&mut cursor.next, Next::Done) else {
@@ -166,7 +169,8 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
-    /// Appends the row ids of all entries of exactly `key`, with their marks, to `out`. The fast path of a select by key.
+    /// Appends the row ids of all entries of exactly `key`, with their marks, to `out`. It is the
+    /// fast path of a select by key.
     pub fn lookup(&self, key: &[u8], out: &mut Vec<(RowId, Option<Stamp>)>) -> Result<()> {
         let mut leaf = self.read_leaf(Target::Key(key), None)?;
         let mut from = std::borrow::Cow::Borrowed(key);
@@ -180,7 +184,7 @@ impl<S: Store> Tree<S> {
                 }
                 out.push((v.row_id(i), v.entry(i).marked()));
             }
-            // Only where a key's entries span leaves does the fence begin with the key.
+            // The fence begins with the key only if the key's entries span leaves.
             let Some(fence) = v.high().filter(|high| high.starts_with(key)) else {
                 return Ok(());
             };

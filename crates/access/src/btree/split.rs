@@ -1,4 +1,5 @@
-//! Splits: a full block's upper part moves into a fresh right sibling, then the separator goes into the parent.
+//! Splits: a full block's upper part moves into a fresh right sibling, then the separator goes into
+//! the parent.
 
 use block::index::{
     Builder, IndexBlock, Room, Split, insert_payload, set_prefix_payload, truncate_payload,
@@ -9,12 +10,13 @@ use super::descend::{Pending, Target};
 use super::{Spare, Step, Store, Tree};
 use crate::Result;
 
-/// How often a separator is tried; after that the split stays incomplete until a writer moves right there again.
+/// How often a separator is tried. After that the split stays incomplete until a writer moves right
+/// there again.
 const SEPARATOR_TRIES: u32 = 8;
 
 impl<S: Store> Tree<S> {
-    /// Splits the block at `level` that covers `key`, unless it is `enough` already, so that an entry of `key` fits (or comes
-    /// closer to fitting: the caller tries again).
+    /// Splits the block at `level` that covers `key`, unless it is `enough` already. An entry of
+    /// `key` then fits, or comes closer to fitting: the caller tries again.
     pub(super) fn split(
         &self,
         level: u16,
@@ -80,7 +82,8 @@ impl<S: Store> Tree<S> {
         )
     }
 
-    /// Moves a latched block's entries from the split on to `sibling`. False if that is busy; then nothing has happened.
+    /// Moves a latched block's entries from the split on to `sibling`. False if the sibling is
+    /// busy; then nothing has happened.
     pub(super) fn move_right<'s>(
         &'s self,
         mut left: S::Write<'s>,
@@ -120,7 +123,7 @@ impl<S: Store> Tree<S> {
         Ok(true)
     }
 
-    /// The root keeps its address: its halves go into two fresh blocks below it.
+    /// Splits the root, which keeps its address: its halves go into two fresh blocks below it.
     fn split_root(
         &self,
         level: u16,
@@ -173,8 +176,8 @@ impl<S: Store> Tree<S> {
         Ok(Used::Yes)
     }
 
-    /// Puts the separator of a split into the parent. Gives up, without harm, when a block it would have to wait for with the
-    /// parent latched is busy again and again.
+    /// Puts the separator of a split into the parent. With the parent latched it does not wait for
+    /// a block: if that is busy again and again, it gives up, which does no harm.
     pub(super) fn complete(&self, pending: &Pending) -> Result<()> {
         let level = pending.level + 1;
         for _ in 0..SEPARATOR_TRIES {
@@ -196,7 +199,8 @@ impl<S: Store> Tree<S> {
             if equal {
                 return Ok(());
             }
-            // The child may have died since. It cannot be freed while we hold the block that would lead to it: whoever ends it comes here.
+            // The child may have died since. It cannot be freed while this holds the block that
+            // would lead to it: a session that frees it comes here.
             let Some(child) = self.store.try_read(pending.child) else {
                 drop(parent);
                 drop(self.store.read(pending.child)?);
@@ -232,7 +236,7 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
-    /// Makes the block's prefix one that `key` has. There is room for that: `room_for` said so.
+    /// Makes the block's prefix one that `key` has. There is room for that, as `room_for` said.
     pub(super) fn shorten_prefix(
         &self,
         guard: &mut S::Write<'_>,
@@ -247,11 +251,12 @@ impl<S: Store> Tree<S> {
     }
 }
 
-/// What became of the fresh blocks of a split.
+/// The fate of the fresh blocks of a split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Used {
     Yes,
     NotNeeded,
-    /// The root grew meanwhile, or a fresh block was busy: its former readers may not be done with it.
+    /// The root grew meanwhile, or a fresh block was busy because its former readers may not be
+    /// done with it.
     TryAgain,
 }

@@ -1,37 +1,40 @@
-//! What a tree needs from the layers below, as one trait: blocks under latches, logged changes, fresh blocks, verdicts.
+//! What a tree needs from the layers below, as one trait: blocks under latches, logged changes,
+//! fresh blocks, verdicts.
 //!
-//! The instance's implementation is [`live::Live`](super::live); the tests run the same tree over plain memory, where latches can be
-//! made to fail and every change is checked against its replay.
+//! The instance's implementation is [`live::Live`](super::live). The tests run the same tree over
+//! plain memory, where latches can be made to fail and every change is checked against its replay.
 //!
-//! **Invariant (R7).** `read`, `write`, `write_new`, `fresh`, `reserve`, `prepare` and `alloc` may wait and are called with no latch held; everything else
-//! never waits for anything but a latch, and the `try_` forms not even for that.
+//! **Invariant (R7).** `read`, `write`, `write_new`, `fresh`, `reserve`, `prepare` and `alloc` may
+//! wait and are called with no latch held. Everything else never waits for anything but a latch,
+//! and the `try_` forms not even for that.
 //!
-//! Among instances a block that nobody has latched may be taken away at any time. A `try_` form then fails until the block is brought again by the form that waits, in
-//! the same mode (`read` is not enough for `try_write`); a caller whose try fails lets go of everything and does that.
+//! Among instances, a block that nobody has latched may be taken away at any time. A `try_` form
+//! then fails until the form that waits brings the block again, in the needed mode (`read` is not
+//! enough for `try_write`). A caller whose try fails lets go of everything and does that.
 
 use block::{BlockBuf, Dba, LogPos, Op, RowId, Scn, Stamp};
 
 use crate::Result;
 
-/// What can be said about whoever delete-marked an entry.
+/// What is known of the transaction that delete-marked an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// Committed, and no snapshot can see the row as it was before: the entry may go.
+    /// It is committed, and no snapshot can see the row as it was before: the entry may go.
     Purgeable,
-    /// Committed, or the asking transaction itself: the entry no longer stands for a row.
+    /// It is committed, or the asking transaction itself: the entry no longer stands for a row.
     Dead,
-    /// Another transaction that may still roll back.
+    /// It is another transaction, which may still roll back.
     Undecided,
 }
 
-/// Undo records of an index.
+/// The kinds of an index's undo records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum UndoKind {
     Insert = 200,
     Revive = 201,
     Mark = 202,
-    // 203 was an insertion of several entries, each with its whole key.
+    // 203 is not used again: it was an insertion of several entries, each with its whole key.
     InsertRun = 204,
 }
 
@@ -47,29 +50,30 @@ impl UndoKind {
     }
 }
 
-/// One block's part in a record without undo.
+/// The part of one block in a record without undo.
 pub struct Step<'g, W> {
     pub guard: &'g mut W,
     pub op: Op,
     pub payload: &'g [u8],
 }
 
-/// How a step of a rollback is logged.
+/// The progress of a rollback, as a step of it is logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// The undo record is dealt with once this is done.
+    /// After this step the undo record is dealt with.
     Last,
-    /// More is to come: after a crash the record is undone again.
+    /// More steps are to come: after a crash the record is undone again.
     More,
 }
 
-/// A block for a tree to use, which nothing leads to and nobody else was given.
+/// A block for a tree to use, to which nothing leads and which nobody else was given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spare {
-    /// Never used.
+    /// A block that was never used.
     New(Dba),
-    /// It was a block of this tree before, and is a dead one until it is formatted again. Whoever comes by sees it as such: an instance goes on giving out the blocks of its last extent where those end that are
-    /// formatted, and that may be this one.
+    /// A block that was of this tree before, and is a dead one until it is formatted again.
+    /// Everyone who comes by sees it as dead. An instance goes on giving out the blocks of its last
+    /// extent behind the last formatted one, and that may be this block.
     Used(Dba),
 }
 
@@ -101,27 +105,30 @@ pub trait Store: Sync {
 
     fn read(&self, dba: Dba) -> Result<Self::Read<'_>>;
     fn write(&self, dba: Dba) -> Result<Self::Write<'_>>;
-    /// Only if the block is in memory, in the mode that is needed, and its latch free.
+    /// Latches a block shared, only if it is in memory, in the mode that is needed, and its latch
+    /// free.
     fn try_read(&self, dba: Dba) -> Option<Self::Read<'_>>;
     fn try_write(&self, dba: Dba) -> Option<Self::Write<'_>>;
-    /// A block that the caller was given, whose contents do not matter.
+    /// Latches exclusively a block that the caller was given and whose contents do not matter.
     fn write_new(&self, dba: Dba) -> Result<Self::Write<'_>>;
     fn fresh(&self, block: Spare) -> Result<Self::Fresh<'_>>;
-    /// Latches a fresh block while others are latched: only if that needs no waiting.
+    /// Latches a fresh block while others are latched, only if that needs no waiting.
     fn try_latch<'s>(&'s self, fresh: &Self::Fresh<'s>) -> Option<Self::Write<'s>>;
 
-    /// Waits until there is room for redo: `block::record::MAX_RECORD` bytes, which is more than all that is logged under one hold of
-    /// latches (a split root with three blocks, or the small steps of a purge, a shorter prefix and an insertion).
+    /// Waits until there is room for redo: `block::record::MAX_RECORD` bytes. That is more than all
+    /// that is logged under one hold of latches (a split root with three blocks, or the small steps
+    /// of a purge, a shorter prefix and an insertion).
     fn reserve(&self) -> Result<()>;
-    /// The same for a thread that must not wait: false if it would have to.
+    /// Reserves room for redo as `reserve` does, for a thread that must not wait. False if it would
+    /// have to.
     fn try_reserve(&self) -> bool;
-    /// Logs and applies a change that is never undone: one record. Returns the position up to which the log must be durable for
-    /// the change to survive a crash.
+    /// Logs and applies a change that is never undone, as one record. Returns the position up to
+    /// which the log must be durable for the change to survive a crash.
     fn change(&self, steps: &mut [Step<'_, Self::Write<'_>>]) -> Result<LogPos>;
 
-    /// Waits until there is room for redo, as `reserve`, and for an undo record.
+    /// Waits until there is room for redo, as `reserve` does, and for an undo record.
     fn prepare(&self, txn: &mut Self::Txn, undo_len: usize) -> Result<Self::Slot>;
-    /// Logs and applies a change of entries with its undo: one record.
+    /// Logs and applies a change of entries with its undo, as one record.
     fn log(
         &self,
         txn: &mut Self::Txn,
@@ -139,7 +146,8 @@ pub trait Store: Sync {
         step: Step<'_, Self::Write<'_>>,
     ) -> Result<()>;
     fn stamp(&self, txn: &Self::Txn) -> Stamp;
-    /// `txn` is the asking transaction, if there is one.
+    /// What is known of the transaction behind `stamp`. `txn` is the asking transaction, if there
+    /// is one.
     fn fate(&self, stamp: Stamp, txn: Option<&Self::Txn>) -> Fate;
 
     /// A block of the tree's segment that nobody else has.
@@ -152,6 +160,6 @@ pub trait Store: Sync {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Conflict {
     pub rid: RowId,
-    /// Who marked it, if it is marked.
+    /// The stamp of the transaction that marked the entry, if it is marked.
     pub marked: Option<Stamp>,
 }

@@ -1,11 +1,13 @@
-//! Undo of index entries: logical, by key, because splits may have moved the entry.
+//! The undo of index entries. It is logical, by key, because splits may have moved the entry.
 //!
 //! ```text
 //! payload: segment header (8) | stamp before (8; 0: none) | key with row id
-//! run:     segment header (8) | 0 (8) | length u16 | what all keys begin with | (length u16 | rest of key with row id) ...
+//! run:     segment header (8) | 0 (8) | length u16 | what all keys begin with
+//!          | (length u16 | rest of key with row id) ...
 //! ```
 //!
-//! **Invariant.** No undo needs space: entries are removed, unmarked, or marked again in the room that their mark had before.
+//! **Invariant.** No undo needs space: entries are removed, or unmarked, or marked again in the
+//! room that their mark had before.
 
 use block::index::{mark_payload, remove_payload, unmark_payload};
 use block::{Dba, Op, Stamp};
@@ -41,8 +43,9 @@ pub fn undo_header(payload: &[u8]) -> Option<Dba> {
 }
 
 impl<S: Store> Tree<S> {
-    /// Undoes one undo record of this index (see [`is_index_undo`], [`undo_header`]). `at` is the record's place in the transaction's undo: of
-    /// an instance's trees the record before it. Called with no latch held.
+    /// Undoes one undo record of this index (see [`is_index_undo`], [`undo_header`]). `at` is the
+    /// record's place in the transaction's undo; for an instance's trees it is the record before
+    /// it. It is called with no latch held.
     pub fn undo(&self, txn: &mut S::Txn, at: &S::Undoing, kind: u16, payload: &[u8]) -> Result<()> {
         let damaged = || self.corrupt(&format!("undo record of kind {kind} makes no sense"));
         let kind = UndoKind::from_u16(kind).ok_or_else(damaged)?;
@@ -95,7 +98,8 @@ impl<S: Store> Tree<S> {
         )
     }
 
-    /// Removes entries leaf by leaf. A crash in between does this again: entries that are gone already are passed over.
+    /// Removes entries leaf by leaf. After a crash in between this is done again: entries that are
+    /// gone already are passed over.
     fn undo_many(&self, txn: &mut S::Txn, at: &S::Undoing, keys: &[Vec<u8>]) -> Result<()> {
         let mut done = 0;
         while done < keys.len() {
@@ -135,7 +139,7 @@ impl<S: Store> Tree<S> {
     }
 }
 
-/// Undo of keys inserted together; they rise.
+/// The undo of keys that were inserted together. The keys rise.
 pub(super) fn encode_run(header: Dba, keys: &[impl AsRef<[u8]>], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&header.0.to_le_bytes());
@@ -153,7 +157,8 @@ pub(super) fn encode_run(header: Dba, keys: &[impl AsRef<[u8]>], out: &mut Vec<u
     }
 }
 
-/// Bytes that [`encode_run`] makes of `n` keys of `total` bytes, of which `first` and `last` are given.
+/// The bytes that [`encode_run`] makes of `n` keys of `total` bytes, with `first` and `last` among
+/// them.
 pub(super) fn run_len(first: &[u8], last: &[u8], n: usize, total: usize) -> usize {
     let shared = shared_len(first, last);
     HEADER + 2 + shared + total - n * shared + 2 * n
@@ -163,7 +168,7 @@ pub(super) fn shared_len(first: &[u8], last: &[u8]) -> usize {
     first.iter().zip(last).take_while(|(a, b)| a == b).count()
 }
 
-/// What all keys begin with, and the rest of each.
+/// The bytes that all keys begin with, and the rest of each key.
 fn parse_run(bytes: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let take = |bytes| {
         let (len, tail) = <[u8]>::split_first_chunk::<2>(bytes)?;

@@ -2,25 +2,33 @@
 //!
 //! An empty leaf L goes in steps of one record each, its right sibling R taking over its range:
 //!
-//! 1. L is *dead*: it takes no more entries, whoever gets there goes right.
+//! 1. L is *dead*: it takes no more entries, and a descent that gets there goes right.
 //! 2. R's low fence becomes L's.
 //! 3. The parent's entry of L leads to R, and R's own entry goes.
-//! 4. The left neighbour's right link passes over L. Whoever changes the last pointer to L owns it,
-//! 5. and puts it on the list of freed blocks with the SCN of that moment. It is reused once that is below the horizon.
+//! 4. The left neighbour's right link passes over L. The session that changes the last pointer to L
+//!    owns L,
+//! 5. and puts L on the list of freed blocks with the SCN of that moment. L is reused once that SCN
+//!    is below the horizon.
 //!
-//! Steps 1 to 3 happen with parent, L and R latched, L and R only if that needs no waiting; what is missing is brought with nothing latched, and after a few
-//! tries nothing happens now. A crash
-//! between steps leaves a dead block that every search passes through rightly: whoever finds step 2 missing does it
-//! ([`repair_if`](Tree::repair_if)), and the next block that goes to its right does the others.
+//! Steps 1 to 3 happen with parent, L and R latched, L and R only if that needs no waiting. What is
+//! missing is brought with nothing latched, and after a few tries the steps are left for later.
 //!
-//! **What is known of a dead block** that one has read and let go of: nothing, for another may have freed it and a third have put it to another use. It still is what
-//! it was while the parent's entry leads to it (step 3 is not done) or a live left neighbour links to it (step 4 is not), and while that
-//! block is latched it stays so. Steps are done under such a latch only. So nothing rests on the freed block being kept from reuse for as long as
-//! somebody may be on the way to it: whoever gets there sees by object, level and fences where he is.
+//! A crash between steps leaves a dead block that every search passes through rightly. A search
+//! that finds step 2 missing does it ([`repair_if`](Tree::repair_if)), and the next block that goes
+//! to its right does the others.
 //!
-//! An only child cannot go before its parent has: the parent, with one entry, goes by the same steps, and its right
-//! sibling takes over the entry with the range. A last child of several stays: one empty leaf for each inner block at most. So does a leaf whose sibling has
-//! no room for a longer key prefix; it is tried again when the sibling empties.
+//! **What is known of a dead block** that one has read and let go of is nothing: another session
+//! may have freed it, and a third have put it to another use. The block still is what it was while
+//! the parent's entry leads to it (step 3 is not done) or a live left neighbour links to it (step 4
+//! is not done), and while that parent or neighbour is latched it stays so. Steps are done under
+//! such a latch only. So nothing rests on the freed block being kept from reuse for as long as a
+//! session may be on the way to it: a session that gets there sees by object, level and fences
+//! where it is.
+//!
+//! An only child cannot go before its parent has. A parent with one entry goes by these steps, and
+//! its right sibling takes over the entry with the range. A last child of several stays, which
+//! makes one empty leaf for each inner block at most. A leaf whose sibling has no room for a longer
+//! key prefix stays, too, and is tried again when the sibling empties.
 
 use block::format::BlockType;
 use block::index::{
@@ -33,30 +41,32 @@ use super::descend::{Missing, Target};
 use super::{Spare, Store, Tree};
 use crate::Result;
 
-/// Inner levels that one call removes at most; no tree is higher.
+/// The most inner levels that one call removes. No tree is higher.
 const MAX_HEIGHT: u16 = 32;
-/// Blocks that are brought, one after the other, for steps that need several latched, before these are left for later.
+/// The number of blocks that are brought, one after the other, for steps that need several latched.
+/// After that the steps are left for later.
 const BRING_TRIES: u32 = 8;
 
-/// What became of steps that need several blocks latched.
+/// The outcome of steps that need several blocks latched.
 enum Tried {
     Done,
-    /// They do not apply, or cannot be done as things are.
+    /// The steps do not apply, or cannot be done as things are.
     Not,
     Missing(Missing),
 }
 
-/// What [`Tree::purge`] did.
+/// The result of [`Tree::purge`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Purged {
     pub entries: usize,
-    /// Blocks that left the tree.
+    /// The number of blocks that left the tree.
     pub blocks: usize,
 }
 
 impl<S: Store> Tree<S> {
-    /// Removes the purgeable entries of the leaf that covers `key`, and the leaf itself if it is empty. For the background worker;
-    /// any key of the leaf will do. Called with no latch held.
+    /// Removes the purgeable entries of the leaf that covers `key`, and the leaf itself if it is
+    /// empty. The background worker calls it; any key of the leaf will do. It is called with no
+    /// latch held.
     pub fn purge(&self, key: &[u8]) -> Result<Purged> {
         self.store.reserve()?;
         let mut leaf = self.write_leaf(key)?;
@@ -70,7 +80,8 @@ impl<S: Store> Tree<S> {
         if empty && self.unlink(0, &low)? {
             blocks += 1;
         } else if empty && !low.is_empty() {
-            // It may have been in the way of its left neighbour, which then had more entries than fit.
+            // The leaf may have been in the way of its left neighbour, which then had more entries
+            // than fit.
             let left = self.read_leaf(Target::Before(Some(&low)), None)?;
             let left_low = self
                 .view(&left, 0)
@@ -84,7 +95,8 @@ impl<S: Store> Tree<S> {
         Ok(Purged { entries, blocks })
     }
 
-    /// The same for the leaf at `dba`, as a hint names it; nothing if that is no leaf of this tree any more.
+    /// Purges the leaf at `dba`, as a hint names it. Nothing happens if that is no leaf of this
+    /// tree any more.
     pub fn purge_block(&self, dba: Dba) -> Result<Purged> {
         let block = self.store.read(dba)?;
         let Some(low) = self
@@ -98,7 +110,8 @@ impl<S: Store> Tree<S> {
         self.purge(&low)
     }
 
-    /// Takes the block at `level` whose low fence is `low` out of the tree, if it is empty and its neighbours can be had.
+    /// Takes the block at `level` whose low fence is `low` out of the tree, if it is empty and its
+    /// neighbours can be had.
     fn unlink(&self, level: u16, low: &[u8]) -> Result<bool> {
         if level >= MAX_HEIGHT || self.free_list_is_full()? {
             return Ok(false);
@@ -166,14 +179,14 @@ impl<S: Store> Tree<S> {
         self.alter(&mut parent, Op::IndexSetChild, &payload)?;
         drop((parent, block, sibling));
         match low.is_empty() {
-            // The parent's was the only pointer.
+            // The parent's pointer was the only one.
             true => self.give_back(dba)?,
             false => self.sweep(level, low)?,
         }
         Ok(Tried::Done)
     }
 
-    /// Passes over dead blocks right of the one that ends at `low`, and frees them.
+    /// Passes over dead blocks right of the block that ends at `low`, and frees them.
     fn sweep(&self, level: u16, low: &[u8]) -> Result<()> {
         let mut brought = 0;
         while brought < BRING_TRIES {
@@ -225,7 +238,8 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
-    /// Steps 2 and 3 for a dead block, where a crash left them out. True if they are done; false if they cannot be done now.
+    /// Does steps 2 and 3 for a dead block, if a crash left them out. True if they are done, false
+    /// if they cannot be done now.
     fn forget(&self, level: u16, dead: Dba, low: &[u8]) -> Result<bool> {
         for _ in 0..BRING_TRIES {
             match self.try_forget(level, dead, low)? {
@@ -287,7 +301,8 @@ impl<S: Store> Tree<S> {
         Ok(Tried::Done)
     }
 
-    /// A search came through the dead block `from` and found that its right sibling does not cover its range: completes that.
+    /// Completes what a crash left: a search came through the dead block `from` and found that its
+    /// right sibling does not cover its range.
     pub(super) fn repair_if(&self, from: Option<Dba>, level: u16) -> Result<()> {
         let Some(dead) = from else { return Ok(()) };
         let block = self.store.read(dead)?;
@@ -303,8 +318,9 @@ impl<S: Store> Tree<S> {
         Ok(MetaBlock(&*self.store.read(self.free_list())?).is_full())
     }
 
-    /// Gives back a block from [`alloc`](Self::alloc) that was not needed. A new one is formatted first: after a restart the
-    /// segment gives out what lies behind its last formatted block, and would give this one out a second time.
+    /// Gives back a block from [`alloc`](Self::alloc) that was not needed. A new one is formatted
+    /// first. After a restart the segment gives out what lies behind its last formatted block, and
+    /// would give this block out a second time.
     pub(super) fn discard(&self, spare: Spare) -> Result<()> {
         if let Spare::New(dba) = spare {
             self.format(dba, Op::IndexFormat, &Builder::dead())?;
@@ -312,12 +328,14 @@ impl<S: Store> Tree<S> {
         self.give_back(spare.dba())
     }
 
-    /// Puts a dead block that nothing leads to on the list of freed blocks. When the list is full the block is lost to the tree until
-    /// its segment goes; callers look first, so that takes several of them at one moment.
+    /// Puts a dead block to which nothing leads on the list of freed blocks. If the list is full,
+    /// the block is lost to the tree until its segment goes. Callers look first, so that takes
+    /// several of them at one moment.
     pub(super) fn give_back(&self, dba: Dba) -> Result<()> {
         self.store.reserve()?;
         let mut list = self.store.write(self.free_list())?;
-        // Whoever purges has no lock on the table: the tree may have been dropped meanwhile, and its space be another's.
+        // A purging session has no lock on the table: the tree may have been dropped meanwhile, and
+        // its space be another's.
         if !self.is_my_list(&list) || MetaBlock(&list).is_full() {
             return Ok(());
         }
@@ -332,7 +350,8 @@ impl<S: Store> Tree<S> {
         b.object() == self.object && b.block_type().is_ok_and(|t| t == BlockType::IndexMeta)
     }
 
-    /// A block for a split: a freed one that nobody can be on his way to, or a new one of the segment. Called with no latch held.
+    /// A block for a split: a freed one to which nobody can be on the way, or a new one of the
+    /// segment. It is called with no latch held.
     pub(super) fn alloc(&self) -> Result<Spare> {
         let horizon = self.store.horizon();
         let reusable = |b: &block::BlockBuf| {

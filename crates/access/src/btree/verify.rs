@@ -1,4 +1,5 @@
-//! Checking a whole tree: every block by itself, every level's chain of fences and links, and that parents lead where they should.
+//! Checks a whole tree: every block by itself, every level's chain of fences and links, and that
+//! parents lead where they should.
 
 use seam::{HashMap, HashSet};
 
@@ -8,34 +9,36 @@ use block::index::{IndexBlock, MetaBlock};
 use super::{Store, Tree};
 use crate::Result;
 
-/// More blocks than this on one level are taken for a ring of links.
+/// The number of blocks on one level above which they are taken for a ring of links.
 const MAX_LEVEL_BLOCKS: usize = 1 << 31;
 
-/// What a check of a tree found.
+/// The findings of a tree's check.
 #[derive(Clone, Debug, Default)]
 pub struct TreeReport {
-    /// Inconsistencies. Empty for a sound tree.
+    /// The inconsistencies. Empty for a sound tree.
     pub problems: Vec<String>,
-    /// States that a crash leaves behind and that do no harm: splits without separator, dead blocks still linked.
+    /// States that a crash leaves behind and that do no harm: splits without separator, dead blocks
+    /// still linked.
     pub notes: Vec<String>,
     pub height: u16,
     pub leaves: usize,
     pub blocks: usize,
-    /// Entries, delete-marked ones included.
+    /// The number of entries, delete-marked ones included.
     pub entries: usize,
     pub marked: usize,
     pub empty_leaves: usize,
     pub free_blocks: usize,
-    /// Blocks met in the tree, until the list of freed blocks has been compared with them.
+    /// The blocks met in the tree, until the list of freed blocks has been compared with them.
     linked: HashSet<Dba>,
 }
 
-/// What the level above says of a level's blocks: separator by child.
+/// What the level above says of a level's blocks: the separator by child.
 type Expected = HashMap<Dba, Vec<u8>>;
 
 impl<S: Store> Tree<S> {
-    /// Checks everything that does not need the table. Reports; an `Err` is a block that cannot be read.
-    /// Meant for a tree at rest: concurrent changes may be reported as problems.
+    /// Checks and reports everything that does not need the table. An error means that a block
+    /// cannot be read. The check is meant for a tree at rest: it may report concurrent changes as
+    /// problems.
     pub fn verify(
         &self,
         mut each_entry: impl FnMut(&[u8], block::RowId, Option<block::Stamp>),
@@ -74,7 +77,7 @@ impl<S: Store> Tree<S> {
         Ok(report)
     }
 
-    /// A block on the list of freed blocks is dead, in no level, and on the list once.
+    /// Checks that a block on the list of freed blocks is dead, in no level, and on the list once.
     fn verify_free_list(&self, report: &mut TreeReport) -> Result<()> {
         let free: Vec<Dba> = {
             let guard = self.store.read(self.free_list())?;
@@ -106,7 +109,8 @@ impl<S: Store> Tree<S> {
         Ok(())
     }
 
-    /// Walks one level from left to right. Returns its first child and what it says of the level below.
+    /// Walks one level from left to right. Returns the level's first child, and what it says of the
+    /// level below.
     fn verify_level(
         &self,
         leftmost: Dba,

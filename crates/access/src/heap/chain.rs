@@ -8,11 +8,11 @@ use block::{Op, RowId};
 use cache::Change;
 use txn::{Transaction, Undo};
 
-/// Bytes of the row in one piece at most.
+/// The most bytes of a row in one piece.
 const PIECE_BYTES: usize = MAX_INLINE_BODY - PIECE_HEADER;
 
 impl Heap {
-    /// Writes the pieces of a row, the last first, so that each knows the next.
+    /// Writes the pieces of a row, the last first, so that each knows the address of the next.
     pub(super) fn write_pieces(&self, txn: &mut Transaction, row: &[u8]) -> Result<Chain> {
         let mut next = RowId(0);
         let mut body = Vec::with_capacity(MAX_INLINE_BODY);
@@ -33,7 +33,8 @@ impl Heap {
         self.each_piece(rid, chain, &mut |_, bytes| out.extend_from_slice(bytes))
     }
 
-    /// Gives each piece of a chained row, in order; `each` runs under its block's latch. An error if they are not all there, or more than the row.
+    /// Gives each piece of a chained row to `each`, in order, under the latch of the piece's block.
+    /// It is an error if not all pieces are there, or if they are more than the row.
     pub(super) fn each_piece(
         &self,
         rid: RowId,

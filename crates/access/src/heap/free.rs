@@ -1,32 +1,39 @@
-//! Where a heap has room, as far as is known: blocks with free bytes, blocks whose rows were deleted, and how far the survey has come.
+//! Where a heap has room, as far as is known: blocks with free bytes, blocks whose rows were
+//! deleted, and how far the survey has come.
 //!
-//! In memory only: after a restart, and for what did not fit in here, the survey goes through the heap's blocks. Hints, each checked at the block: what an instance
-//! remembers may be another's by then, or full. Each remembers room in extents of its own (and of instances that are down), so that no two insert into the same blocks.
+//! This is in memory only. After a restart, and for what did not fit in here, the survey goes
+//! through the heap's blocks. All of it is hints, each checked at the block: what an instance
+//! remembers may be another's by then, or full. Each instance remembers room in extents of its own
+//! (and of instances that are down), so that no two insert into one block.
 //!
 //! **Invariants.**
-//! - A block with room is in the list of its class and nowhere else, so whoever asks for as many bytes as the heap has in one block gets them: no block with too little
-//!   room hides one with enough, or a heap of long rows would grow for ever.
-//! - Deletions that are forgotten for want of room are made up for by another survey, once they are below the horizon. Those that other instances make here leave no
-//!   note in this memory: while others are up, the survey begins anew once half as many blocks have been filled as it goes through. So each block filled costs two that are
-//!   looked at, and a heap at a steady load comes to at most about twice what lives in it.
+//! - A block with room is in the list of its class and nowhere else. So a session that asks for as
+//!   many bytes as the heap has in one block gets them. No block with too little room hides one
+//!   with enough; otherwise a heap of long rows would grow for ever.
+//! - Deletions that are forgotten for want of room are made up for by another survey, once they are
+//!   below the horizon. Deletions that other instances make here leave no note in this memory. So
+//!   while others are up, the survey begins anew once half as many blocks have been filled as it
+//!   goes through. Each filled block then costs a look at two blocks, and a heap at a steady load
+//!   comes to at most about twice what lives in it.
 
 use block::{BLOCK_SIZE, Dba, Stamp};
 use seam::HashMap;
 use std::collections::VecDeque;
 
-/// Blocks remembered as having room, at most.
+/// The most blocks remembered as having room.
 const MAX_BLOCKS: usize = 65_536;
-/// Blocks remembered for deleted rows, at most.
+/// The most blocks remembered for deleted rows.
 const MAX_DEAD: usize = 65_536;
-/// Deletions looked at, the oldest first, to find one that is final: those of a transaction that runs for long must not be in the way of the others.
+/// The number of deletions looked at, the oldest first, to find one that is final. Those of a
+/// transaction that runs for long must not be in the way of the others.
 const DEAD_TRIES: usize = 16;
-/// Blocks whose room differs by less than this are of one class.
+/// The width of a class: blocks whose room differs by less are of one class.
 const CLASS_BYTES: usize = 512;
 const CLASSES: usize = BLOCK_SIZE.div_ceil(CLASS_BYTES);
 
-/// What has become of a deletion.
+/// The fate of a deletion.
 pub(super) enum Fate {
-    /// Below the horizon: the row can go.
+    /// The deletion is below the horizon: the row can go.
     Final,
     Undone,
     Open,
@@ -35,27 +42,29 @@ pub(super) enum Fate {
 #[derive(Default)]
 pub(super) struct FreeBlocks {
     classes: [Vec<Dba>; CLASSES],
-    /// Bytes each had when it was last looked at, and its place in the list of its class.
+    /// The bytes that each block had when it was last looked at, and the block's place in the list
+    /// of its class.
     room: HashMap<Dba, (u16, u32)>,
     /// Blocks with rows that a transaction has delete-marked, in about the order of the deletions.
     dead: VecDeque<(Dba, Stamp)>,
     /// The newest deletion that was not remembered.
     forgotten: Option<Stamp>,
-    /// Where the survey goes on: number of a block among the used ones.
+    /// Where the survey goes on: the number of a block among the used ones.
     survey: u64,
     survey_done: bool,
-    /// Blocks taken to be filled since the survey ended.
+    /// The number of blocks taken to be filled since the survey ended.
     filled: u64,
-    /// Of whose extents the blocks were counted.
+    /// The number of the change of members as of which the blocks were counted.
     members: u64,
 }
 
-/// What the survey would go through.
+/// What a survey goes through.
 #[derive(Clone, Copy)]
 pub(super) struct Scope {
-    /// Number of the last change of members: with them it changes whose extents are looked through.
+    /// The number of the last change of members. The members decide whose extents are looked
+    /// through.
     pub members: u64,
-    /// No other instance can have deleted anything.
+    /// Whether no other instance can have deleted anything.
     pub alone: bool,
     pub blocks: u64,
 }
@@ -89,9 +98,10 @@ impl FreeBlocks {
         }
     }
 
-    /// One that has `room` bytes, of the fullest such. The block is the caller's until it is pushed again, so none is tried twice with the same outcome.
+    /// Takes one of the fullest blocks that have `room` bytes. The block is the caller's until it
+    /// is pushed again, so none is tried twice with one outcome.
     pub fn take(&mut self, room: usize) -> Option<Dba> {
-        // In the class of `room` itself some have less.
+        // In the class of `room` itself some blocks have less.
         let own = self.classes[class(room)].iter().rev().take(DEAD_TRIES);
         let fits = own
             .copied()
@@ -105,7 +115,7 @@ impl FreeBlocks {
         Some(dba)
     }
 
-    /// A block that was never used is filled.
+    /// Notes that a block that was never used is filled.
     pub fn took_fresh(&mut self) {
         self.filled += 1;
     }
@@ -120,7 +130,8 @@ impl FreeBlocks {
         }
     }
 
-    /// The block is being looked at for what was deleted in it: the background comes in about the same order.
+    /// Notes that the block is being looked at for what was deleted in it. The background comes in
+    /// about that order.
     pub fn visited(&mut self, dba: Dba, fate: impl Fn(Stamp) -> Fate) {
         while let Some((front, stamp)) = self.dead.front()
             && *front == dba
@@ -134,7 +145,7 @@ impl FreeBlocks {
         !self.dead.is_empty()
     }
 
-    /// A block with a row that can go.
+    /// Takes a block with a row that can go.
     pub fn take_dead(&mut self, fate: impl Fn(Stamp) -> Fate) -> Option<Dba> {
         let mut at = 0;
         while at < DEAD_TRIES.min(self.dead.len()) {
@@ -149,7 +160,7 @@ impl FreeBlocks {
         None
     }
 
-    /// Where the survey goes on; `None` if there is nothing that it could find.
+    /// Where the survey goes on. None if there is nothing that it could find.
     pub fn survey_from(&mut self, scope: Scope, fate: impl Fn(Stamp) -> Fate) -> Option<u64> {
         let outdated = self.survey_done && !scope.alone && self.filled >= scope.blocks / 2;
         if self.members != scope.members || outdated {
@@ -166,7 +177,7 @@ impl FreeBlocks {
         (!self.survey_done).then_some(self.survey)
     }
 
-    /// The survey has come to `at` of `total` blocks.
+    /// Notes that the survey has come to `at` of `total` blocks.
     pub fn surveyed(&mut self, at: u64, total: u64) {
         self.survey = at;
         self.survey_done = at >= total;
@@ -189,7 +200,8 @@ mod tests {
         Dba::new(FileId::DATA, n)
     }
 
-    /// What another instance deletes here is known to it alone: without looking again a queue that one fills and the other empties would grow for ever.
+    /// What another instance deletes here is known to that instance alone. Without looking again, a
+    /// queue that one fills and the other empties would grow for ever.
     #[test]
     fn while_others_are_up_the_survey_begins_anew_as_blocks_are_filled() {
         let mut f = FreeBlocks::default();
@@ -218,7 +230,8 @@ mod tests {
         assert_eq!(f.survey_from(at(1, false, 150), undone), Some(0));
     }
 
-    /// Only the sixteen newest blocks were looked at: that many with little room hid all others, and the heap grew.
+    /// Many blocks with little room do not hide one with enough, though a search looks at few
+    /// blocks of a class.
     #[test]
     fn blocks_with_little_room_do_not_hide_one_with_enough() {
         let mut f = FreeBlocks::default();

@@ -1,12 +1,15 @@
-//! Heaps: rows in blocks, changed in place, older versions in undo.
+//! Heaps: rows in blocks, which are changed in place, with older versions in undo.
 //!
 //! **Invariants.**
-//! - A row id is stable: a row that no longer fits its block leaves a head behind whose body says where its bytes are (*chained*).
-//! - Every change of a row is one record with its undo. A row of several pieces is written pieces first, head last; pieces are rows of their own, with stamps and
-//!   undo of their own, and never change.
-//! - A slot is reused only if its row's deletion is committed below the horizon, or its insertion was rolled back (R7 and race 23b of docs/design.md: see
-//!   `block::heap` for space).
-//! - No latch is held while a version is looked up in undo, a piece is read, or log, undo or data space is waited for.
+//! - A row id is stable. A row that no longer fits its block leaves a head behind, whose body says
+//!   where the row's bytes are (*chained*).
+//! - Every change of a row is one record with its undo. A row of several pieces is written pieces
+//!   first, head last. Pieces are rows of their own, with stamps and undo of their own, and never
+//!   change.
+//! - A slot is reused only if its row's deletion is committed below the horizon, or its insertion
+//!   was rolled back (R7 and race 23b of docs/design.md: see `block::heap` for space).
+//! - No latch is held while a version is looked up in undo, a piece is read, or log, undo or data
+//!   space is waited for.
 
 mod chain;
 mod free;
@@ -40,31 +43,34 @@ static FREE_BLOCKS: LatchClass = LatchClass {
     event: Event::LatchSpace,
 };
 
-/// Blocks under insertion at a time: sessions spread over them.
+/// The number of blocks under insertion at a time. Sessions spread over them.
 const INSERT_POINTS: usize = 16;
-/// A block with less free than this is not worth remembering.
+/// The free bytes below which a block is not worth remembering.
 const WORTHWHILE_BYTES: usize = block::BLOCK_SIZE / 5;
-/// Blocks looked through for room before another extent is added, at least; an eighth of what would be added, if that is more.
+/// The least number of blocks looked through for room before another extent is added. It is an
+/// eighth of what would be added, if that is more.
 const SURVEY_BLOCKS: u32 = 256;
-/// Blocks in which rows were deleted, of which one must give the room that is wanted, or a new one is taken.
+/// The number of blocks with deleted rows that are tried. If none of them gives the wanted room, a
+/// new block is taken.
 const RECLAIM_TRIES: usize = 32;
-/// An update that leaves so much of a row's allocation unused is worth a visit once it is committed.
+/// The unused bytes of a row's allocation from which on an update is worth a visit once it is
+/// committed.
 const WORTHWHILE_SLACK: usize = 512;
 
-/// What an undo record of the heap is about. Numbers are part of the format.
+/// The kinds of the heap's undo records. The numbers are part of the format.
 pub(crate) const UNDO_INSERT: u16 = 100;
 pub(crate) const UNDO_INSERT_MANY: u16 = 101;
 pub(crate) const UNDO_UPDATE: u16 = 102;
 pub(crate) const UNDO_HEAD: u16 = 103;
-/// Bytes of an undo payload before the old body.
+/// The bytes of an undo payload before the old body.
 pub(crate) const UNDO_ROW: usize = 8 + 17;
 
-/// A heap as an instance uses it. One object per heap and instance.
+/// A heap as an instance uses it. There is one object per heap and instance.
 pub struct Heap {
     space: Arc<Space>,
     txns: Arc<TxnManager>,
     segment: Segment,
-    /// Addresses of blocks, zero for none.
+    /// The addresses of the blocks under insertion, zero for none.
     points: [AtomicU64; INSERT_POINTS],
     free: Latch<FreeBlocks>,
 }
@@ -90,7 +96,7 @@ impl Heap {
         self.space.cache()
     }
 
-    /// Runs of blocks that may hold rows, for scans to divide among themselves.
+    /// Runs of blocks that may hold rows, which scans divide among themselves.
     pub fn block_runs(&self) -> Result<Vec<(Dba, u32)>> {
         self.segment.used(&self.space)
     }
@@ -144,7 +150,8 @@ impl Heap {
         }
     }
 
-    /// Inserts rows block by block: one record and one undo record a block. Appends the row ids in the order of the rows.
+    /// Inserts rows block by block, with one record and one undo record a block. Appends the row
+    /// ids in the order of the rows.
     pub fn insert_many<B: AsRef<[u8]>>(
         &self,
         txn: &mut Transaction,
@@ -212,7 +219,8 @@ impl Heap {
         guard.object() == self.object() && matches!(guard.block_type(), Ok(block::BlockType::Heap))
     }
 
-    /// The block this session inserts into, or another if that is `tried` and had no room for a row of `len` bytes. Formats it if it is new. Called with no latch held.
+    /// The block into which this session inserts, or another one if that is `tried` and had no room
+    /// for a row of `len` bytes. A new block is formatted. It is called with no latch held.
     fn insert_block(&self, tried: Dba, len: usize) -> Result<Dba> {
         let sid = wait::session::with(|s| s.sid).unwrap_or(0);
         let point = &self.points[sid as usize % INSERT_POINTS];
@@ -228,7 +236,7 @@ impl Heap {
                 return Ok(tried);
             }
         }
-        // A statement of its own: the latch must not be held while a block is made.
+        // This is a statement of its own: the latch must not be held while a block is made.
         let taken = self.free.lock().take(wanted);
         let next = match taken {
             Some(dba) => dba,
@@ -239,7 +247,8 @@ impl Heap {
         Ok(next)
     }
 
-    /// A block that was never used, formatted; or one with `wanted` bytes, if deleted rows have left one or the survey finds one.
+    /// A block for inserting. It is one with `wanted` bytes, if deleted rows have left one or the
+    /// survey finds one; otherwise a block that was never used, formatted.
     fn fresh_block(&self, wanted: usize) -> Result<Dba> {
         if let Some(dba) = self.reclaim(wanted)? {
             return Ok(dba);
@@ -265,8 +274,9 @@ impl Heap {
         Ok(dba)
     }
 
-    /// A block with `wanted` bytes that rows deleted below the horizon have left. `smon` comes for such rows, too, but not at any time: in between a queue would grow
-    /// by all that goes through it.
+    /// A block with `wanted` bytes that rows deleted below the horizon have left. `smon` comes for
+    /// such rows, too, but only now and then: in between, a queue would grow by all that goes
+    /// through it.
     fn reclaim(&self, wanted: usize) -> Result<Option<Dba>> {
         if !self.free.lock().has_dead() {
             return Ok(None);
@@ -285,7 +295,7 @@ impl Heap {
         Ok(None)
     }
 
-    /// What has become of the deletions with this stamp, by the horizon last computed.
+    /// The fate of the deletions with this stamp, by the horizon that was last computed.
     fn fate(&self, stamp: Stamp) -> Fate {
         match stamp.kind() {
             _ if self.txns.is_below_horizon(stamp) => Fate::Final,
@@ -294,8 +304,9 @@ impl Heap {
         }
     }
 
-    /// The transaction has delete-marked a row in the block, or left much of one unused. Who inserts there is who has the extent: of another instance's the room is only
-    /// made, by `smon`, and found there by the survey.
+    /// Notes that the transaction has delete-marked a row in the block, or left much of one unused.
+    /// Only the owner of the extent inserts there. In another instance's extent `smon` only makes
+    /// the room, and the owner's survey finds it.
     fn note_dead(&self, txn: &mut Transaction, dba: Dba) {
         txn.hint_purge(self.object(), dba);
         if self.segment.is_ours(&self.space, dba) {
@@ -303,7 +314,8 @@ impl Heap {
         }
     }
 
-    /// Looks through some of the used blocks of this instance's extents for room, so that a heap does not grow while it has some: called before an extent is added.
+    /// Looks through some of the used blocks of this instance's extents for room. It is called
+    /// before an extent is added, so that a heap does not grow while it has room.
     fn survey(&self) -> Result<()> {
         let (runs, extents) = self.segment.used_by_us(&self.space)?;
         let total: u64 = runs.iter().map(|r| u64::from(r.1)).sum();
@@ -346,7 +358,8 @@ impl Heap {
     }
 }
 
-/// Slots for as many of the rows, from the first on, as fit into the block: its free ones, then fresh ones.
+/// The slots for as many of the rows, from the first on, as fit into the block: its free slots,
+/// then fresh ones.
 fn fill<B: AsRef<[u8]>>(block: &block::BlockBuf, rows: &[B], slots: &mut Vec<u16>) {
     let mut free = heap::free_bytes(block);
     let mut free_slots = heap::free_slots(block);

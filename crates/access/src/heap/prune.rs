@@ -1,4 +1,5 @@
-//! Taking away what no snapshot needs: deleted rows below the horizon, and room that committed rows do not use.
+//! Takes away what no snapshot needs: deleted rows below the horizon, and room that committed rows
+//! do not use.
 
 use super::{Heap, WORTHWHILE_BYTES};
 use crate::Result;
@@ -9,7 +10,8 @@ use cache::{Change, RecordHeader};
 use wait::{Stat, stat};
 
 impl Heap {
-    /// Prunes a block and remembers it if it has room worth it. Called with no latch held; does nothing to a block that is not the heap's.
+    /// Prunes a block, and remembers it if it has room worth it. It is called with no latch held,
+    /// and does nothing to a block that is not the heap's.
     pub fn prune(&self, dba: Dba) -> Result<()> {
         self.free.lock().visited(dba, |stamp| self.fate(stamp));
         let room = self.prune_block(dba)?;
@@ -17,7 +19,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Returns the bytes that rows can have in the block now.
+    /// Prunes a block, and returns the bytes that rows can have in it now.
     pub(super) fn prune_block(&self, dba: Dba) -> Result<usize> {
         self.cache().reserve()?;
         let mut guard = self.cache().write(dba)?;
@@ -51,7 +53,8 @@ impl Heap {
         Ok(heap::free_bytes(&guard))
     }
 
-    /// The block has so many free bytes: remembers it if that is worth it, and the room is this instance's to use.
+    /// Remembers a block that has `room` free bytes, if that is worth it and the room is this
+    /// instance's to use.
     pub(super) fn remember_room(&self, dba: Dba, room: usize) {
         if room >= WORTHWHILE_BYTES && self.segment.is_ours(&self.space, dba) {
             self.free.lock().push(dba, room);

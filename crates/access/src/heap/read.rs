@@ -1,4 +1,4 @@
-//! Reading rows: the version a snapshot sees.
+//! Reads rows: the version that a snapshot sees.
 
 use super::{Heap, UNDO_HEAD, UNDO_INSERT, UNDO_INSERT_MANY, UNDO_ROW, UNDO_UPDATE};
 use crate::Result;
@@ -14,26 +14,27 @@ pub(crate) struct Version {
     pub body: Vec<u8>,
 }
 
-/// The newest version of a row, whoever made it.
+/// The newest version of a row, whichever transaction made it.
 pub enum Newest {
     /// The slot is free, or no row begins there.
     Nothing,
-    /// Deleted or not; the body is whole unless it is deleted.
+    /// A row, deleted or not. The body is whole unless the row is deleted.
     Row { head: RowHead, body: Vec<u8> },
 }
 
-/// What who is about to change a row finds.
+/// What a session finds that is about to change a row.
 pub enum Sight<R> {
     /// The version that the snapshot sees.
     Row(R),
-    /// It sees none.
+    /// The snapshot sees no version.
     Nothing,
-    /// The newest version is committed, after the snapshot: a snapshot of now sees it, without undo.
+    /// The newest version is committed, after the snapshot. A snapshot of now sees it, without
+    /// undo.
     Newer,
 }
 
 impl<R> Sight<R> {
-    /// Of a look that could not be [`Sight::Newer`].
+    /// The version, for a look that could not be [`Sight::Newer`].
     pub fn settled(self) -> Option<R> {
         match self {
             Sight::Row(row) => Some(row),
@@ -45,14 +46,15 @@ impl<R> Sight<R> {
 
 /// What an undo record says of the version before.
 enum Before {
-    /// There was none: the record is the row's insertion.
+    /// There was no version before: the record is the row's insertion.
     Nothing,
     Same(RowHead),
     Other(RowHead, Vec<u8>),
 }
 
 impl Heap {
-    /// Calls `f` with the version of the row that the snapshot sees; `None` if it sees none. `f` may run under the block's latch: it must not wait.
+    /// Calls `f` with the version of the row that the snapshot sees. None if it sees none. `f` may
+    /// run under the block's latch, so it must not wait.
     pub fn fetch_with<R>(
         &self,
         snap: &Snapshot,
@@ -64,8 +66,11 @@ impl Heap {
         Ok(self.fetch_from(snap, rid, read, false, f)?.settled())
     }
 
-    /// The same for who is about to change the row: the block is asked for once, to be changed, and not for reading first. `may_renew`: the caller would rather take a new snapshot than have the version before made from undo, which
-    /// may be another instance's; otherwise this is never [`Sight::Newer`].
+    /// Calls `f` with the version that the snapshot sees, for a session that is about to change the
+    /// row. The block is asked for once, to be changed, and not for reading first.
+    ///
+    /// `may_renew`: the caller would rather take a new snapshot than have the version before made
+    /// from undo, which may be another instance's. Without it the result is never [`Sight::Newer`].
     pub fn fetch_to_change<R>(
         &self,
         snap: &Snapshot,
@@ -88,7 +93,8 @@ impl Heap {
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Sight<R>> {
         let (version, seen) = loop {
-            // What is read may be another instance's copy, and tell of undo that dies with it.
+            // What is read may be another instance's copy, and tell of undo that dies with the
+            // copy.
             let lost = self.cache().copies_lost();
             let mut version = {
                 let block = read()?;
@@ -132,7 +138,8 @@ impl Heap {
         })
     }
 
-    /// The newest version of a row that the calling transaction has locked, and mostly is about to change; false if it is deleted.
+    /// Reads the newest version of a row that the calling transaction has locked, and mostly is
+    /// about to change. False if the row is deleted.
     pub fn fetch_current(&self, rid: RowId, out: &mut Vec<u8>) -> Result<bool> {
         let version = {
             let block = self.cache().read_to_change(rid.dba())?;
@@ -160,8 +167,10 @@ impl Heap {
 
     /// The newest version of a row as it is now, committed or not.
     ///
-    /// Nothing keeps a version that is not committed: while its pieces are read its transaction may roll back, and others reuse their slots. The head changes before
-    /// any piece goes, so a head that is still the same afterwards vouches for what was read; otherwise both what was read and an error mean nothing.
+    /// Nothing keeps a version that is not committed. While its pieces are read, its transaction
+    /// may roll back, and others may reuse their slots. The head changes before any piece goes. So
+    /// a head that is unchanged afterwards vouches for what was read. If it has changed, both what
+    /// was read and an error mean nothing.
     pub fn newest(&self, rid: RowId) -> Result<Newest> {
         let mut now = self.version_now(rid)?;
         loop {
@@ -196,7 +205,8 @@ impl Heap {
         }))
     }
 
-    /// Turns the version into the one that the snapshot sees, its bytes whole; false if it sees none. Called with no latch held.
+    /// Turns the version into the one that the snapshot sees, with its bytes whole. False if the
+    /// snapshot sees none. It is called with no latch held.
     pub(crate) fn resolve(
         &self,
         snap: &Snapshot,
@@ -260,7 +270,7 @@ impl Heap {
     }
 }
 
-/// Payload of an undo record of a row: its id, its old head and, for an update, its old body.
+/// The payload of a row's undo record: the row's id, its old head and, for an update, its old body.
 pub(crate) fn encode_undo(rid: RowId, head: RowHead, body: &[u8]) -> Vec<u8> {
     let mut p = Vec::with_capacity(UNDO_ROW + body.len());
     p.extend_from_slice(&rid.0.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Reading all rows of a block at once.
+//! Reads all rows of a block at once.
 
 use super::Heap;
 use super::read::Version;
@@ -9,8 +9,8 @@ use txn::{Snapshot, Verdict};
 use wait::{Stat, stat};
 
 impl Heap {
-    /// Gives `f` every row of the block that the snapshot sees. A block that is not the heap's gives none. `f` runs under the block's latch for most rows: it must
-    /// not wait.
+    /// Gives `f` every row of the block that the snapshot sees. A block that is not the heap's
+    /// gives none. `f` runs under the block's latch for most rows, so it must not wait.
     pub fn scan_block(
         &self,
         snap: &Snapshot,
@@ -37,8 +37,8 @@ impl Heap {
         self.later_rows(snap, lost, later, f)
     }
 
-    /// The same with the rows of the block at once, for readers that take them apart column by column. Those that are not as the block has them come one by one
-    /// after it.
+    /// Gives the rows of the block at once, for readers that take them apart column by column. Rows
+    /// whose visible version is not the one in the block come one by one after them.
     pub fn scan_block_rows(
         &self,
         snap: &Snapshot,
@@ -60,7 +60,8 @@ impl Heap {
         self.later_rows(snap, lost, later, &mut |_, row| f(&[row]))
     }
 
-    /// The rows that the snapshot sees as they are in the block; the others are put aside for when the latch is free.
+    /// The rows that the snapshot sees as they are in the block. The others are put aside until the
+    /// latch is free.
     #[inline]
     fn visible_rows<'b>(
         &self,
@@ -76,7 +77,8 @@ impl Heap {
             return Ok(());
         }
         let mut rows = 0;
-        // A stamp and whether it is visible; at first one that is: committed before all time.
+        // A stamp and whether it is visible. At first it is a visible one, committed before all
+        // time.
         let mut known = (Stamp::committed(Scn::ZERO), true);
         for slot in 0..heap::slots(block) {
             let Some(row) = heap::row(block, slot)? else {
@@ -88,7 +90,7 @@ impl Heap {
             rows += 1;
             // Neighbours mostly come from one transaction, and a verdict stands.
             if known.0 != row.head.stamp {
-                // What must be asked for is looked at again when the latch is free.
+                // A row whose verdict must be asked for is looked at again when the latch is free.
                 let verdict = self.txns.verdict(row.head.stamp, snap);
                 known = (row.head.stamp, matches!(verdict, Verdict::Visible));
             }
@@ -113,7 +115,9 @@ impl Heap {
         Ok(())
     }
 
-    /// `lost`: what [`cache::Cache::copies_lost`] said before the rows were read. What a copy told of them is worth nothing once its maker is gone: then each is read anew.
+    /// Reads the rows that were put aside. `lost` is what [`cache::Cache::copies_lost`] said before
+    /// the rows were read. Once a copy's maker is gone, what the copy told of the rows is worth
+    /// nothing; then each row is read anew.
     fn later_rows(
         &self,
         snap: &Snapshot,

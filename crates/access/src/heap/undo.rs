@@ -1,4 +1,4 @@
-//! Putting rows back as they were.
+//! Puts rows back as they were.
 
 use super::read::decode_undo;
 use super::{Heap, UNDO_HEAD, UNDO_INSERT, UNDO_INSERT_MANY, UNDO_UPDATE};
@@ -41,7 +41,8 @@ pub(super) fn is_about(record: &UndoRecord, rid: RowId) -> bool {
 }
 
 impl Heap {
-    /// Undoes what the record, which stands at `at`, tells; logs where the rollback goes on. Needs no space that the transaction does not have.
+    /// Undoes what the record, which stands at `at`, tells, and logs where the rollback goes on. It
+    /// needs no space that the transaction does not have.
     pub fn undo(&self, txn: &mut Transaction, record: &UndoRecord, at: UndoPtr) -> Result<()> {
         let short = || self.corrupt(RowId(0), format!("undo record {at:?} is cut short"));
         let mut payload = Vec::new();
@@ -104,7 +105,8 @@ impl Heap {
         Ok(())
     }
 
-    /// The row must be as the change left it: everything later has been undone, and nobody else changes a row with this stamp.
+    /// Checks that the row is as the change left it: everything later has been undone, and nobody
+    /// else changes a row with this stamp.
     fn assert_newest(
         &self,
         block: &BlockBuf,

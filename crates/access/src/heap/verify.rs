@@ -1,4 +1,4 @@
-//! Looking for damage.
+//! Looks for damage.
 
 use super::Heap;
 use super::undo::is_about;
@@ -8,17 +8,18 @@ use block::ids::StampKind;
 use block::{BlockType, RowId};
 use seam::HashSet;
 
-/// What a heap was found to hold.
+/// What `verify` found in a heap.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeapReport {
     pub blocks: u64,
-    /// Rows that are not delete-marked, pieces not counted.
+    /// The rows that are not delete-marked, pieces not counted.
     pub rows: u64,
 }
 
 impl Heap {
-    /// Reads every block and reports every inconsistency within it, every chained row whose pieces are not whole, every piece that belongs to no row, and every row whose
-    /// undo is another's. Nobody may change the heap meanwhile, and no transaction be active.
+    /// Reads every block and reports every inconsistency within it. It also reports every chained
+    /// row whose pieces are not whole, every piece that belongs to no row, and every row whose undo
+    /// is another's. Nobody may change the heap meanwhile, and no transaction may be active.
     pub fn verify(&self, problem: &mut dyn FnMut(String)) -> Result<HeapReport> {
         let mut report = HeapReport::default();
         let (mut pieces, mut owned) = (HashSet::default(), HashSet::default());
@@ -40,7 +41,8 @@ impl Heap {
                     if block.is_unformatted() || block.object() != self.object() {
                         continue;
                     }
-                    // Of the list of extents, or formatted for it in vain.
+                    // The block belongs to the list of extents, or was formatted for the list in
+                    // vain.
                     if matches!(block.block_type(), Ok(BlockType::ExtentMap)) {
                         continue;
                     }
@@ -99,7 +101,8 @@ impl Heap {
         Ok(report)
     }
 
-    /// What is wrong with the undo record that a row's head names. One that is gone by now is not: nobody needs it.
+    /// What is wrong with the undo record that a row's head names. A record that is gone by now is
+    /// no fault: nobody needs it.
     fn wrong_undo(&self, rid: RowId, head: RowHead) -> Option<String> {
         let record = match self.txns.undo_record(head.undo) {
             Err(txn::Error::SnapshotTooOld(_)) => return None,

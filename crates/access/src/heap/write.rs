@@ -1,4 +1,4 @@
-//! Changing rows: update, delete, lock.
+//! Changes rows: update, delete, lock.
 
 use super::read::encode_undo;
 use super::{Heap, UNDO_HEAD, UNDO_ROW, UNDO_UPDATE, WORTHWHILE_SLACK};
@@ -9,28 +9,31 @@ use block::{BlockBuf, Op, RowId, TxnId, UndoPtr};
 use cache::{Change, WriteGuard};
 use txn::{Snapshot, Transaction, TxnState, Undo, Verdict};
 
-/// What came of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOutcome {
     Done,
-    /// Another transaction has changed or locked the row and may still roll back: wait for it and try again.
+    /// Another transaction has changed or locked the row and may still roll back. Wait for it and
+    /// try again.
     Busy(TxnId),
     /// A version is committed that the snapshot does not see.
     Changed,
     /// The row is deleted.
     Gone,
-    /// The statement that asks has changed the row before.
+    /// The statement that asks has already changed the row.
     Repeated,
 }
 
 /// Whether the row in hand may be changed.
 enum Current {
     Ours(RowHead),
-    /// The stamp is the transaction's own: whether it was this statement is in the undo record.
+    /// The stamp is the transaction's own. The undo record tells whether this statement made the
+    /// change.
     AskUndo(RowHead),
-    /// Committed above the snapshot: whether that was more than a lock is in the undo records.
+    /// The stamp is committed above the snapshot. The undo records tell whether that was more than
+    /// a lock.
     AskLocks(RowHead),
-    /// Another instance's transaction has it: how that stands must be learnt first.
+    /// Another instance's transaction has the row. Its status must be learnt first.
     AskStatus(TxnId),
     No(WriteOutcome),
 }
@@ -57,7 +60,7 @@ impl Heap {
                 return Ok(outcome);
             }
         }
-        // The new piece first, then the pointer to it.
+        // The new piece is written first, then the pointer to it.
         let chain = self.write_pieces(txn, body)?;
         let action = Action::Replace {
             flags: heap::CHAINED,
@@ -80,14 +83,15 @@ impl Heap {
         Ok(outcome.expect("invariant: a delete mark needs no room"))
     }
 
-    /// Locks the row for the transaction, its version being the one that `snap` sees.
+    /// Locks the row for the transaction, if the row's version is the one that `snap` sees.
     pub fn lock(&self, txn: &mut Transaction, snap: &Snapshot, rid: RowId) -> Result<WriteOutcome> {
         let outcome = self.change(txn, snap, rid, &Action::Lock)?;
         Ok(outcome.expect("invariant: a lock needs no room"))
     }
 
-    /// `None`: the new body does not fit the block. What must be looked up in undo is looked up without the latch; `settled` is the newest undo record of the
-    /// version that was found to be the snapshot's.
+    /// Changes a row. None if the new body does not fit the block. What must be looked up in undo
+    /// is looked up without the latch. `settled` is the newest undo record of the version that was
+    /// found to be the snapshot's.
     fn change(
         &self,
         txn: &mut Transaction,
@@ -236,7 +240,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Length of the row's body now; zero if there is none.
+    /// The length of the row's body now. Zero if there is none.
     fn body_len(&self, rid: RowId) -> Result<usize> {
         let block = self.cache().read_to_change(rid.dba())?;
         match block.object() == self.object() {
@@ -245,7 +249,8 @@ impl Heap {
         }
     }
 
-    /// Under the block's latch. `settled`: the undo record of an own version that has been looked at already.
+    /// Whether the row may be changed. The block is latched. `settled`: the undo record of an own
+    /// version that has been looked at already.
     fn current(
         &self,
         block: &BlockBuf,
@@ -285,7 +290,8 @@ impl Heap {
         };
         Ok(match holder {
             Some((id, TxnState::Unknown)) => Current::AskStatus(id),
-            // That another instance's is active may be old news: whoever waits for it asks.
+            // That another instance's transaction is active may be old news: the session that waits
+            // for it asks.
             Some((id, TxnState::Active | TxnState::Aborted)) => Current::No(WriteOutcome::Busy(id)),
             _ if head.is_deleted() => Current::No(WriteOutcome::Gone),
             _ if head.undo == settled => Current::Ours(head),
@@ -293,11 +299,12 @@ impl Heap {
         })
     }
 
-    /// Whether the version that `head` belongs to is the one the snapshot sees, with nothing but locks put on it and let go since.
+    /// Whether the snapshot sees the version that `head` belongs to, with nothing but locks put on
+    /// it and let go since.
     fn only_locked_since(&self, snap: &Snapshot, rid: RowId, mut head: RowHead) -> Result<bool> {
         loop {
             let record = match self.txns.undo_record(head.undo) {
-                // Whether it was is not known any more; "changed" makes its reader look again.
+                // The answer is not known any more. "Changed" makes the row's reader look again.
                 Err(txn::Error::SnapshotTooOld(_)) => return Ok(false),
                 other => other?,
             };
@@ -315,13 +322,14 @@ impl Heap {
                 Verdict::Visible => return Ok(true),
                 Verdict::Invisible => head = old,
                 Verdict::OwnCheckUndo => return Ok(false),
-                // Then the same record once more.
+                // Once that is learnt, the undo record is looked at once more.
                 Verdict::Ask(txn) => drop(self.txns.learn(txn, snap.scn)?),
             }
         }
     }
 
-    /// Whether the transaction's own version was made by the statement that asks. A lock makes no version: what it was put on was checked then.
+    /// Whether the statement that asks made the transaction's own version. A lock makes no version:
+    /// what it was put on was checked then.
     fn changed_by_statement(&self, snap: &Snapshot, rid: RowId, head: RowHead) -> Result<bool> {
         let record = self.txns.undo_record(head.undo)?;
         if record.undo_no < snap.own_limit {

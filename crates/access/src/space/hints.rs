@@ -1,4 +1,5 @@
-//! What an instance remembers of space: where a search is likely to succeed, and who else is up. Nothing here decides who owns what.
+//! What an instance remembers of space: where a search is likely to succeed, and which other
+//! instances are up. Nothing here decides the ownership of space.
 
 use block::InstanceId;
 use block::space::MAP_UNITS;
@@ -11,8 +12,9 @@ static SPACE: LatchClass = LatchClass {
     event: Event::LatchSpace,
 };
 
-/// By region, how many free units in a row its map had when this instance last looked. Other instances take units and give some back, so a figure may be wrong either
-/// way. That there are so many regions is certain.
+/// For each region, how many free units in a row its map had when this instance last looked. Other
+/// instances take units and give some back, so a figure may be wrong either way. The number of
+/// regions is certain as a lower bound.
 pub(super) struct Hints {
     free: Latch<Vec<u32>>,
 }
@@ -26,12 +28,12 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Regions known to exist.
+    /// The number of regions known to exist.
     pub fn regions(&self) -> u32 {
         self.free.lock().len() as u32
     }
 
-    /// The region exists, and all before it. It is taken for empty until somebody looks.
+    /// Notes that the region exists, and all before it. It is taken for empty until a search looks.
     pub fn found_region(&self, region: u32) {
         let mut free = self.free.lock();
         let count = free.len().max(region as usize + 1);
@@ -44,8 +46,8 @@ impl Hints {
         }
     }
 
-    /// Regions that may have `count` free units in a row, in the order in which an instance tries them: each begins at another one, so that they do not all want
-    /// the same map.
+    /// Regions that may have `count` free units in a row, in the order in which an instance tries
+    /// them. Each instance begins at another region, so that they do not all want one map.
     pub fn with_room(&self, count: u32, instance: InstanceId) -> Vec<u32> {
         let free = self.free.lock();
         let start = usize::from(instance.0).saturating_sub(1) % free.len().max(1);
@@ -57,11 +59,13 @@ impl Hints {
     }
 }
 
-/// Instances that are up besides this one. Known late or wrongly it costs room or traffic, nothing else: blocks can be written by all.
+/// The instances that are up besides this one. If a change is known late or wrongly, it costs room
+/// or traffic, nothing else: every instance can write all blocks.
 #[derive(Default)]
 pub struct Members {
     others: Mutex<Vec<InstanceId>>,
-    /// Changes so far, shifted left by one; the lowest bit is set while others are up.
+    /// The number of changes so far, shifted left by one. The lowest bit is set while others are
+    /// up.
     state: AtomicU64,
 }
 
@@ -78,7 +82,7 @@ impl Members {
         self.state.load(Acquire) & 1 == 0
     }
 
-    /// Tells apart what was known between two changes.
+    /// A number that tells apart what was known between two changes.
     pub fn changes(&self) -> u64 {
         self.state.load(Acquire) >> 1
     }

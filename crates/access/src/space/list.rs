@@ -1,10 +1,14 @@
-//! A segment's list of extents: in its header, and when that is full in extent maps, each linked to by the block before it.
+//! A segment's list of extents. It is in the segment's header and, when that is full, in extent
+//! maps. The block before an extent map links to it.
 //!
 //! **Invariants.**
-//! - Extents are only added, in the last block of the list and under its exclusive latch: whoever reads from the header on has a list that once was whole.
-//! - An extent map is the first block of an extent, which it lists first, and is formatted before it is linked to. So one record, of the link, adds both.
-//! - Instances may each have formatted an extent map for the same link. One of them wins; the others add their extents where the list has come to by then, and what
-//!   they formatted is a block that nobody gives out, and that readers pass by.
+//! - Extents are only added, in the last block of the list and under its exclusive latch. So a
+//!   reader from the header on has a list that once was whole.
+//! - An extent map is the first block of an extent, which it lists first, and is formatted before
+//!   it is linked to. So one record, that of the link, adds both.
+//! - Instances may each have formatted an extent map for one link. One of them wins. The others add
+//!   their extents where the list has come to by then. The block that they formatted is one that
+//!   nobody gives out and that readers pass by.
 
 use super::Space;
 use crate::{Error, Result};
@@ -21,16 +25,18 @@ struct ListBlock {
 }
 
 impl Space {
-    /// All extents that the segment whose header is at `header` lists. Called with no latch held.
+    /// All extents that the segment at `header` lists. It is called with no latch held.
     pub fn extents(&self, object: ObjectId, header: Dba) -> Result<Vec<Extent>> {
         let mut all = Vec::new();
         self.each_list(object, header, |_, list| all.extend(list.extents))?;
         Ok(all)
     }
 
-    /// Gives the segment another extent. Returns it, and how many of its first blocks the list itself has taken.
+    /// Gives the segment another extent. Returns the extent, and how many of its first blocks the
+    /// list itself has taken.
     pub fn add_extent(&self, object: ObjectId, header: Dba, blocks: u32) -> Result<(Extent, u32)> {
-        // Looked at before units are taken: they would be lost to everybody until the object is dropped.
+        // This looks before units are taken: otherwise they would be lost to everybody until the
+        // object is dropped.
         let (mut tail, kind) = self.last_list(object, header)?;
         let first = self.take(object, blocks, None)?;
         let extent = Extent {
@@ -56,7 +62,8 @@ impl Space {
         }
     }
 
-    /// Takes the next place of a list's last block; false if somebody else has taken it meanwhile.
+    /// Takes the next place of a list's last block. False if another session has taken it
+    /// meanwhile.
     fn add_place(
         &self,
         object: ObjectId,
@@ -91,7 +98,7 @@ impl Space {
         Ok(true)
     }
 
-    /// Makes an extent's first block one of the list, with that extent as its first.
+    /// Makes an extent's first block a block of the list, with that extent as its first.
     fn format_list(&self, object: ObjectId, kind: SegmentKind, extent: Extent) -> Result<()> {
         self.cache.reserve()?;
         let mut guard = self.cache.write_new(extent.first)?;
@@ -114,7 +121,8 @@ impl Space {
             last = Some((dba, list.kind, list.taken, list.next));
         })?;
         match last {
-            // A header from before there were extent maps may have an extent where the link would be.
+            // A header from before there were extent maps may have an extent at the place of the
+            // link.
             Some((_, _, PLACES, None)) => Err(Error::TooManyExtents { object }),
             Some((dba, kind, ..)) => Ok((dba, kind)),
             None => Err(Error::WrongSegment { header, object }),

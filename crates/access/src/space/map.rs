@@ -1,4 +1,4 @@
-//! What a map block says, for those who have it latched.
+//! Reads a map block, which the caller has latched.
 
 use block::space::{MAP_UNITS, REGION_BLOCKS, UNIT_BLOCKS, owner, unit_block};
 use block::{BlockBuf, FileId, ObjectId};
@@ -6,12 +6,13 @@ use cache::GRANULE_BLOCKS;
 
 const GRANULE_UNITS: u32 = GRANULE_BLOCKS / UNIT_BLOCKS;
 
-/// The owner of each unit, [`ObjectId::NONE`] for free ones.
+/// The owner of each unit: [`ObjectId::NONE`] for free ones.
 pub(super) fn owners(map: &BlockBuf) -> impl Iterator<Item = ObjectId> + '_ {
     (0..MAP_UNITS).map(|unit| owner(map, unit))
 }
 
-/// The first of `count` free units in a row: of those that begin at a granule if they are a granule or more and there are such, otherwise of all the lowest.
+/// The first of `count` free units in a row. If they are a granule or more, those that begin at a
+/// granule are preferred. Otherwise, or if there are none such, it is the lowest of all.
 pub(super) fn first_fit(map: &BlockBuf, count: u32) -> Option<u32> {
     let begins_granule = |unit: u32| {
         let first = unit_block(FileId::DATA, region_of(map), unit);
@@ -37,7 +38,7 @@ fn region_of(map: &BlockBuf) -> u32 {
     map.dba().block() / REGION_BLOCKS
 }
 
-/// Free units in a row, at most.
+/// The greatest number of free units in a row.
 pub(super) fn longest_free(map: &BlockBuf) -> u32 {
     let (mut longest, mut free) = (0, 0);
     for o in owners(map) {
@@ -47,7 +48,7 @@ pub(super) fn longest_free(map: &BlockBuf) -> u32 {
     longest
 }
 
-/// The first run of units that the object owns: where it begins, and how many.
+/// The first run of units that the object owns: its beginning and its length.
 pub(super) fn next_run(map: &BlockBuf, object: ObjectId) -> Option<(u32, u32)> {
     let first = owners(map).position(|o| o == object)?;
     let count = owners(map).skip(first).take_while(|&o| o == object).count();
@@ -101,7 +102,7 @@ mod tests {
             let dba = unit_block(FileId::DATA, region, first);
             assert_eq!(dba.block() % GRANULE_BLOCKS, 0);
             assert!(first < GRANULE_UNITS, "the first that does");
-            // What lies before it is for smaller ones.
+            // What lies before it is for smaller extents.
             let m = map_of(region, &[(first, GRANULE_UNITS, 7)]);
             assert_eq!(first_fit(&m, 1), Some(0));
             assert_eq!(
@@ -109,7 +110,7 @@ mod tests {
                 Some(first + GRANULE_UNITS)
             );
         }
-        // Room for one, which lies across.
+        // There is room for one, which lies across.
         let m = map(&[
             (0, 20, 7),
             (20 + GRANULE_UNITS, MAP_UNITS - 20 - GRANULE_UNITS, 7),

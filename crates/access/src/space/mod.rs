@@ -1,14 +1,19 @@
 //! Space of the data file: which object owns which blocks.
 //!
-//! **Owns** the space maps. A segment's own list of extents begins in its header ([`list`], [`segment`]).
+//! **Owns** the space maps. A segment's own list of extents begins in its header ([`list`],
+//! [`segment`]).
 //!
 //! **Invariants.**
-//! - Units are taken from what the map block says, under its exclusive latch, in the record that is logged under it; only then are they used. Instances that share the block
-//!   therefore never give out a unit twice. Memory holds hints alone: where it is worth looking.
-//! - A region exists once its map is formatted, which is decided under the map's own exclusive latch. Regions are added at the end and never removed.
-//! - The map knows the owner. A crash between the map and the segment header leaves units that nobody uses but that come back when the object is
-//!   dropped; a crash in the middle of creating a segment is undone by the transaction's undo.
-//! - The file is longer than what is owned: it is extended before units are taken, ahead of need by [`Space::preallocate`]. It never gets shorter.
+//! - Units are taken from what the map block says, under its exclusive latch, in the record that is
+//!   logged under the latch. Only then are they used. So instances that share the block never give
+//!   out a unit twice. Memory holds hints alone: where it is worth looking.
+//! - A region exists once its map is formatted, which is decided under the map's own exclusive
+//!   latch. Regions are added at the end and never removed.
+//! - The map knows the owner. A crash between the map and the segment header leaves units that
+//!   nobody uses, and that come back when the object is dropped. A crash in the middle of creating
+//!   a segment is undone by the transaction's undo.
+//! - The file is longer than what is owned. It is extended before units are taken, ahead of need by
+//!   [`Space::preallocate`]. It never gets shorter.
 //! - No latch is held while a block, the file or the log is waited for.
 
 mod hints;
@@ -27,7 +32,8 @@ use std::sync::Arc;
 use txn::{Transaction, Undo};
 use wait::Event;
 
-/// Undo of a segment's creation: the payload is empty, the object says which.
+/// The kind of undo of a segment's creation. The payload is empty; the record's object names the
+/// segment.
 pub const UNDO_SEGMENT_CREATE: u16 = 150;
 
 pub struct Space {
@@ -36,12 +42,14 @@ pub struct Space {
     instance: InstanceId,
     hints: Hints,
     members: Members,
-    /// Held while the file is extended, with no latch. Other instances are kept out by a lock of the file.
+    /// Held while the file is extended, with no latch. A lock of the file keeps other instances
+    /// out.
     extending: Mutex<()>,
 }
 
 impl Space {
-    /// The space of `file` as an instance uses it. An empty file is [formatted](Space::format) first.
+    /// Opens the space of `file` as an instance uses it. An empty file is
+    /// [formatted](Space::format) first.
     pub fn open(cache: Arc<Cache>, file: FileId, instance: InstanceId) -> Result<Space> {
         let space = Space {
             cache,
@@ -70,12 +78,12 @@ impl Space {
     pub fn instance(&self) -> InstanceId {
         self.instance
     }
-    /// Which instances are up besides this one, as far as is known.
+    /// The instances that are up besides this one, as far as is known.
     pub fn members(&self) -> &Members {
         &self.members
     }
 
-    /// How many regions there are. Those that are known stay; what comes after may be new since the last look.
+    /// The number of regions. Known ones stay; there may be new ones since the last look.
     fn regions(&self) -> Result<u32> {
         loop {
             let next = self.hints.regions();
@@ -88,7 +96,7 @@ impl Space {
         }
     }
 
-    /// Formats the map of a region, unless somebody just did.
+    /// Formats the map of a region, unless another instance has just done so.
     fn add_region(&self, region: u32) -> Result<()> {
         let dba = space::map_block(self.file, region);
         self.cover(dba.block() + UNIT_BLOCKS)?;
@@ -113,7 +121,7 @@ impl Space {
         Ok(self.cache.read(space::map_block(self.file, region))?)
     }
 
-    /// Makes the file at least `blocks` long; returns how long it is.
+    /// Makes the file at least `blocks` long, and returns its length.
     fn cover(&self, blocks: u32) -> Result<u32> {
         let files = self.cache.files();
         let length = files.blocks(self.file)?;
@@ -125,7 +133,7 @@ impl Space {
         Ok(files.blocks(self.file)?)
     }
 
-    /// The same with `extending` held.
+    /// Extends the file, with `extending` held.
     fn extend(&self, blocks: u32) -> Result<()> {
         if self.cache.files().blocks(self.file)? >= blocks {
             return Ok(());
@@ -140,7 +148,8 @@ impl Space {
         })
     }
 
-    /// Takes `blocks` (a multiple of a unit) contiguous blocks for `object`. With a transaction, the same record carries the undo of the segment that is being created.
+    /// Takes `blocks` (a multiple of a unit) contiguous blocks for `object`. If a transaction is
+    /// given, the record also carries the undo of the segment that is being created.
     fn take(
         &self,
         object: ObjectId,
@@ -154,7 +163,7 @@ impl Space {
         );
         loop {
             for region in self.hints.with_room(count, self.instance) {
-                // A map that has nothing is not taken away from others.
+                // A map that has nothing free is not taken away from other instances.
                 let free = map::longest_free(&*self.read_map(region)?);
                 if free < count {
                     self.hints.set_free(region, free);
@@ -164,7 +173,7 @@ impl Space {
                     return Ok(first);
                 }
             }
-            // Before the file grows, what others have given back is looked for.
+            // Before the file grows, this looks for what other instances have given back.
             let regions = self.regions()?;
             for region in 0..regions {
                 let free = map::longest_free(&*self.read_map(region)?);
@@ -176,7 +185,7 @@ impl Space {
         }
     }
 
-    /// Takes the first `count` free units in a row that the region's map has; `None` if it has none.
+    /// Takes the first `count` free units in a row that the region's map has. None if it has none.
     fn take_in(
         &self,
         region: u32,
@@ -235,7 +244,8 @@ impl Space {
         }
     }
 
-    /// Creates a segment for `object`; gone again if the transaction rolls back. Returns its header block.
+    /// Creates a segment for `object`, which is gone again if the transaction rolls back. Returns
+    /// the segment's header block.
     pub fn create_segment(
         &self,
         txn: &mut Transaction,
@@ -263,14 +273,15 @@ impl Space {
         Ok(first)
     }
 
-    /// Takes all units from an object. Whoever calls knows that nobody uses them any more, on no instance. Does nothing the second time.
+    /// Takes all units from an object. The caller knows that nobody uses them any more, on any
+    /// instance. A second call does nothing.
     pub fn drop_segment(&self, object: ObjectId) -> Result<()> {
         assert!(
             object != ObjectId::NONE,
             "invariant: a segment belongs to an object"
         );
         for region in 0..self.regions()? {
-            // Most maps have nothing of it: they are not taken away from others.
+            // Most maps have no units of the object. They are not taken away from other instances.
             while map::next_run(&*self.read_map(region)?, object).is_some() {
                 self.cache.reserve()?;
                 let mut map = self.cache.write(space::map_block(self.file, region))?;
@@ -316,7 +327,7 @@ impl Space {
         Ok(space::owner(&*self.read_map(region)?, unit) == object)
     }
 
-    /// First blocks of the units that an object owns.
+    /// The first blocks of the units that an object owns.
     pub fn units_of(&self, object: ObjectId) -> Result<Vec<Dba>> {
         let mut units = Vec::new();
         for region in 0..self.regions()? {
@@ -327,7 +338,7 @@ impl Space {
         Ok(units)
     }
 
-    /// Blocks that an object owns.
+    /// The number of blocks that an object owns.
     pub fn blocks_of(&self, object: ObjectId) -> Result<u64> {
         let mut units = 0;
         for region in 0..self.regions()? {
@@ -337,8 +348,8 @@ impl Space {
         Ok(units * u64::from(UNIT_BLOCKS))
     }
 
-    /// Extends the file so that `bytes` of it are free beyond what is owned. For a background thread; a full disk is not an error
-    /// yet.
+    /// Extends the file so that `bytes` of it are free beyond what is owned. A background thread
+    /// calls it. A full disk is not an error yet.
     pub fn preallocate(&self, bytes: u64) -> Result<()> {
         let wanted = self.end()? + (bytes / BLOCK_SIZE as u64) as u32;
         let Some(_one_at_a_time) = self.extending.try_lock() else {
@@ -350,7 +361,7 @@ impl Space {
         }
     }
 
-    /// Block after the last owned one.
+    /// The block after the last owned one.
     fn end(&self) -> Result<u32> {
         for region in (0..self.regions()?).rev() {
             let map = self.read_map(region)?;

@@ -1,14 +1,20 @@
 //! A segment as an instance uses it: its extents, and the next block that nobody has used.
 //!
 //! **Invariants.**
-//! - The extents are in the header block and the extent maps that follow it, and all instances add to them. What is asked about them is read there; memory holds a hint of who has which, and the place
-//!   in this instance's own last extent, of which nobody else gives out blocks.
-//! - Blocks of an extent are given out in order, once, by the instance that the extent belongs to; the next extent is made when the last is
-//!   given out. So of each instance only the last extent can have blocks that were never formatted. After a restart, or when an instance joins again under its number,
-//!   the end of the formatted blocks is where giving out goes on. A block that was given out but not formatted before a crash lies below that end: it stays unused.
-//!   So nobody ever sees a block unformatted that was formatted once: who uses it again leaves its contents until then.
-//! - A block that belongs to another object, or is not formatted, is no block of the segment: extents are not wiped when they change hands. Readers pass it by, which
-//!   is also how they come through what another instance has not given out yet.
+//! - The extents are in the header block and the extent maps that follow it, and all instances add
+//!   to them. Questions about them are answered there. Memory holds a hint of which instance has
+//!   which extent, and the place in this instance's own last extent, of which nobody else gives out
+//!   blocks.
+//! - The instance that an extent belongs to gives out the extent's blocks in order, once. The next
+//!   extent is made when the last is given out. So of each instance only the last extent can have
+//!   blocks that were never formatted. After a restart, or when an instance joins again under its
+//!   number, giving out goes on at the end of the formatted blocks. A block that was given out but
+//!   not formatted before a crash lies below that end and stays unused. So nobody ever sees a block
+//!   unformatted that was formatted once: an instance that uses the block again leaves its contents
+//!   until then.
+//! - A block that belongs to another object, or is not formatted, is no block of the segment:
+//!   extents are not wiped when they change hands. Readers pass it by. In that way they also come
+//!   through what another instance has not given out yet.
 
 use crate::Result;
 use crate::space::Space;
@@ -22,7 +28,8 @@ static SEGMENT: LatchClass = LatchClass {
     event: Event::LatchSpace,
 };
 
-/// Size of a segment's next extent in blocks, by how many it has: 64 KiB, 1 MiB, 8 MiB, then 64 MiB.
+/// The size of a segment's next extent in blocks, by how many extents it has: 64 KiB, 1 MiB, 8 MiB,
+/// then 64 MiB.
 pub fn extent_blocks(extents: usize) -> u32 {
     match extents {
         0..16 => 8,
@@ -35,10 +42,11 @@ pub fn extent_blocks(extents: usize) -> u32 {
 pub struct Segment {
     object: ObjectId,
     header: Dba,
-    /// Blocks at the start of the first extent that are given out with the segment: its header, and whatever else has a fixed place.
+    /// The blocks at the start of the first extent that are given out with the segment: its header,
+    /// and whatever else has a fixed place.
     fixed: u32,
     state: Latch<State>,
-    /// Held while the place in the last extent is looked for or an extent is added, with no latch.
+    /// Held, with no latch, while the place in the last extent is looked for or an extent is added.
     growing: Mutex<()>,
 }
 
@@ -46,10 +54,10 @@ pub struct Segment {
 struct State {
     /// Whether the place in this instance's last extent is known.
     opened: bool,
-    /// Blocks not given out yet.
+    /// The next block that is not given out yet.
     next: Dba,
     left: u32,
-    /// Extents as the header last had them, by address: a hint.
+    /// The extents as the header last had them, by address. They are a hint.
     owners: Vec<Extent>,
 }
 
@@ -78,10 +86,10 @@ impl Segment {
         self.header
     }
 
-    /// All extents, whoever added them. Called with no latch held.
+    /// All extents, whichever instance added them. It is called with no latch held.
     pub fn extents(&self, space: &Space) -> Result<Vec<Extent>> {
         let extents = space.extents(self.object, self.header)?;
-        // Extents are only added: the longer list is the newer.
+        // Extents are only added, so the longer list is the newer.
         if extents.len() > self.state.lock().owners.len() {
             let mut by_address = extents.clone();
             by_address.sort_unstable_by_key(|e| e.first);
@@ -93,14 +101,16 @@ impl Segment {
         Ok(extents)
     }
 
-    /// Runs of blocks that may hold rows: extents without the fixed blocks, and without what this instance has not given out.
+    /// Runs of blocks that may hold rows: the extents without the fixed blocks, and without what
+    /// this instance has not given out.
     pub fn used(&self, space: &Space) -> Result<Vec<(Dba, u32)>> {
         self.ensure_open(space)?;
         let extents = self.extents(space)?;
         Ok(self.used_of(extents.iter()))
     }
 
-    /// The same of the extents whose room is this instance's to use, and how many extents there are in all.
+    /// The runs of [`used`](Segment::used) in extents whose room is this instance's to use, and the
+    /// number of extents in all.
     pub fn used_by_us(&self, space: &Space) -> Result<(Vec<(Dba, u32)>, usize)> {
         self.ensure_open(space)?;
         let extents = self.extents(space)?;
@@ -126,8 +136,9 @@ impl Segment {
         runs.filter(|r| r.1 > 0).collect()
     }
 
-    /// Whether the block's room is this instance's to use, as far as is known: it is in an extent of its own, or of an instance that is down. False for one that is
-    /// another's, or that nothing is known of.
+    /// Whether the block's room is this instance's to use, as far as is known: it is in an extent
+    /// of its own, or of an instance that is down. False for a block that is another's, or that
+    /// nothing is known of.
     pub fn is_ours(&self, space: &Space, dba: Dba) -> bool {
         if space.members().is_alone() {
             return true;
@@ -146,7 +157,7 @@ impl Segment {
         Ok(self.state.lock().left == 0)
     }
 
-    /// A block that nobody has used, for the caller to format. Called with no latch held.
+    /// A block that nobody has used, for the caller to format. It is called with no latch held.
     pub fn next_block(&self, space: &Space) -> Result<Dba> {
         self.ensure_open(space)?;
         loop {
@@ -163,7 +174,7 @@ impl Segment {
         }
     }
 
-    /// Adds an extent, unless another session just did.
+    /// Adds an extent, unless another session has just done so.
     fn grow(&self, space: &Space) -> Result<()> {
         let _one_at_a_time = wait::during(Event::EnqHw, [u64::from(self.object.0), 0, 0], || {
             self.growing.lock()
@@ -218,7 +229,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Blocks of the extent up to and with the last that is this segment's; `fixed` at least.
+    /// The number of blocks of the extent up to and with the last that is this segment's; `fixed`
+    /// at least.
     fn formatted(&self, space: &Space, extent: Extent, fixed: u32) -> Result<u32> {
         let mut used = fixed;
         for i in fixed..extent.blocks {
@@ -236,7 +248,8 @@ impl Segment {
     }
 }
 
-/// Whether room in an extent of `owner` is for this instance to use: nobody else does who is up.
+/// Whether room in an extent of `owner` is for this instance to use: no other instance that is up
+/// uses it.
 fn is_ours(space: &Space, owner: InstanceId) -> bool {
     owner == space.instance() || !space.members().is_other_up(owner)
 }
