@@ -1,4 +1,5 @@
-//! Lists of extents that are longer than a segment's header: a table of more than 31 GB, here of extents without rows.
+//! Lists of extents that are longer than a segment's header: a table of more than 31 GB, here of
+//! extents without rows.
 
 #[allow(dead_code, reason = "the other tests use the rest")]
 mod common;
@@ -27,7 +28,8 @@ fn lengthen(space: &Space, db: &Instance, by: usize) -> Vec<(Extent, u32)> {
     (0..by).map(one).collect()
 }
 
-/// What must hold of a list whenever an instance dies: every block that is linked to is there, and has its own extent first. Returns its extents.
+/// Checks what must hold of a list whenever an instance dies: every linked block is there, and has
+/// its own extent first. Returns the list's extents.
 fn whole_list(header: Dba, blocks: &Replayed) -> Vec<Extent> {
     let mut all: Vec<Extent> = Vec::new();
     let mut at = Some(header);
@@ -64,7 +66,7 @@ fn a_list_goes_on_beyond_its_header() {
     let units: BTreeSet<Dba> = one.units_of(OBJECT).unwrap().into_iter().collect();
     assert!(listed.iter().map(|e| e.first).eq(units.iter().copied()));
 
-    // A heap that is opened on it gives out what comes after, and reads it.
+    // A heap that is opened on the list gives out what comes after, and reads it.
     let heap = Heap::open(one.clone(), db.txns.clone(), OBJECT, header);
     let mut txn = db.session();
     let mut rows = BTreeMap::new();
@@ -95,7 +97,8 @@ fn a_list_goes_on_beyond_its_header() {
     assert_eq!(one.units_of(OBJECT).unwrap(), []);
 }
 
-/// Instances that reach the end of a list's block at the same time, and a crash after each record of what they do.
+/// Instances reach the end of a list's block at one time, with a crash after each record of what
+/// they do.
 #[test]
 fn instances_lengthen_a_list_together() {
     let db = Instance::new();
@@ -137,7 +140,8 @@ fn instances_lengthen_a_list_together() {
         }
     });
     assert_eq!(longest, firsts.len());
-    // Whatever was formatted for the list is its, or the first block of an extent that nobody gives out.
+    // A block that was formatted for the list is the list's, or the first block of an extent that
+    // nobody gives out.
     let maps = blocks
         .iter()
         .filter(|(_, b)| matches!(b.block_type(), Ok(BlockType::ExtentMap)));

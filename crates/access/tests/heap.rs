@@ -1,4 +1,4 @@
-//! Heaps over real transactions, against a model; and the stories of hangs that were.
+//! Heaps over real transactions, against a model; and the stories of hangs.
 
 mod common;
 use access::heap::{Newest, WriteOutcome};
@@ -38,7 +38,8 @@ fn all(db: &Instance, snap: &Snapshot) -> BTreeMap<RowId, Vec<u8>> {
     rows
 }
 
-/// The block under insertion has room worth remembering, but not enough for the next row: it was tried for ever.
+/// The block under insertion has room worth remembering, but not enough for the next row. It must
+/// not be tried for ever.
 #[test]
 fn rows_of_a_third_of_a_block_find_another_block() {
     let db = Instance::new();
@@ -59,7 +60,7 @@ fn rows_of_a_third_of_a_block_find_another_block() {
     db.check_replay();
 }
 
-/// A block whose slots are free has room, but not at its end: bulk inserts tried it for ever.
+/// A block with free slots has room, but not at its end. Bulk inserts must not try it for ever.
 #[test]
 fn a_bulk_insert_after_one_that_was_rolled_back() {
     let db = Instance::new();
@@ -171,10 +172,10 @@ fn what_shrinks_can_grow_back() {
 }
 
 type Rows = BTreeMap<RowId, Vec<u8>>;
-/// New versions by row, `None` for deleted.
+/// The new versions by row, None for deleted ones.
 type Changes = BTreeMap<RowId, Option<Vec<u8>>>;
 
-/// A transaction of the model: what it sees of itself.
+/// A transaction of the model, with what it sees of itself.
 struct Open {
     txn: Transaction,
     changes: Changes,
@@ -293,7 +294,7 @@ fn random_run(seed: u64, steps: usize) {
                     *changes = was;
                 }
             }
-            // With changes of its own it would follow what becomes of them.
+            // If it had changes of its own, it would follow what becomes of them.
             92..94 if changes.is_empty() => old.push((txn.hold(snap).unwrap(), mine.clone())),
             94..96 if !old.is_empty() => {
                 let (held, _) = old.swap_remove(rng.below(old.len() as u64) as usize);
@@ -374,7 +375,7 @@ fn repeatable_read_learns_of_newer_versions() {
     assert_eq!(all(&db, &snap)[&rids[1]], body(2, 50));
 }
 
-/// A lock is no change: whoever held one and committed makes nobody's snapshot stale.
+/// A lock is no change: a session that held one and committed makes nobody's snapshot stale.
 #[test]
 fn a_lock_that_was_let_go_does_not_change_the_row() {
     let db = Instance::new();
@@ -412,7 +413,8 @@ fn a_lock_that_was_let_go_does_not_change_the_row() {
     assert_eq!(all(&db, &db.session().statement())[&rids[0]], body(1, 50));
 }
 
-/// Sessions move amounts between rows and retry when a row is busy: nothing is lost, whatever block they meet in.
+/// Sessions move amounts between rows and retry when a row is busy. Nothing is lost, in whatever
+/// block they meet.
 #[test]
 fn threads_conserve_the_sum() {
     const ROWS: u64 = 40;
@@ -466,8 +468,9 @@ fn threads_conserve_the_sum() {
     db.check_replay();
 }
 
-/// A long row's pieces go when the transaction that wrote them rolls back, and other rows take their slots. Whoever was reading the newest version meanwhile was told
-/// of damage ("piece is not there"), or could have got the other row's bytes.
+/// A long row's pieces go when the transaction that wrote them rolls back, and other rows take
+/// their slots. A session that reads the newest version meanwhile is neither told of damage ("piece
+/// is not there") nor given the other row's bytes.
 #[test]
 fn the_newest_version_of_a_long_row_that_is_rolled_back() {
     let db = Instance::new();

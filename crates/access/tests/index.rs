@@ -1,5 +1,6 @@
-//! Trees and sequences over the real transactions, cache and log, on simulated storage: with a cache much smaller than the tree, so that
-//! `dbw0` writes and frames are taken away all the time, and from several threads.
+//! Trees and sequences over the real transactions, cache and log, on simulated storage, from
+//! several threads. The cache is much smaller than the tree, so that `dbw0` writes and frames are
+//! taken away all the time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,11 +45,11 @@ struct Instance {
     txns: Arc<TxnManager>,
     space: Arc<Space>,
     tree: BTree,
-    /// Stops `dbw0` when it goes.
+    /// Stops `dbw0` when dropped.
     _writer: Writer,
 }
 
-/// Undo is dispatched by record kind, as the engine does it.
+/// Dispatches undo by record kind, as the engine does it.
 struct Handler<'t>(&'t BTree);
 impl UndoHandler for Handler<'_> {
     fn undo(
@@ -154,7 +155,7 @@ impl Instance {
     fn session(&self) -> Transaction {
         Transaction::new(&self.txns).unwrap()
     }
-    /// The tree as an instance opens it that knows nothing of it.
+    /// Opens the tree as an instance does that knows nothing of it.
     fn reopen(&mut self) {
         self.tree = BTree::open(&self.txns, &self.space, OBJECT, self.tree.header());
     }
@@ -178,7 +179,8 @@ fn rid(n: u64) -> RowId {
 fn int_key(n: u64) -> Vec<u8> {
     [&[1][..], &n.to_be_bytes()].concat()
 }
-/// A block holds a few dozen: they split and empty all the time. Bytes before the number differ, so prefixes save little.
+/// A key of which a block holds a few dozen: blocks split and empty all the time. The bytes before
+/// the number differ, so prefixes save little.
 fn long_key(n: u64) -> Vec<u8> {
     let mut rng = Rng(n);
     let mut key: Vec<u8> = (0..200).map(|_| rng.below(255) as u8 + 1).collect();
@@ -186,7 +188,7 @@ fn long_key(n: u64) -> Vec<u8> {
     key
 }
 
-/// Entries without a mark.
+/// The entries without a mark.
 fn alive(tree: &BTree, backward: bool) -> Vec<(Vec<u8>, RowId)> {
     let mut cursor = Cursor::new(Vec::new(), None, backward);
     let mut out = Vec::new();
@@ -229,7 +231,7 @@ fn threads_with_a_cache_smaller_than_the_tree() {
         let report = instance.verify();
         println!("{report:?}");
         assert!(report.blocks > 128, "the tree fits the cache");
-        // The next round starts as after a restart, and undoes this one's rows first.
+        // The next round starts as after a restart, and undoes this round's rows first.
         instance.reopen();
         let mut txn = instance.session();
         for (key, rid) in wanted {
@@ -239,7 +241,8 @@ fn threads_with_a_cache_smaller_than_the_tree() {
     }
 }
 
-/// One session's transactions over numbers of its own, which mingle with those of the others in the tree.
+/// Runs one session's transactions over numbers of its own, which mingle with those of the others
+/// in the tree.
 fn churn(instance: &Instance, id: u64, round: u64) -> BTreeMap<u64, bool> {
     let (tree, mut rng) = (&instance.tree, Rng(round * 10 + id));
     let mut txn = instance.session();
@@ -281,7 +284,8 @@ fn churn(instance: &Instance, id: u64, round: u64) -> BTreeMap<u64, bool> {
     model
 }
 
-/// A block is never in use twice, whoever opened the segment how often: an index over few rows, opened again and grown.
+/// A block is never in use twice, however often the segment was opened: an index over few rows,
+/// opened again and grown.
 #[test]
 fn a_small_index_grows_after_a_restart() {
     let mut instance = Instance::new(8 << 20);
@@ -303,7 +307,7 @@ fn a_small_index_grows_after_a_restart() {
     }
 }
 
-/// Rows come at one end and go at the other: the segment stays as it is.
+/// Rows come at one end and go at the other, and the segment stays as it is.
 #[test]
 fn a_queue_keeps_its_size() {
     let instance = Instance::new(8 << 20);
@@ -365,13 +369,13 @@ fn a_sequence_draws_on_after_it_is_opened_again() {
     assert_eq!(one.draw(&Alone).unwrap().unwrap().value, 12);
 }
 
-/// CPU time of this thread, which others on the machine do not stretch.
+/// CPU time of this thread, which other work on the machine does not stretch.
 fn on_cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     stat.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// `cargo test --release -p access --test index speed -- --ignored --nocapture`
+/// Measures the tree: `cargo test --release -p access --test index speed -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn speed() {

@@ -1,5 +1,6 @@
-//! Several instances' spaces, heaps, trees and sequences over the same blocks: each has memory of its own, and what it remembers must not count. They share one cache, which
-//! stands for caches that are coherent, and one transaction manager.
+//! Several instances' spaces, heaps, trees and sequences over one set of blocks. Each instance has
+//! memory of its own, and what it remembers must not count. They share one cache, which stands for
+//! coherent caches, and one transaction manager.
 
 mod common;
 
@@ -23,7 +24,7 @@ use txn::{HandlerError, Transaction, UndoHandler, UndoRecord};
 const TREE: ObjectId = ObjectId(20_001);
 const SEQUENCE: ObjectId = ObjectId(20_002);
 
-/// What one instance has in memory.
+/// The things that one instance has in memory.
 struct Node {
     number: u16,
     space: Arc<Space>,
@@ -60,7 +61,7 @@ impl World {
         world
     }
 
-    /// An instance as it is after its start, with `up` in all being up.
+    /// An instance as it is after its start, when `up` instances in all are up.
     fn node(&self, number: u16, up: u16) -> Node {
         let cache = self.db.cache.clone();
         let space = Space::open(cache, FileId::DATA, InstanceId(number)).unwrap();
@@ -81,7 +82,8 @@ impl World {
         ObjectId(self.next_object.fetch_add(1, Relaxed))
     }
 
-    /// Every unit that is owned is so by an object of these, and each has what it is said to have.
+    /// Checks that every owned unit is owned by an object of these, and that each object has what
+    /// it is said to have.
     fn check_space(&self, nodes: &[Node], claims: &Claims) {
         let claims = claims.0.lock().unwrap();
         for node in nodes {
@@ -100,7 +102,7 @@ impl World {
     }
 }
 
-/// Undo of whatever kind, by an instance.
+/// Dispatches undo of every kind, by an instance.
 struct Handler<'a>(&'a Node);
 impl UndoHandler for Handler<'_> {
     fn undo(
@@ -123,7 +125,7 @@ impl UndoHandler for Handler<'_> {
     }
 }
 
-/// Who was given which units: none twice.
+/// The units that were given to each object: none twice.
 #[derive(Default)]
 struct Claims(Mutex<ClaimsInner>);
 #[derive(Default)]
@@ -141,7 +143,8 @@ impl Claims {
             claims.by_object.entry(object).or_default().insert(unit);
         }
     }
-    /// Before the space is given back: after, others may have it.
+    /// Gives up an object's claims. It comes before the space is given back: afterwards others may
+    /// have it.
     fn release(&self, object: ObjectId) {
         let mut claims = self.0.lock().unwrap();
         for unit in claims.by_object.remove(&object).unwrap_or_default() {
@@ -150,7 +153,7 @@ impl Claims {
     }
 }
 
-/// A file of the system, for files of several regions: they are reserved, not written.
+/// A file of the system, for files of several regions. They are reserved, not written.
 struct BigFile(PathBuf);
 impl BigFile {
     fn new(name: &str) -> (BigFile, Instance) {
@@ -174,7 +177,8 @@ fn seed(default: u64) -> u64 {
     seed
 }
 
-/// Segments are created, rolled back, grown and dropped by all at once, over several regions, which they also add.
+/// All instances create, roll back, grow and drop segments at once, over several regions, which
+/// they also add.
 #[test]
 fn no_unit_is_given_twice() {
     const NODES: u16 = 3;
@@ -209,7 +213,7 @@ fn no_unit_is_given_twice() {
                         }
                         3..6 if !mine.is_empty() => {
                             let (object, header) = mine[rng.below(mine.len() as u64) as usize];
-                            // Some are most of a region.
+                            // Some extents are most of a region.
                             let blocks = [8, 8, 128, 1024, 8192, 12_000][rng.below(6) as usize];
                             if blocks > 1024 && rng.below(4) > 0 {
                                 continue;
@@ -233,7 +237,7 @@ fn no_unit_is_given_twice() {
     world.check_space(&nodes, &claims);
     let fresh = [world.node(NODES + 1, NODES + 1)];
     world.check_space(&fresh, &claims);
-    // What was given back is found by whoever comes, before the file grows.
+    // Any session finds what was given back, before the file grows.
     let length = || world.db.cache.files().blocks(FileId::DATA).unwrap();
     let before = length();
     assert!(
@@ -296,7 +300,8 @@ fn rows_of(world: &World, node: &Node) -> BTreeMap<RowId, Vec<u8>> {
 
 type Model = BTreeMap<RowId, u64>;
 
-/// One session's transactions on an instance. It deletes rows that others have inserted elsewhere, too.
+/// Runs one session's transactions on an instance. It also deletes rows that others have inserted
+/// elsewhere.
 fn work(world: &World, node: &Node, all: &Mutex<Model>, numbers: &Mutex<BTreeSet<i64>>, seed: u64) {
     let mut rng = Rng(seed);
     let mut txn = world.db.session();
@@ -314,7 +319,7 @@ fn work(world: &World, node: &Node, all: &Mutex<Model>, numbers: &Mutex<BTreeSet
                 drawn.push(node.sequence.draw(&Alone).unwrap().unwrap().value);
             }
         }
-        // Taken out of the model first: nobody else deletes them.
+        // The rows are taken out of the model first: nobody else deletes them.
         let taken: Vec<_> = {
             let mut all = all.lock().unwrap();
             let some: Vec<_> = all.keys().copied().filter(|_| rng.below(8) == 0).collect();
@@ -356,8 +361,8 @@ fn work(world: &World, node: &Node, all: &Mutex<Model>, numbers: &Mutex<BTreeSet
     }
 }
 
-/// Rows, entries and draws from three instances that are started again now and then: nothing is lost, nothing is there twice, and each inserts into extents of
-/// its own.
+/// Rows, entries and draws from three instances that are started again now and then. Nothing is
+/// lost, nothing is there twice, and each instance inserts into extents of its own.
 #[test]
 fn what_all_insert_and_delete_is_there_for_all() {
     const NODES: u16 = 3;
@@ -402,7 +407,7 @@ fn what_all_insert_and_delete_is_there_for_all() {
     world.db.check_replay();
 }
 
-/// The extent that a block is in, by the header.
+/// The owner of the extent that a block is in, by the header.
 fn owner_of(world: &World, rid: RowId) -> u16 {
     let header = world.db.cache.read(world.headers[0]).unwrap();
     let mut extents = block::space::extents(&header);
@@ -424,7 +429,7 @@ fn each_instance_inserts_into_extents_of_its_own() {
         rows.push(rid);
     }
     txn.commit().unwrap();
-    // The second deletes what the first has inserted: that is where only the first inserts again.
+    // The second instance deletes what the first has inserted. Only the first inserts there again.
     let snap = txn.statement();
     for rid in rows.iter().step_by(2) {
         nodes[1].heap.delete(&mut txn, &snap, *rid).unwrap();
@@ -439,7 +444,7 @@ fn each_instance_inserts_into_extents_of_its_own() {
         assert_eq!(owner_of(&world, rid), 2);
     }
     txn.commit().unwrap();
-    // While the first is down its room is the second's.
+    // While the first instance is down, its room is the second's.
     nodes[1].space.members().set_others([]);
     let mut elsewhere = 0;
     for n in 0..3000 {
@@ -453,7 +458,8 @@ fn each_instance_inserts_into_extents_of_its_own() {
     );
 }
 
-/// One fills a queue, the other empties it: who fills it has no note of what was deleted, and must find it.
+/// One instance fills a queue, the other empties it. The instance that fills it has no note of what
+/// was deleted, and must find it.
 #[test]
 fn a_queue_between_instances_keeps_its_size() {
     let world = World::new(Instance::new());
@@ -483,7 +489,7 @@ fn a_queue_between_instances_keeps_its_size() {
     );
 }
 
-/// The paper's walk-through, and instances that come and go.
+/// The paper's walk-through, with instances that come and go.
 #[test]
 fn ranges_of_a_sequence_are_drawn_by_turns() {
     let world = World::new(Instance::new());
@@ -498,7 +504,7 @@ fn ranges_of_a_sequence_are_drawn_by_turns() {
     assert_eq!(draw(&one, 19), (11..30).collect::<Vec<_>>());
     assert_eq!(draw(&one, 1), [50]);
     assert_eq!(draw(&two, 1), [70]);
-    // The state is the block's, whoever asks.
+    // The state is the block's, whichever instance asks.
     let state = |node: &Node| node.sequence.state().unwrap().1.mark;
     assert_eq!((state(&one), state(&two)), (90, 90));
     two.sequence.set(1000, true, &Alone).unwrap();

@@ -14,8 +14,8 @@
 //! missing is brought with nothing latched, and after a few tries the steps are left for later.
 //!
 //! A crash between steps leaves a dead block that every search passes through rightly. A search
-//! that finds step 2 missing does it ([`repair_if`](Tree::repair_if)), and the next block that goes
-//! to its right does the others.
+//! that finds step 2 missing does it ([`repair_if`](Tree::repair_if)). The next block to its right
+//! that leaves the tree does the others.
 //!
 //! **What is known of a dead block** that one has read and let go of is nothing: another session
 //! may have freed it, and a third have put it to another use. The block still is what it was while

@@ -1,4 +1,5 @@
-//! One instance without an engine, on simulated storage: enough to run heaps over the real transactions, cache and log.
+//! One instance without an engine, on simulated storage: enough to run heaps over the real
+//! transactions, cache and log.
 
 use access::heap::{Heap, is_heap_undo};
 use access::space::{Space, UNDO_SEGMENT_CREATE};
@@ -42,10 +43,10 @@ impl LogEvents for Events {
     fn member_lost(&self, _: usize) {}
 }
 
-/// Blocks as redo alone makes them.
+/// The blocks as redo alone makes them.
 pub type Replayed = BTreeMap<Dba, Box<BlockBuf>>;
 
-/// Never writes a block: what the cache holds must follow from redo alone.
+/// An instance that never writes a block: what the cache holds must follow from redo alone.
 pub struct Instance {
     members: Vec<Arc<dyn Storage>>,
     pub cache: Arc<Cache>,
@@ -140,7 +141,8 @@ impl Instance {
         Transaction::new(&self.txns).unwrap()
     }
 
-    /// Compares every block that redo names, rebuilt from redo alone, with the cache's: byte for byte but for the stamps that hints may have replaced.
+    /// Compares every block that redo names, rebuilt from redo alone, with the cache's block. They
+    /// must be equal byte for byte, except for the stamps that hints may have replaced.
     pub fn check_replay(&self) -> usize {
         let blocks = self.replay(&mut |_, _| ());
         for (dba, block) in &blocks {
@@ -150,7 +152,8 @@ impl Instance {
         blocks.len()
     }
 
-    /// The blocks that redo names, from redo alone; `after` sees them as they are after each record, and what that changed.
+    /// Makes the blocks that redo names from redo alone. `after` sees them after each record, with
+    /// what the record changed.
     pub fn replay(&self, after: &mut dyn FnMut(&Replayed, &[Op])) -> Replayed {
         self.cache.redo().flush_to(self.cache.redo().end()).unwrap();
         let log = LogFiles::open(&self.members, IDENTITY, GEOMETRY).unwrap();

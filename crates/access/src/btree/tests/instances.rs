@@ -1,4 +1,5 @@
-//! Several instances over the same blocks: what one has latched last is not there for the other, and a try that lacks the mode must be made good.
+//! Several instances over one set of blocks. What one instance has latched last is not there for
+//! the other, and a try that lacks the mode must be made good.
 
 use super::*;
 use block::Op;
@@ -7,7 +8,7 @@ fn on(tree: &Tree<Memory>, instance: u32) -> Tree<Memory> {
     Tree::new(tree.store().instance(instance), OBJECT, HEADER)
 }
 
-/// All blocks of the tree so far go to the instance.
+/// Gives all blocks that the tree has so far to the instance.
 fn give_all_to(tree: &Tree<Memory>, instance: u32) {
     let store = tree.store().instance(instance);
     for i in 0..store.0.next.load(SeqCst) {
@@ -15,7 +16,7 @@ fn give_all_to(tree: &Tree<Memory>, instance: u32) {
     }
 }
 
-/// A block holds few of them: they have no prefix in common.
+/// A key of which a block holds few: such keys have no prefix in common.
 fn bulky_key(n: u64) -> Vec<u8> {
     let mut rng = Rng(n);
     let mut key: Vec<u8> = (0..600).map(|_| rng.below(255) as u8 + 1).collect();
@@ -35,7 +36,7 @@ fn instances_at_once_leave_what_they_committed() {
     }
 }
 
-/// A key whose dead entries span leaves, none of which can be purged.
+/// A tree with a key whose dead entries span leaves, none of which can be purged.
 fn spanning_key() -> (Tree<Memory>, Vec<u8>) {
     let tree = Memory::tree();
     let key = long_key_rising(7);
@@ -49,8 +50,8 @@ fn spanning_key() -> (Tree<Memory>, Vec<u8>) {
     (tree, key)
 }
 
-/// The home is in one instance, the leaf that takes the entry in the other: it was brought to be read, which is not enough to write it, and the insertion went round
-/// for ever.
+/// The home is in one instance, the leaf that takes the entry in the other. If that leaf was only
+/// brought to be read, it could not be written, and the insertion would go round for ever.
 #[test]
 fn a_leaf_that_is_to_be_written_is_brought_to_be_written() {
     let (tree, key) = spanning_key();
@@ -69,7 +70,7 @@ fn a_leaf_that_is_to_be_written_is_brought_to_be_written() {
     }
 }
 
-/// Race 27 of docs/design.md: instances each of which has a block that the other needs.
+/// Race 27 of docs/design.md: each of several instances has a block that another needs.
 #[test]
 fn instances_that_fight_for_a_spanning_key_all_advance() {
     println!("seeds 1..3");
@@ -124,8 +125,8 @@ fn leaves_are_unlinked_whoever_had_their_neighbours() {
     );
 }
 
-/// A crash left a dead leaf whose range nobody has taken over, and another instance has the blocks: the search completes the work instead of
-/// going round until it takes the tree for damaged.
+/// A crash left a dead leaf whose range no leaf has taken over, and another instance has the
+/// blocks. The search completes the work. It does not go round until it takes the tree for damaged.
 #[test]
 fn a_dead_leaf_is_made_good_with_its_neighbours_elsewhere() {
     let tree = Memory::tree();

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A queue: rows come at the top and go at the bottom, for ever. Its index must not grow, nor lose blocks.
+/// A queue: rows come at the top and go at the bottom, for ever. Its index must neither grow nor
+/// lose blocks.
 #[test]
 fn a_queue_keeps_its_size() {
     for key_of in [int_key as fn(u64) -> Vec<u8>, long_key_rising] {
@@ -70,8 +71,9 @@ fn random_deletes_shrink_the_tree_and_inserts_fill_it_again() {
     );
 }
 
-/// A segment gives out, after a restart, what lies behind its last formatted block. A block that was given back without ever
-/// having been formatted was then in use twice: an index built over few rows did that.
+/// After a restart a segment gives out what lies behind its last formatted block. A block that was
+/// given back without ever having been formatted would then be in use twice, as in an index built
+/// over few rows.
 #[test]
 fn a_block_that_was_not_needed_is_formatted_before_it_is_given_back() {
     let tree = Memory::tree();
@@ -128,7 +130,7 @@ fn every_prefix_of_the_redo_is_a_sound_tree() {
         if cut % 7 != 0 {
             continue;
         }
-        // Life goes on: what was left half done is passed or completed.
+        // Work goes on: what was left half done is passed or completed.
         let mut txn = crashed.store().begin();
         for i in 0..130u64 {
             crashed
@@ -146,7 +148,8 @@ fn threads_at_once_leave_what_they_committed() {
     (0..4).for_each(|seed| at_once(seed, 1));
 }
 
-/// Threads insert, mark, roll back, purge and scan at once, on long keys so that blocks split and die all the time; spread over so many instances.
+/// Lets threads insert, mark, roll back, purge and scan at once, on long keys so that blocks split
+/// and die all the time. The threads are spread over `instances` instances.
 pub(super) fn at_once(seed: u64, instances: u64) {
     {
         println!("seed {seed}, {instances} instances");
@@ -165,7 +168,7 @@ pub(super) fn at_once(seed: u64, instances: u64) {
                 let mut txn = tree.store().begin();
                 let mut changed = mine.clone();
                 for _ in 0..1 + rng.below(12) {
-                    // Keys of all writers mingle; each has row ids of its own.
+                    // The keys of all writers mingle. Each writer has row ids of its own.
                     let (key, r) = (long_key(rng.below(150)), rid(id * 1000 + rng.below(3)));
                     let entry = full(&key, r);
                     if changed.get(&entry) == Some(&false) && rng.below(2) == 0 {
@@ -223,7 +226,7 @@ pub(super) fn at_once(seed: u64, instances: u64) {
     }
 }
 
-/// `cargo test --release -p access lookup_speed -- --ignored --nocapture`
+/// Measures look-ups: `cargo test --release -p access lookup_speed -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement"]
 fn lookup_speed() {

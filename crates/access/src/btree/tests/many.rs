@@ -1,8 +1,8 @@
-//! Many entries at once: runs behind, before and between what is there.
+//! Inserts many entries at once: runs behind, before and between what is there.
 
 use super::*;
 
-/// Key of one of a few streams that each rise.
+/// The key of one of a few streams, each of which rises.
 fn stream_key(stream: u64, n: u64) -> Vec<u8> {
     let mut key = vec![1];
     key.extend_from_slice(&stream.to_be_bytes());
@@ -10,7 +10,7 @@ fn stream_key(stream: u64, n: u64) -> Vec<u8> {
     key.extend_from_slice(&n.to_be_bytes());
     key
 }
-/// Long, and of a length that jumps: fences and prefixes change much from block to block.
+/// A long key, of a length that jumps: fences and prefixes change much from block to block.
 fn uneven_key(stream: u64, n: u64) -> Vec<u8> {
     let mut key = stream_key(stream, n / 50);
     key.resize(key.len() + (stream as usize * 131) % 700, 7);
@@ -18,7 +18,8 @@ fn uneven_key(stream: u64, n: u64) -> Vec<u8> {
     key
 }
 
-/// Batches of keys in order, each of runs for some of the streams at the place they have come to, or before, or scattered.
+/// A batch of keys in order. It has runs for some of the streams, at the place they have come to,
+/// or before, or scattered.
 fn batch(
     rng: &mut Rng,
     ends: &mut [u64],
@@ -82,7 +83,7 @@ fn run(seed: u64, key_of: fn(u64, u64) -> Vec<u8>, streams: usize, rounds: u32) 
         verify_model(&tree, &model);
     }
     let redo = tree.store().0.redo.lock().take().unwrap();
-    // A crash behind any record leaves a sound tree that takes more.
+    // A crash behind any record leaves a sound tree that takes more entries.
     for cut in (2..=redo.len()).filter(|_| rng.below(redo.len() as u64) < 12) {
         let crashed = Tree::new(tree.store().replay(&redo[..cut]), OBJECT, HEADER);
         let before = verify(&crashed).entries;
@@ -108,7 +109,8 @@ fn runs_match_a_map_and_survive_a_crash_at_any_record() {
     (6..12).for_each(|seed| run(seed, uneven_key, 6, 6));
 }
 
-/// What the keys of a load look like: many streams, each of which goes on where it ended. Leaves are filled, not halved.
+/// The keys look like those of a load: many streams, each of which goes on where it ended. Leaves
+/// are filled, not halved.
 #[test]
 fn streams_fill_their_leaves() {
     let tree = Memory::tree();
@@ -133,7 +135,7 @@ fn streams_fill_their_leaves() {
     assert_eq!(verify(&tree).entries, 0);
 }
 
-/// The same columns twice, in one batch or behind a leaf's end, are found whichever way a leaf is made.
+/// Equal columns, in one batch or behind a leaf's end, are found whichever way a leaf is made.
 #[test]
 fn runs_of_unique_keys_stop_at_what_exists() {
     for seed in 0..20 {
@@ -168,7 +170,7 @@ fn runs_of_unique_keys_stop_at_what_exists() {
     }
 }
 
-/// Threads load streams of their own and shared ones at once, some rolling back.
+/// Threads load streams of their own and shared ones at once, and some roll back.
 #[test]
 fn threads_that_load_at_once() {
     for seed in 0..3 {
@@ -182,7 +184,7 @@ fn threads_that_load_at_once() {
             for _ in 0..8 {
                 let mut txn = tree.store().begin();
                 let mut keys = batch(&mut rng, &mut ends, stream_key, 0);
-                // Row ids of this thread's own.
+                // The row ids are this thread's own.
                 keys.iter_mut()
                     .for_each(|k| *k.last_mut().unwrap() = id as u8);
                 keys.dedup();

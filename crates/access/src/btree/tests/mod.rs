@@ -1,4 +1,5 @@
-//! The tree over plain memory, against a sorted map: alone, rolled back, crashed, and from several threads at once.
+//! Compares the tree over plain memory with a sorted map: alone, rolled back, crashed, and from
+//! several threads at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -26,7 +27,7 @@ fn int_key(n: u64) -> Vec<u8> {
     key.extend_from_slice(&n.to_be_bytes());
     key
 }
-/// Long enough that a block holds a handful, self-delimiting.
+/// A self-delimiting key, long enough that a block holds a handful.
 fn long_key(n: u64) -> Vec<u8> {
     let mut key = format!(
         "{:0width$}/{n:06}",
@@ -37,7 +38,8 @@ fn long_key(n: u64) -> Vec<u8> {
     key.push(0);
     key
 }
-/// Nearly as long as can be, in families that share all but the end: long separators without a common prefix.
+/// A key nearly as long as can be, of a family that shares all but the end: separators are long and
+/// have no common prefix.
 fn huge_key(n: u64) -> Vec<u8> {
     let mut rng = Rng(n % 40);
     let mut key: Vec<u8> = (0..1500).map(|_| rng.next() as u8).collect();
@@ -81,7 +83,8 @@ fn verify_model(tree: &Tree<Memory>, model: &Model) -> TreeReport {
     verify(tree)
 }
 
-/// One transaction of random changes; returns the model as it is if it commits.
+/// Runs one transaction of random changes, and returns the model as it is if the transaction
+/// commits.
 fn random_txn(
     tree: &Tree<Memory>,
     txn: &mut Txn,
@@ -120,7 +123,8 @@ fn run(seed: u64, key_of: fn(u64) -> Vec<u8>, span: u64) {
     let mut rng = Rng(seed);
     let tree = Memory::tree();
     let mut model = Model::new();
-    // Not every try, nor every other one: a split of the root tries two latches a round and would never have both.
+    // Not every try fails, nor every other one: a split of the root tries two latches a round and
+    // would never have both.
     tree.store()
         .0
         .refuse
@@ -183,7 +187,8 @@ fn rising_and_falling_keys_make_a_dense_tree_of_three_levels() {
         }
         let report = verify(&tree);
         assert_eq!((report.entries, report.height), (n as usize, 3));
-        // The first leaf of all has no low fence to take a prefix from, so falling keys pack less well.
+        // The first leaf of all has no low fence from which to take a prefix, so falling keys pack
+        // less well.
         let per_leaf = if falling { 300 } else { 400 };
         assert!(
             report.leaves < n as usize / per_leaf,
@@ -282,7 +287,8 @@ fn many_entries_in_one_record_are_undone_together() {
     }
 }
 
-/// A stale inner copy points to a block that was freed and reused further right: whoever gets there starts over.
+/// A stale inner copy points to a block that was freed and reused further right. A descent that
+/// gets there starts over.
 #[test]
 fn a_stale_pointer_to_a_reused_block_is_noticed() {
     let tree = Memory::tree();

@@ -21,7 +21,7 @@ fn a_unique_key_is_refused_while_another_entry_may_be_alive() {
             marked: None
         }]
     );
-    // T1 deletes its own row: for itself the key is free, for T2 undecided.
+    // T1 deletes its own row: for T1 the key is free, for T2 it is undecided.
     tree.mark(&mut t1, &key, rid(1)).unwrap();
     assert_eq!(
         tree.insert_unique(&mut t1, &key, rid(3), None).unwrap(),
@@ -41,7 +41,7 @@ fn a_unique_key_is_refused_while_another_entry_may_be_alive() {
         tree.insert_unique(&mut t2, &key, rid(2), None).unwrap(),
         IndexOutcome::Inserted
     );
-    // Vouching holds for the versions of the leaves that were seen, no others.
+    // Vouching holds for the versions of the leaves that were seen, and for no others.
     let mut t3 = tree.store().begin();
     let IndexOutcome::Check(c) = tree.insert_unique(&mut t3, &key, rid(4), None).unwrap() else {
         panic!("inserted twice")
@@ -96,7 +96,8 @@ fn many_unique_entries_stop_at_the_first_that_may_exist() {
     assert_eq!(verify(&tree).entries, 0);
 }
 
-/// T1 deletes a row, its slot is reused with the same key, T3 deletes again: what T1's deletion would allow to purge must stay.
+/// T1 deletes a row, its slot is reused with an equal key, and T3 deletes again. What T1's deletion
+/// would allow to purge must stay.
 #[test]
 fn a_purge_for_an_earlier_deletion_spares_a_later_one() {
     let tree = Memory::tree();
@@ -123,7 +124,7 @@ fn a_purge_for_an_earlier_deletion_spares_a_later_one() {
     assert_eq!(tree.purge(&key).unwrap().entries, 1);
 }
 
-/// One key with more dead entries than a leaf holds: the check covers all its leaves.
+/// One key has more dead entries than a leaf holds: the check covers all its leaves.
 #[test]
 fn a_unique_key_spanning_leaves_is_checked_in_all_of_them() {
     let tree = Memory::tree();
@@ -154,7 +155,7 @@ fn a_unique_key_spanning_leaves_is_checked_in_all_of_them() {
     }
 }
 
-/// Many transactions fight for few unique keys: never are two alive.
+/// Many transactions fight for few unique keys. No two are ever alive.
 #[test]
 fn threads_at_once_never_share_a_unique_key() {
     println!("seed 0");
