@@ -35,7 +35,7 @@ pub enum Logged {
     /// This instance's log. It is durable there before the drawing transaction's commit is
     /// acknowledged.
     Here(LogPos),
-    /// Another instance's log. It is durable there before the drawing transaction commits.
+    /// The log of another instance. The mark is durable there before the drawing transaction commits.
     There(Mark),
 }
 

@@ -19,11 +19,11 @@ use crate::Result;
 /// What is known of the transaction that delete-marked an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
-    /// It is committed, and no snapshot can see the row as it was before: the entry may go.
+    /// Committed, and no snapshot can see the row as it was before: the entry may go.
     Purgeable,
-    /// It is committed, or the asking transaction itself: the entry no longer stands for a row.
+    /// Committed, or the asking transaction itself: the entry no longer stands for a row.
     Dead,
-    /// It is another transaction, which may still roll back.
+    /// Undecided: another transaction, which may still roll back.
     Undecided,
 }
 

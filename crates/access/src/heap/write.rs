@@ -13,7 +13,7 @@ use txn::{Snapshot, Transaction, TxnState, Undo, Verdict};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOutcome {
     Done,
-    /// Another transaction has changed or locked the row and may still roll back. Wait for it and
+    /// A transaction that may still roll back has changed or locked the row. Wait for it and
     /// try again.
     Busy(TxnId),
     /// A version is committed that the snapshot does not see.
@@ -33,7 +33,7 @@ enum Current {
     /// The stamp is committed above the snapshot. The undo records tell whether that was more than
     /// a lock.
     AskLocks(RowHead),
-    /// Another instance's transaction has the row. Its status must be learnt first.
+    /// A transaction of another instance has the row. Its status must be learnt first.
     AskStatus(TxnId),
     No(WriteOutcome),
 }
