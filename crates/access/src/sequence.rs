@@ -35,7 +35,8 @@ pub enum Logged {
     /// This instance's log. It is durable there before the drawing transaction's commit is
     /// acknowledged.
     Here(LogPos),
-    /// The log of another instance. The mark is durable there before the drawing transaction commits.
+    /// The log of another instance. The mark is durable there before the drawing transaction
+    /// commits.
     There(Mark),
 }
 
