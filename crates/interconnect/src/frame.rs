@@ -159,7 +159,7 @@ pub enum FrameError {
     TooManyNotes(u16),
     #[error("a block of {0} bytes in a payload of {1}")]
     Block(u16, u32),
-    #[error("it contradicts what is known of group {group} of instance {instance}")]
+    #[error("the frame contradicts what is known of group {group} of instance {instance}")]
     Contradiction { instance: u16, group: u64 },
     #[error("no such role: {0}")]
     Role(u8),
@@ -167,13 +167,13 @@ pub enum FrameError {
     Instance(u16),
     #[error("SCN {0} is above the greatest there is")]
     Scn(u64),
-    #[error("bytes that are zero in this version are not")]
+    #[error("bytes that must be zero in this version are not zero")]
     Reserved,
-    #[error("it is of another database or incarnation of it")]
+    #[error("the frame is of another database, or of another incarnation of it")]
     Cluster,
-    #[error("it says it is from {0}, the connection is from {1}")]
+    #[error("the frame says it is from {0}, the connection is from {1}")]
     Sender(Member, Member),
-    #[error("it is for another lane")]
+    #[error("the frame is for another lane")]
     Lane,
     #[error("frame {found} came where {expected} was to come")]
     Sequence { expected: u64, found: u64 },

@@ -39,7 +39,7 @@ impl<R> Sight<R> {
         match self {
             Sight::Row(row) => Some(row),
             Sight::Nothing => None,
-            Sight::Newer => panic!("invariant: who cannot take a newer snapshot gets a version"),
+            Sight::Newer => panic!("invariant: without a newer snapshot a version is found"),
         }
     }
 }

@@ -326,7 +326,7 @@ fn c20_a_copy_that_was_let_go_after_it_was_declared() {
     }
 }
 
-/// A newcomer masters a hash bucket with a block of a granule that was taken. It has asked every
+/// A joiner masters a hash bucket with a block of a granule that was taken. It has asked every
 /// member what it holds; then the granule's master gives that block to another instance.
 #[test]
 fn c16_a_newcomer_hears_what_is_taken_before_it_serves() {

@@ -93,7 +93,7 @@ impl Enqueues {
 
     /// Gives this instance everything, because no other is there.
     pub fn establish(&mut self) {
-        assert!(self.is_alone(), "only who is alone needs no welcome");
+        assert!(self.is_alone(), "only a lone instance needs no welcome");
         self.fresh = false;
     }
 

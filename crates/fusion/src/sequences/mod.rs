@@ -309,7 +309,7 @@ impl Sequences {
         self.leaving = true;
     }
 
-    // ---- who is home ----
+    // ---- homes ----
 
     /// The instance that is asked for values of a sequence.
     pub fn home(&self, object: ObjectId) -> InstanceId {

@@ -202,7 +202,7 @@ impl Lane {
             .collect()
     }
 
-    // ---- who comes ----
+    // ---- a joiner ----
 
     pub(super) fn ask_what_is_taken(&mut self, has_just_come: bool, out: &mut Vec<Effect>) {
         let skip = self.planted.breaks(Mutation::NewcomerUntaught);

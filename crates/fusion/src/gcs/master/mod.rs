@@ -8,7 +8,7 @@
 //!    then the newest: a dirty copy is never let go before it is written, and within a service the
 //!    supplier has it and can send it again.
 //! 4. A request is remembered until its requester says that it is done (13): `Served`.
-//! 5. Readers do not queue: whoever has the current copy at this moment is told to send a copy.
+//! 5. Readers do not queue: the holder that has the current copy now is told to send a copy.
 
 mod recovery;
 mod requests;

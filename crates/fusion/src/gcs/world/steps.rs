@@ -293,7 +293,7 @@ impl World {
         if self.plan.members.contains(&member) {
             self.dead.insert(member, node.redo[..durable].to_vec());
         } else {
-            assert_eq!(durable, 0, "who is no member writes nothing");
+            assert_eq!(durable, 0, "an instance that is no member writes nothing");
         }
         for b in 0..self.config.blocks {
             let block = dba(b);
