@@ -95,7 +95,7 @@ impl Waiter {
     }
 
     /// Waits as `wait_as` does for an answer of another instance, `asked`, that was asked at a time
-    /// of [`session::timestamp_ns`]. At the end `served` tells which instance served, and what that
+    /// of [`crate::timestamp_ns`]. At the end `served` tells which instance served, and what that
     /// took.
     pub fn wait_remote(
         self: &Arc<Self>,
