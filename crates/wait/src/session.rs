@@ -451,8 +451,9 @@ pub fn set_transaction(id: u64) {
     with(|s| s.transaction.store(id, Relaxed));
 }
 
-/// Asks the session `sid` to give up its statement. What it waits for in a cancellable [`crate::Waiter`]
-/// returns, and [`check_cancel`] fails until [`clear_cancel`]. False if there is no such session.
+/// Asks the session `sid` to give up its statement. What it waits for in a cancellable
+/// [`crate::Waiter`] returns, and [`check_cancel`] fails until [`clear_cancel`]. False if there is
+/// no such session.
 pub fn cancel(sid: u32) -> bool {
     let session = registry(|r| {
         r.slots
