@@ -558,5 +558,4 @@ pub fn verify(block: &BlockBuf) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[path = "heap_tests.rs"]
 mod tests;

@@ -4,7 +4,6 @@
 //! Statements come from a grammar that knows the tables' names and most of the language's words, from such statements damaged in a few
 //! places, and from bytes at random. `BRAID_SEED` replays a run; `BRAID_FUZZ_CASES` makes it longer (default: quick).
 
-#[path = "fuzz/words.rs"]
 mod words;
 
 use std::sync::Arc;

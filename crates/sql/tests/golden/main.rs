@@ -2,7 +2,6 @@
 //! empty line between them, and what they answered lies beside it in `*.out`. After a deliberate change, `BLESS=1 cargo
 //! test -p sql --test golden` writes the answers anew; review the difference before it is committed.
 
-#[path = "golden/lookups.rs"]
 mod lookups;
 
 use std::fmt::Write;
