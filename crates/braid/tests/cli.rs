@@ -1,40 +1,9 @@
 //! The command line as people and scripts use it.
 
-mod ports;
-
-use ports::free_port;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-
-fn braid(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_braid"))
-        .args(args)
-        .output()
-        .expect("braid runs")
-}
-
-/// A directory of this test's own, removed at its end, with whatever runs over it stopped.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("cli-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).expect("directory");
-        Scratch(dir)
-    }
-    fn data(&self) -> String {
-        self.0.join("data").to_str().expect("UTF-8").to_string()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        braid(&["down", "--data", &self.data()]);
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use testkit::ports::free_port;
+use testkit::processes::{Database, braid, program};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -66,8 +35,8 @@ fn up(data: &str, port: u16) -> Output {
 
 #[test]
 fn up_status_down() {
-    let scratch = Scratch::new("life");
-    let (data, port) = (scratch.data(), free_port());
+    let database = Database::new("cli-life", 1);
+    let (data, port) = (database.data(), database.port(1));
     let output = up(&data, port);
     assert!(
         output.status.success(),
@@ -111,7 +80,7 @@ fn up_status_down() {
     refused(&["instance", "--data", &data, "--port", &other], &data);
     refused(&["verify", "--data", &data], &data);
     // The port is in use, though the directory is not.
-    let elsewhere = scratch.0.join("elsewhere");
+    let elsewhere = database.dir().join("elsewhere");
     let elsewhere = elsewhere.to_str().expect("UTF-8");
     refused(
         &["instance", "--data", elsewhere, "--port", &port.to_string()],
@@ -137,12 +106,12 @@ fn up_status_down() {
 /// `braid status | head -1`: not a panic with its backtrace.
 #[test]
 fn a_reader_that_goes_away_ends_a_command_quietly() {
-    let scratch = Scratch::new("pipe");
-    std::fs::create_dir_all(scratch.data()).expect("a directory");
+    let database = Database::new("cli-pipe", 1);
+    std::fs::create_dir_all(database.data()).expect("a directory");
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let output = Command::new(env!("CARGO_BIN_EXE_braid"))
-        .args(["status", "--data", &scratch.data(), "--json"])
+    let output = Command::new(program())
+        .args(["status", "--data", &database.data(), "--json"])
         .stdout(writer)
         .output()
         .expect("braid runs");
@@ -153,8 +122,8 @@ fn a_reader_that_goes_away_ends_a_command_quietly() {
 /// Its ports and files are in use until the system has taken back its memory.
 #[test]
 fn up_waits_for_those_who_were_killed() {
-    let scratch = Scratch::new("killed");
-    let (data, port) = (scratch.data(), free_port());
+    let database = Database::new("cli-killed", 1);
+    let (data, port) = (database.data(), database.port(1));
     for _ in 0..3 {
         let output = up(&data, port);
         assert!(output.status.success(), "{}", text(&output.stderr));
@@ -171,8 +140,8 @@ fn up_waits_for_those_who_were_killed() {
 /// Scripts go by the exit code: 0 for a sound database, 1 for one with a problem, which is named on standard output.
 #[test]
 fn verify_tells_damage_by_its_exit_code() {
-    let scratch = Scratch::new("verify");
-    let (data, port) = (scratch.data(), free_port());
+    let database = Database::new("cli-verify", 1);
+    let (data, port) = (database.data(), database.port(1));
     assert!(up(&data, port).status.success());
     let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
     let mut client = postgres::Client::connect(&url, postgres::NoTls).expect("connect");
@@ -221,7 +190,7 @@ fn verify_tells_damage_by_its_exit_code() {
     // Nobody reads what it says, as behind `| head -1`: it panicked.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let unread = Command::new(env!("CARGO_BIN_EXE_braid"))
+    let unread = Command::new(program())
         .args(["verify", "--data", &data])
         .stdout(writer)
         .status();
@@ -230,8 +199,8 @@ fn verify_tells_damage_by_its_exit_code() {
 
 #[test]
 fn a_killed_instance_is_shown_and_recovered() {
-    let scratch = Scratch::new("killed");
-    let (data, port) = (scratch.data(), free_port());
+    let database = Database::new("cli-killed", 1);
+    let (data, port) = (database.data(), database.port(1));
     assert!(up(&data, port).status.success());
     let status = || -> serde_json::Value {
         serde_json::from_slice(&braid(&["status", "--data", &data, "--json"]).stdout).expect("JSON")
@@ -253,8 +222,8 @@ fn a_killed_instance_is_shown_and_recovered() {
 
 #[test]
 fn parameters_come_from_files_flags_and_alter_system() {
-    let scratch = Scratch::new("parameters");
-    let (data, port) = (scratch.data(), free_port());
+    let database = Database::new("cli-parameters", 1);
+    let (data, port) = (database.data(), database.port(1));
     refused(&["up", "--data", &data, "--set", "bufer=1"], "\"bufer\"");
     refused(
         &["up", "--data", &data, "--buffer-cache", "1"],
@@ -316,8 +285,8 @@ fn parameters_come_from_files_flags_and_alter_system() {
 
 #[test]
 fn what_is_not_there_is_named() {
-    let scratch = Scratch::new("absent");
-    let data = scratch.data();
+    let database = Database::new("cli-absent", 1);
+    let data = database.data();
     refused(&["status", "--data", &data], &data);
     refused(&["verify", "--data", &data], &data);
     refused(&["down", "--data", &data], &data);

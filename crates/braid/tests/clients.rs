@@ -1,10 +1,8 @@
 //! Real clients against a real instance: psql, pgbench and psycopg 3. One that is not installed is skipped, and said so.
 
-mod common;
-
 use std::process::{Command, Output};
 
-use common::Instance;
+use testkit::processes::Instance;
 
 /// Runs a program, or says that it is not installed.
 fn run(instance: &Instance, program: &str, args: &[&str]) -> Option<Output> {

@@ -1,46 +1,15 @@
 //! On which CPUs instances of one guard run, as `v$process` says: their own parts while several are busy, or those of a parameter.
 
-mod processes;
-
-use processes::{braid, free_ports, succeeds};
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use testkit::processes::{Database, braid, client};
+use testkit::waiting::until;
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Scratch(String);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("cpus-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        Scratch(dir.to_str().expect("UTF-8").to_string())
-    }
-
-    fn up(&self, port: u16, more: &[&str]) {
-        let port = port.to_string();
-        let mut args = vec!["up", "--data", &self.0, "--port", &port, "--detach"];
-        args.extend(["--instances", "2", "--buffer-cache", "64MB"]);
-        args.extend(["--set", "redo_file_size=32MB"]);
-        args.extend(more);
-        succeeds(&args);
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        braid(&["down", "--data", &self.0]);
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn connect(port: u16) -> postgres::Client {
-    let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
-    postgres::Client::connect(&url, postgres::NoTls).expect("connect")
+/// Two instances with these options of `braid up`.
+fn up(name: &str, more: &[&str]) -> Database {
+    let small = ["--buffer-cache", "64MB", "--set", "redo_file_size=32MB"];
+    Database::up(&format!("cpus-{name}"), 2, &[&small, more].concat())
 }
 
 /// Of all threads of an instance; nothing of those that run anywhere.
@@ -61,20 +30,11 @@ impl Drop for Load<'_> {
 }
 
 fn read_until(stop: &AtomicBool, port: u16) {
-    let mut client = connect(port);
+    let mut client = client(port);
     while !stop.load(Ordering::Relaxed) {
         client
             .query_one("select v from t where id = 1", &[])
             .expect("a row");
-    }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        // A look is work, too.
-        std::thread::park_timeout(Duration::from_millis(100));
     }
 }
 
@@ -85,10 +45,9 @@ fn instances_have_cpus_of_their_own_while_several_are_busy() {
     if !(2..=4).contains(&processors.get()) {
         return;
     }
-    let scratch = Scratch::new("shared");
-    let port = free_ports(2);
-    scratch.up(port, &[]);
-    let (mut one, mut two) = (connect(port), connect(port + 1));
+    let database = up("shared", &[]);
+    let port = database.port(1);
+    let (mut one, mut two) = (client(port), client(port + 1));
     one.batch_execute("create table t (id int primary key, v int); insert into t values (1, 0)")
         .expect("create");
     let anywhere: BTreeSet<Option<String>> = [None].into();
@@ -110,6 +69,8 @@ fn instances_have_cpus_of_their_own_while_several_are_busy() {
         });
         drop(second);
         until("who works alone runs anywhere", || {
+            // A look is work, too.
+            std::thread::park_timeout(Duration::from_millis(100));
             cpus(&mut one) == anywhere && cpus(&mut two) == anywhere
         });
         drop(first);
@@ -122,13 +83,15 @@ fn an_instance_runs_on_the_cpus_of_its_parameter() {
     if processors.get() < 2 {
         return;
     }
-    let scratch = Scratch::new("list");
-    let port = free_ports(2);
-    let refused = braid(&["up", "--data", &scratch.0, "--set", "instance_cpus=x"]);
+    let unused = Database::new("cpus-refused", 1);
+    let refused = braid(&["up", "--data", &unused.data(), "--set", "instance_cpus=x"]);
     assert!(!refused.status.success());
     assert!(String::from_utf8_lossy(&refused.stderr).contains("instance_cpus"));
-    scratch.up(port, &["--set", "instance_cpus=0"]);
-    for port in [port, port + 1] {
-        assert_eq!(cpus(&mut connect(port)), [Some("0".to_string())].into());
+    let database = up("list", &["--set", "instance_cpus=0"]);
+    for k in [1, 2] {
+        assert_eq!(
+            cpus(&mut database.client(k)),
+            [Some("0".to_string())].into()
+        );
     }
 }

@@ -10,9 +10,6 @@
 //! `BRAID_CRASH_ROUNDS` (default 4) sets the number of kills, `BRAID_SEED` replays the choices of a run (the moments are the scheduler's).
 //! The campaign: `BRAID_CRASH_ROUNDS=300 cargo test --release -p braid --test crash -- --nocapture`.
 
-mod common;
-
-use common::{Instance, seed};
 use postgres::Client;
 use seam::Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +17,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::processes::Instance;
+use testkit::seeds;
 
 const ACCOUNTS: i32 = 200;
 const INITIAL: i64 = 1000;
@@ -39,12 +38,9 @@ struct Told {
 
 #[test]
 fn no_acknowledged_transfer_is_lost_and_none_is_half_there() {
-    let seed = seed();
-    let rounds: u32 = std::env::var("BRAID_CRASH_ROUNDS")
-        .ok()
-        .and_then(|v| v.parse().ok())
-        .unwrap_or(4);
-    println!("BRAID_SEED={seed} BRAID_CRASH_ROUNDS={rounds}");
+    let seed = seeds::seed("BRAID_SEED");
+    let rounds = seeds::number("BRAID_CRASH_ROUNDS", 4) as u32;
+    println!("BRAID_CRASH_ROUNDS={rounds}");
     let mut rng = Rng(seed);
     let target = format!("recovery_target={RECOVERY_TARGET_MB}MB");
     let mut instance = Instance::start_with("crash", &["--set", &target]);

@@ -1,51 +1,14 @@
 //! Definitions that change on one instance while others work with them: plans that are kept, rows that are on their way to a client.
 
-mod processes;
-
-use postgres::{Client, NoTls};
-use processes::{free_ports, succeeds};
-use std::path::{Path, PathBuf};
+use postgres::Client;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use testkit::processes::Database;
+use testkit::waiting::PATIENCE;
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-struct Database {
-    dir: PathBuf,
-    port: u16,
-}
-
-impl Database {
-    fn up(name: &str) -> Database {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("definitions-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).expect("directory");
-        let port = free_ports(2);
-        let database = Database { dir, port };
-        let (data, port) = (database.data(), port.to_string());
-        let mut args = vec!["up", "--detach", "--instances", "2", "--data", &data];
-        args.extend(["--port", &port, "--buffer-cache", "32MB"]);
-        args.extend(["--set", "redo_file_size=32MB"]);
-        succeeds(&args);
-        database
-    }
-
-    fn data(&self) -> String {
-        self.dir.join("data").to_str().expect("UTF-8").to_string()
-    }
-
-    fn connect(&self, instance: u16) -> Client {
-        let port = self.port + instance - 1;
-        let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
-        Client::connect(&url, NoTls).expect("a connection")
-    }
-
-    fn verify(self) {
-        succeeds(&["down", "--data", &self.data()]);
-        succeeds(&["verify", "--data", &self.data()]);
-        std::fs::remove_dir_all(&self.dir).expect("removed");
-    }
+fn up(name: &str) -> Database {
+    let small = ["--buffer-cache", "32MB", "--set", "redo_file_size=32MB"];
+    Database::up(&format!("definitions-{name}"), 2, &small)
 }
 
 fn code(e: &postgres::Error) -> &str {
@@ -57,9 +20,9 @@ fn code(e: &postgres::Error) -> &str {
 #[test]
 fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
     const ROUNDS: usize = 4;
-    let database = Database::up("plans");
+    let database = up("plans");
     database
-        .connect(1)
+        .client(1)
         .batch_execute("create table t (id bigint primary key, v bigint not null)")
         .expect("a table");
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -68,7 +31,7 @@ fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
         let mut writers = Vec::new();
         for n in 0..4i64 {
             writers.push(s.spawn(move || {
-                let mut c = database.connect(1 + n as u16 % 2);
+                let mut c = database.client(1 + n as u16 % 2);
                 let insert = c.prepare("insert into t values ($1, $2)").expect("insert");
                 let update = c
                     .prepare("update t set v = v + 1 where id = $1")
@@ -94,8 +57,8 @@ fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
                 std::thread::yield_now();
             }
         };
-        let mut ddl = database.connect(2);
-        let mut reader = database.connect(1);
+        let mut ddl = database.client(2);
+        let mut reader = database.client(1);
         for round in 0..ROUNDS {
             more(50);
             ddl.batch_execute("create index tv on t (v)")
@@ -119,8 +82,8 @@ fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
 #[test]
 fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
     const ROWS: i64 = 4000;
-    let database = Database::up("readers");
-    let mut a = database.connect(1);
+    let database = up("readers");
+    let mut a = database.client(1);
     a.batch_execute(&format!(
         "create table old (id bigint primary key, pad text);
          insert into old select g, repeat('o', 500) from generate_series(1, {ROWS}) as t(g)"
@@ -134,7 +97,7 @@ fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
         let mut t = a.transaction().expect("begin");
         let portal = t.bind(sql, &[]).expect("a portal");
         let mut rows = t.query_portal(&portal, 10).expect("first rows");
-        let mut b = database.connect(2);
+        let mut b = database.client(2);
         let refused = b
             .batch_execute("set lock_timeout = '200ms'; drop table old")
             .expect_err("it is read");
@@ -143,7 +106,7 @@ fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
         std::thread::scope(|s| {
             let (database, dropped) = (&database, &dropped);
             let dropping = s.spawn(move || {
-                let mut b = database.connect(2);
+                let mut b = database.client(2);
                 b.batch_execute("drop table old").expect("dropped");
                 dropped.store(true, SeqCst);
                 b.batch_execute(&format!(
@@ -172,8 +135,8 @@ fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
 /// up.
 #[test]
 fn c23e_who_has_defined_something_learns_of_others_definitions() {
-    let database = Database::up("own-picture");
-    let (mut one, mut two) = (database.connect(1), database.connect(2));
+    let database = up("own-picture");
+    let (mut one, mut two) = (database.client(1), database.client(2));
     one.batch_execute("create table u (id int primary key, k int)")
         .unwrap();
     one.batch_execute("begin; create table x (i int)").unwrap();
@@ -202,8 +165,8 @@ fn c23e_who_has_defined_something_learns_of_others_definitions() {
 /// Definitions go by the rows that there are, not by those of a transaction's snapshot; and an older snapshot does not read by an index that lacks what it sees.
 #[test]
 fn definitions_and_old_snapshots() {
-    let database = Database::up("old-snapshots");
-    let (mut one, mut two) = (database.connect(1), database.connect(2));
+    let database = up("old-snapshots");
+    let (mut one, mut two) = (database.client(1), database.client(2));
     one.batch_execute(
         "create table t (id int primary key, k int); insert into t select g, g from generate_series(1, 2000) g;
          create table other (i int)",

@@ -4,13 +4,11 @@
 //! Needs the right to mount an image of a filesystem; without it the test says so and does nothing. (The same is tested without any such right on simulated storage, at
 //! every write: `engine`, tests/faults.rs.)
 
-mod common;
-
-use common::Instance;
 use postgres::Client;
 use postgres::error::SqlState;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testkit::processes::Instance;
 
 const IMAGE_BYTES: u64 = 64 << 20;
 /// A file of somebody else's, to make room by removing it.

@@ -1,21 +1,12 @@
 //! Two instances as processes, and what one says of the other: the `gv$` views, who made whom wait, and with what.
 
-mod processes;
-
-use processes::{braid, free_ports, succeeds};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use testkit::processes::{Database, succeeds};
+use testkit::waiting::{self, PATIENCE};
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Two instances; they are stopped, and what they had is removed, when this is dropped.
-struct Pair {
-    dir: PathBuf,
-    port: u16,
-}
+/// Two instances.
+struct Pair(Database);
 
 impl Pair {
     fn up(name: &str) -> Pair {
@@ -25,47 +16,12 @@ impl Pair {
         Pair::up_small(name, "64MB", more)
     }
     fn up_small(name: &str, buffers: &str, more: &[&str]) -> Pair {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("everywhere-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).expect("directory");
-        let pair = Pair {
-            dir,
-            port: free_ports(2),
-        };
-        let (data, port) = (pair.data(), pair.port.to_string());
-        let mut args = vec!["up", "--detach", "--instances", "2", "--data", &data];
-        args.extend(["--port", &port, "--buffer-cache", buffers]);
-        args.extend(["--set", "redo_file_size=32MB"]);
-        args.extend(more);
-        succeeds(&args);
-        pair
-    }
-    fn data(&self) -> String {
-        self.dir.join("data").to_str().expect("UTF-8").to_string()
+        let small = ["--buffer-cache", buffers, "--set", "redo_file_size=32MB"];
+        let options = [&small, more].concat();
+        Pair(Database::up(&format!("everywhere-{name}"), 2, &options))
     }
     fn connect(&self, instance: u16) -> Client {
-        Client::new(self.port, instance)
-    }
-    fn pid(&self, instance: u16) -> u64 {
-        let output = braid(&["status", "--data", &self.data(), "--json"]);
-        let all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let of = usize::from(instance) - 1;
-        all[of]["pid"].as_u64().expect("a pid")
-    }
-    fn signal(&self, instance: u16, signal: &str) {
-        let pid = self.pid(instance).to_string();
-        let sent = Command::new("kill").args([signal, &pid]).status();
-        assert!(sent.expect("kill").success());
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        braid(&["down", "--data", &self.data()]);
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.dir);
-        }
+        Client::new(self.0.port(1), instance)
     }
 }
 
@@ -118,15 +74,13 @@ impl Client {
     }
     /// Waits until it is so.
     fn until(&mut self, sql: &str, f: impl Fn(&[String]) -> bool) -> Vec<String> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let rows = self.rows(sql);
-            if f(&rows) {
-                return rows;
-            }
-            assert!(Instant::now() < deadline, "{sql}: {rows:#?}");
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
+        waiting::answer(
+            || {
+                let rows = self.rows(sql);
+                if f(&rows) { Ok(rows) } else { Err(rows) }
+            },
+            |rows| format!("{sql}: {rows:#?}"),
+        )
     }
 }
 
@@ -213,13 +167,13 @@ fn an_instance_that_hangs_is_missing_by_name_and_back_when_it_goes_on() {
     one.until(INSTANCES, |r| r.len() == 2);
     one.heard();
     one.run("set gv_view_timeout = 300");
-    pair.signal(2, "-STOP");
+    pair.0.signal(2, "-STOP");
     let before = Instant::now();
     let rows = one.rows("select distinct inst_id from gv$session");
     let took = before.elapsed();
     let states = one.rows("select inst_id, status, host_name from gv$instance order by 1");
     let heard = one.heard();
-    pair.signal(2, "-CONT");
+    pair.0.signal(2, "-CONT");
     assert_eq!(rows, ["1"]);
     assert!(took < Duration::from_secs(20), "{took:?}");
     assert_eq!(states[1], "2|NOT RESPONDING|null");
@@ -234,7 +188,7 @@ fn an_instance_that_hangs_is_missing_by_name_and_back_when_it_goes_on() {
     });
     // Who is stopped is no instance, and nobody is warned.
     one.heard();
-    succeeds(&["stop", "2", "--data", &pair.data()]);
+    succeeds(&["stop", "2", "--data", &pair.0.data()]);
     one.until(INSTANCES, |r| r.len() == 1);
     one.heard();
     assert_eq!(one.rows("select distinct inst_id from gv$session"), ["1"]);
@@ -249,7 +203,7 @@ fn an_instance_that_died_is_missing_by_name_until_it_is_recovered() {
     one.until(INSTANCES, |r| r.len() == 2);
     one.run("set gv_view_timeout = 300");
     one.heard();
-    pair.signal(2, "-9");
+    pair.0.signal(2, "-9");
     let rows = one.rows("select distinct inst_id from gv$session");
     let heard = one.heard();
     assert_eq!(rows, ["1"]);
@@ -490,7 +444,7 @@ fn what_an_instance_uses_is_mastered_there_until_it_dies() {
     };
     (0..50).for_each(|_| change(&mut one));
     let former = two.rows("select incarnation from v$instance");
-    pair.signal(2, "-KILL");
+    pair.0.signal(2, "-KILL");
     let comes_back = format!(
         "select count(*) from gv$instance where inst_id = 2 and status = 'OPEN' and incarnation > {}",
         former[0]

@@ -1,12 +1,7 @@
 //! The general lane from a client's side: which queries come to it, what it reads, what it makes of parameters.
 
-#[path = "wire/client.rs"]
-#[allow(dead_code, reason = "the wire tests use the rest")]
-mod client;
-mod common;
-
-use client::{Client, Message, describe, parse};
-use common::Instance;
+use testkit::processes::Instance;
+use testkit::wire::{Client, Message, describe, parse};
 
 fn statistic(client: &mut postgres::Client, name: &str) -> i64 {
     let row = client

@@ -1,41 +1,31 @@
 //! Several instances of one database as processes: started, guarded, taken out and brought back.
 
-mod processes;
-#[path = "wire/client.rs"]
-#[allow(dead_code, reason = "each test program uses its part")]
-mod wire;
-
-use processes::{braid, free_ports, program};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
+use testkit::processes::{Database, braid, client, program, said, signal};
+use testkit::waiting::{self, PATIENCE};
+use testkit::wire;
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A database that two instances can have.
+struct Pair(Database);
 
-fn said(output: &Output) -> String {
-    [&output.stdout[..], &output.stderr[..]]
-        .map(|b| String::from_utf8_lossy(b).into_owned())
-        .concat()
-}
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("instances-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).expect("directory");
-        Scratch(dir)
+impl Pair {
+    /// Nothing is started.
+    fn new(name: &str) -> Pair {
+        Pair(Database::new(&format!("instances-{name}"), 2))
     }
     fn data(&self) -> String {
-        self.0.join("data").to_str().expect("UTF-8").to_string()
+        self.0.data()
+    }
+    fn port(&self) -> u16 {
+        self.0.port(1)
+    }
+    fn up(&self, more: &[&str]) -> Output {
+        let small = ["--buffer-cache", "64MB", "--set", "redo_file_size=32MB"];
+        self.0.start(&[&small, more].concat())
     }
     fn status(&self) -> Vec<serde_json::Value> {
-        let output = braid(&["status", "--data", &self.data(), "--json"]);
-        let all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        all.as_array().expect("a list").clone()
+        self.0.status()
     }
     fn states(&self) -> Vec<String> {
         let state = |s: &serde_json::Value| s["state"].as_str().expect("a state").to_string();
@@ -47,66 +37,21 @@ impl Scratch {
         what: &str,
         f: impl Fn(&[serde_json::Value]) -> bool,
     ) -> Vec<serde_json::Value> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let all = self.status();
-            if f(&all) {
-                return all;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{what}: {all:#?}\n{}",
-                self.log()
-            );
-            std::thread::park_timeout(Duration::from_millis(50));
-        }
+        waiting::answer(
+            || {
+                let all = self.status();
+                if f(&all) { Ok(all) } else { Err(all) }
+            },
+            |all| format!("{what}: {all:#?}\n{}", self.log()),
+        )
     }
     fn log(&self) -> String {
-        std::fs::read_to_string(self.0.join("data/guard.log")).unwrap_or_default()
+        self.0.log()
     }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        braid(&["down", "--data", &self.data()]);
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn up(data: &str, port: u16, more: &[&str]) -> Output {
-    let port = port.to_string();
-    let mut args = vec![
-        "up",
-        "--data",
-        data,
-        "--port",
-        &port,
-        "--buffer-cache",
-        "64MB",
-        "--detach",
-        "--instances",
-        "2",
-        "--set",
-        "redo_file_size=32MB",
-    ];
-    args.extend(more);
-    braid(&args)
-}
-
-fn connect(port: u16) -> postgres::Client {
-    let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
-    postgres::Client::connect(&url, postgres::NoTls).expect("connect")
 }
 
 fn kill(pid: u64) {
     signal("-9", pid);
-}
-
-fn signal(which: &str, pid: u64) {
-    let sent = Command::new("kill")
-        .args([which, &pid.to_string()])
-        .status();
-    assert!(sent.expect("kill").success());
 }
 
 /// Returns once none of its threads runs any more: one of them is told, and tells the others when it comes to it.
@@ -160,26 +105,26 @@ fn is_open(s: &serde_json::Value) -> bool {
 
 #[test]
 fn two_instances_start_stop_come_back_and_are_guarded() {
-    let scratch = Scratch::new("life");
-    let (data, port) = (scratch.data(), free_ports(2));
-    let output = up(&data, port, &[]);
+    let pair = Pair::new("life");
+    let (data, port) = (pair.data(), pair.port());
+    let output = pair.up(&[]);
     assert!(output.status.success(), "{}", said(&output));
     for p in [port, port + 1] {
         let how = format!("psql postgresql://127.0.0.1:{p}/braid");
         assert!(said(&output).contains(&how), "{}", said(&output));
     }
-    let all = scratch.status();
-    assert_eq!(scratch.states(), ["open", "open"]);
+    let all = pair.status();
+    assert_eq!(pair.states(), ["open", "open"]);
     assert_eq!(
         all[1]["address"].as_str(),
         Some(format!("127.0.0.1:{}", port + 1).as_str())
     );
     let epoch = number(&all[1], "epoch");
-    scratch.until("both know of the second", |s| {
+    pair.until("both know of the second", |s| {
         s.iter().all(|s| number(s, "epoch") == epoch)
     });
 
-    let (mut one, mut two) = (connect(port), connect(port + 1));
+    let (mut one, mut two) = (client(port), client(port + 1));
     one.batch_execute("create table t (id int primary key, v int)")
         .expect("create");
     one.execute("insert into t values (1, 10)", &[])
@@ -199,19 +144,14 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
     // One is taken out, the other goes on; it comes back in another life.
     let output = braid(&["stop", "2", "--data", &data]);
     assert!(output.status.success(), "{}", said(&output));
-    assert_eq!(scratch.states(), ["open", "stopped"]);
-    scratch.until("the first knows", |s| number(&s[0], "epoch") > epoch);
+    assert_eq!(pair.states(), ["open", "stopped"]);
+    pair.until("the first knows", |s| number(&s[0], "epoch") > epoch);
     one.execute("insert into t values (3, 30)", &[])
         .expect("insert");
-    let before = number(&scratch.status()[1], "incarnation");
+    let before = number(&pair.status()[1], "incarnation");
     let output = braid(&["start", "2", "--data", &data]);
-    assert!(
-        output.status.success(),
-        "{}\n{}",
-        said(&output),
-        scratch.log()
-    );
-    let all = scratch.status();
+    assert!(output.status.success(), "{}\n{}", said(&output), pair.log());
+    let all = pair.status();
     assert_eq!(number(&all[1], "incarnation"), before + 1);
     let output = braid(&["start", "2", "--data", &data]);
     assert!(
@@ -219,86 +159,81 @@ fn two_instances_start_stop_come_back_and_are_guarded() {
         "{}",
         said(&output)
     );
-    let mut two = connect(port + 1);
+    let mut two = client(port + 1);
     assert_eq!(sum(&mut two), 61);
     drop((one, two));
 
     // One is killed: it is started again, the other goes on, and so do its sessions.
-    let old = pids(&scratch.status());
-    let mut one = connect(port);
+    let old = pids(&pair.status());
+    let mut one = client(port);
     kill(old[1]);
     one.execute("insert into t values (4, 40)", &[])
         .expect("insert");
     one.execute("delete from t where id = 4", &[])
         .expect("delete");
-    let all = scratch.until("both are open", |s| {
+    let all = pair.until("both are open", |s| {
         s.iter().all(is_open) && pids(s)[1] != old[1]
     });
     assert_eq!(pids(&all)[0], old[0]);
     assert!(all[1]["recovered"].is_object(), "{all:#?}");
     assert_eq!(sum(&mut one), 61);
     drop(one);
-    let (mut one, mut two) = (connect(port), connect(port + 1));
+    let (mut one, mut two) = (client(port), client(port + 1));
     assert_eq!((sum(&mut one), sum(&mut two)), (61, 61));
     drop((one, two));
 
     let output = braid(&["down", "--data", &data]);
-    assert!(
-        output.status.success(),
-        "{}\n{}",
-        said(&output),
-        scratch.log()
-    );
-    assert_eq!(scratch.states(), ["stopped", "stopped"]);
+    assert!(output.status.success(), "{}\n{}", said(&output), pair.log());
+    assert_eq!(pair.states(), ["stopped", "stopped"]);
     let output = braid(&["verify", "--data", &data]);
     assert!(output.status.success(), "{}", said(&output));
 }
 
 #[test]
 fn what_died_stays_down_if_asked_for() {
-    let scratch = Scratch::new("no-restart");
-    let (data, port) = (scratch.data(), free_ports(2));
-    let output = up(&data, port, &["--no-restart"]);
+    let pair = Pair::new("no-restart");
+    let port = pair.port();
+    let output = pair.up(&["--no-restart"]);
     assert!(output.status.success(), "{}", said(&output));
-    kill(pids(&scratch.status())[0]);
-    scratch.until("the first is known to be dead", |s| {
+    kill(pids(&pair.status())[0]);
+    pair.until("the first is known to be dead", |s| {
         s[0]["state"] == "crashed"
     });
-    let mut two = connect(port + 1);
+    let mut two = client(port + 1);
     two.batch_execute("create table t (id int)")
         .expect("create");
-    assert_eq!(scratch.states(), ["crashed", "open"]);
-    kill(pids(&scratch.status())[1]);
-    scratch.until("the guard has ended", |s| {
+    assert_eq!(pair.states(), ["crashed", "open"]);
+    kill(pids(&pair.status())[1]);
+    pair.until("the guard has ended", |s| {
         s.iter().all(|s| s["state"] == "crashed")
     });
-    let output = up(&data, port, &[]);
+    let output = pair.up(&[]);
     assert!(output.status.success(), "{}", said(&output));
-    let all = scratch.status();
+    let all = pair.status();
     assert!(all[0]["recovered"].is_object(), "{all:#?}");
 }
 
 /// What keeps an instance from starting may go: another one's port, here. It is tried again, by and by.
 #[test]
 fn a_start_that_fails_is_tried_again() {
-    let scratch = Scratch::new("failed-start");
-    let (data, port) = (scratch.data(), free_ports(2));
-    let output = up(&data, port, &[]);
+    let pair = Pair::new("failed-start");
+    let (data, port) = (pair.data(), pair.port());
+    let output = pair.up(&[]);
     assert!(output.status.success(), "{}", said(&output));
-    let guard = std::fs::read_to_string(scratch.0.join("data/guard.json")).expect("guard.json");
+    let guard = std::fs::read_to_string(pair.0.dir().join("data/guard.json")).expect("guard.json");
     let guard: serde_json::Value = serde_json::from_str(&guard).expect("JSON");
     let guard = number(&guard, "pid");
     let frozen = Frozen::new(guard);
-    kill(pids(&scratch.status())[1]);
-    scratch.until("the second is dead", |s| s[1]["state"] == "crashed");
+    kill(pids(&pair.status())[1]);
+    pair.until("the second is dead", |s| s[1]["state"] == "crashed");
     let taken = std::net::TcpListener::bind(("127.0.0.1", port + 1)).expect("its port is free");
     drop(frozen);
     let failed = "instance 2 did not start";
-    scratch.until("two starts have failed", |_| {
-        scratch.log().matches(failed).count() > 1
+    pair.until("two starts have failed", |_| {
+        pair.log().matches(failed).count() > 1
     });
     drop(taken);
-    scratch.until("both are open", |s| s.iter().all(is_open));
+    pair.until("both are open", |s| s.iter().all(is_open));
     let output = braid(&["down", "--data", &data]);
     assert!(output.status.success(), "{}", said(&output));
 }
@@ -306,14 +241,14 @@ fn a_start_that_fails_is_tried_again() {
 /// A stopped process keeps its locks: it is waited for, then its end is ordered and the guard carries it out. A short stop costs nobody anything but time.
 #[test]
 fn an_instance_that_hangs_is_waited_for_and_then_ended() {
-    let scratch = Scratch::new("hangs");
-    let (data, port) = (scratch.data(), free_ports(2));
-    let output = up(&data, port, &["--set", "css_misscount=3"]);
+    let pair = Pair::new("hangs");
+    let port = pair.port();
+    let output = pair.up(&["--set", "css_misscount=3"]);
     assert!(output.status.success(), "{}", said(&output));
-    let (mut one, mut two) = (connect(port), connect(port + 1));
+    let (mut one, mut two) = (client(port), client(port + 1));
     one.batch_execute("create table t (id int primary key, v int); insert into t values (1, 0)")
         .expect("create");
-    let before = pids(&scratch.status());
+    let before = pids(&pair.status());
     let count = |c: &mut postgres::Client| {
         c.execute("update t set v = v + 1 where id = 1", &[])
             .expect("update")
@@ -343,29 +278,29 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     drop(frozen);
     assert_eq!(count(&mut two), 1);
     assert_eq!(count(&mut one), 1);
-    assert_eq!(pids(&scratch.status()), before);
+    assert_eq!(pids(&pair.status()), before);
     // For good.
     freeze(before[0]);
     count(&mut two);
     assert_eq!(count(&mut two), 1);
-    let all = scratch.until("it is started again", |s| {
+    let all = pair.until("it is started again", |s| {
         s.iter().all(is_open) && pids(s)[0] != before[0]
     });
     assert_eq!(pids(&all)[1], before[1]);
-    let log = scratch.log();
+    let log = pair.log();
     assert!(log.contains("has ordered the end of instance 1"), "{log}");
-    let row = connect(port).query_one("select v from t", &[]).expect("v");
+    let row = client(port).query_one("select v from t", &[]).expect("v");
     assert_eq!(row.get::<_, i32>(0), 6);
 }
 
 /// A commit that waits for another instance's log ends when its own instance stops: its client is told that, not that somebody cancelled it.
 #[test]
 fn a_commit_that_waits_is_told_that_its_instance_stops() {
-    let scratch = Scratch::new("stops");
-    let (data, port) = (scratch.data(), free_ports(2));
-    let output = up(&data, port, &["--set", "css_misscount=60"]);
+    let pair = Pair::new("stops");
+    let (data, port) = (pair.data(), pair.port());
+    let output = pair.up(&["--set", "css_misscount=60"]);
     assert!(output.status.success(), "{}", said(&output));
-    let (mut one, mut look) = (connect(port), connect(port));
+    let (mut one, mut look) = (client(port), client(port));
     one.batch_execute("create table t (id bigint, v text)")
         .expect("create");
     let asked =
@@ -384,7 +319,7 @@ fn a_commit_that_waits_is_told_that_its_instance_stops() {
         .find(&mut is_drawn_elsewhere)
         .expect("every other one has its home on the other instance");
     let event = "select count(*) from v$session where sid = $1 and event = $2";
-    let home = pids(&scratch.status())[1];
+    let home = pids(&pair.status())[1];
     // Byte by byte: other clients may tell that the connection was closed, and not what came before.
     let mut client = wire::Client::connect(port);
     client.column("insert into t values (0, '')"); // the block it will use is here
@@ -396,11 +331,11 @@ fn a_commit_that_waits_is_told_that_its_instance_stops() {
         wire::parse("", &sql, &[]),
         wire::bind("", "", &[], &[], &[]),
         wire::execute("", 0),
-        wire::Message(b'H', Vec::new()),
+        wire::FLUSH,
     ]);
     client.until(b'C');
     let frozen = Frozen::new(home);
-    client.send(&[wire::Message(b'S', Vec::new())]);
+    client.send(&[wire::SYNC]);
     let deadline = Instant::now() + PATIENCE;
     let mut waits = || {
         let row = look.query_one(event, &[&sid, &"enq: SV - contention"]);
@@ -423,11 +358,11 @@ fn a_commit_that_waits_is_told_that_its_instance_stops() {
 /// What is defined, locked or named on one instance holds on the other, and a deadlock over both is found.
 #[test]
 fn definitions_and_locks_hold_on_both_instances() {
-    let scratch = Scratch::new("locks");
-    let port = free_ports(2);
-    let out = up(&scratch.data(), port, &[]);
+    let pair = Pair::new("locks");
+    let port = pair.port();
+    let out = pair.up(&[]);
     assert!(out.status.success(), "{}", said(&out));
-    let (mut a, mut b) = (connect(port), connect(port + 1));
+    let (mut a, mut b) = (client(port), client(port + 1));
     let code = |e: postgres::Error| e.code().map_or(e.to_string(), |c| c.code().to_string());
     for round in 0..3 {
         a.batch_execute("create table t (id int primary key, v int); insert into t values (1, 10)")
@@ -458,7 +393,7 @@ fn definitions_and_locks_hold_on_both_instances() {
     assert!(bool_of(&mut a, "select pg_advisory_unlock(5)"));
     assert!(bool_of(&mut b, "select pg_try_advisory_lock(5)"));
     drop(b);
-    let mut b = connect(port + 1);
+    let mut b = client(port + 1);
     a.batch_execute("select pg_advisory_lock(5)").unwrap(); // its session has ended
     a.batch_execute("create table t (id int); create table u (id int)")
         .unwrap();
@@ -492,18 +427,18 @@ fn definitions_and_locks_hold_on_both_instances() {
         .collect();
     assert_eq!(codes, ["40P01"], "one of them is the victim");
     assert!(took < Duration::from_secs(3), "it took {took:?}");
-    let down = braid(&["down", "--data", &scratch.data()]);
+    let down = braid(&["down", "--data", &pair.data()]);
     assert!(down.status.success(), "{}", said(&down));
 }
 
 /// As in PostgreSQL: who uses a table and locks it more strongly goes before a session of the other instance that waits for his end, whichever instance is the lock's master.
 #[test]
 fn who_uses_a_table_locks_it_before_another_instances_waiter() {
-    let scratch = Scratch::new("upgrade");
-    let port = free_ports(2);
-    let out = up(&scratch.data(), port, &[]);
+    let pair = Pair::new("upgrade");
+    let port = pair.port();
+    let out = pair.up(&[]);
     assert!(out.status.success(), "{}", said(&out));
-    let mut look = connect(port);
+    let mut look = client(port);
     let waits = "select count(*) from gv$session where event like 'enq: TM%' and state = 'WAITING'";
     let mut somebody_waits = |n: i64| {
         let deadline = Instant::now() + PATIENCE;
@@ -517,7 +452,7 @@ fn who_uses_a_table_locks_it_before_another_instances_waiter() {
         }
     };
     for table in 0..4 {
-        let mut clients = [connect(port), connect(port + 1)];
+        let mut clients = [client(port), client(port + 1)];
         clients[0]
             .batch_execute(&format!("create table t{table} (id int)"))
             .unwrap();
@@ -544,6 +479,6 @@ fn who_uses_a_table_locks_it_before_another_instances_waiter() {
             assert_eq!(ddl.join().unwrap(), 2);
         });
     }
-    let down = braid(&["down", "--data", &scratch.data()]);
+    let down = braid(&["down", "--data", &pair.data()]);
     assert!(down.status.success(), "{}", said(&down));
 }

@@ -2,12 +2,10 @@
 //! (github.com/ept/hermitage); the histories are written anew. READ COMMITTED must prevent G0, G1a-c, OTV and PMP for writes as PostgreSQL
 //! does; REPEATABLE READ (snapshot isolation) must prevent PMP, P4 and G-single too, and does permit G2 (write skew).
 
-mod common;
-
-use common::Instance;
 use postgres::{Client, SimpleQueryMessage};
 use std::sync::mpsc;
 use std::thread;
+use testkit::processes::Instance;
 
 struct Db {
     instance: Instance,

@@ -1,21 +1,21 @@
 //! Each lab in a small size: its walk-through's numbers, and that it leaves nothing behind. Times are not asserted.
 
-mod processes;
-
-use processes::{braid, free_ports};
 use serde_json::Value;
+use testkit::ports::free_ports;
+use testkit::processes::braid;
+use testkit::scratch::Scratch;
 
 /// Runs a lab in a directory of its own, and returns what it found.
 fn lab(name: &str, args: &[&str]) -> Value {
-    let dir = std::env::temp_dir().join(format!("braid-lab-test-{}-{name}", std::process::id()));
-    let (data, port) = (dir.to_str().expect("UTF-8"), free_ports(3).to_string());
+    let scratch = Scratch::new(&format!("lab-{name}"));
+    let (data, port) = (scratch.text("data"), free_ports(3).to_string());
     let common = ["--json", "--rounds", "1", "--buffer-cache", "16MB"];
-    let mut all = vec!["lab", name, "--data", data, "--port", &port];
+    let mut all = vec!["lab", name, "--data", &data, "--port", &port];
     all.extend(common.iter().chain(args));
     let output = braid(&all);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "braid {all:?}: {said}");
-    assert!(!dir.exists(), "{} is left behind", dir.display());
+    assert!(!scratch.join("data").exists(), "{data} is left behind");
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 

@@ -2,10 +2,8 @@
 //!
 //! `BRAID_ROW_LOCKS_PORT=5432 cargo test -p braid --test row_locks` runs the same histories against PostgreSQL, as user postgres.
 
-mod common;
-
-use common::Instance;
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
+use testkit::processes::Instance;
 
 struct Db {
     /// `None`: another server.

@@ -1,51 +1,23 @@
 //! Services of several instances as clients meet them: libpq with a list of hosts, through deaths, stops and returns.
 
-mod processes;
-
-use processes::{braid, free_ports, succeeds};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use testkit::processes::{Database, program, signal, succeeds};
+use testkit::waiting::PATIENCE;
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-struct Three {
-    dir: PathBuf,
-    first: u16,
-}
+/// Three instances. None is started again when it dies.
+struct Three(Database);
 
 impl Three {
     fn up(name: &str) -> Three {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("services-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).expect("directory");
-        let three = Three {
-            dir,
-            first: free_ports(3),
-        };
-        let port = three.first.to_string();
-        succeeds(&[
-            "up",
-            "--data",
-            &three.data(),
-            "--port",
-            &port,
-            "--instances",
-            "3",
-            "--buffer-cache",
-            "32MB",
-            "--set",
-            "redo_file_size=32MB",
-            "--no-restart",
-            "--detach",
-        ]);
-        three
+        let small = ["--buffer-cache", "32MB", "--set", "redo_file_size=32MB"];
+        let options = [&small[..], &["--no-restart"]].concat();
+        Three(Database::up(&format!("services-{name}"), 3, &options))
     }
 
     fn data(&self) -> String {
-        self.dir.join("data").to_str().expect("UTF-8").to_string()
+        self.0.data()
     }
 
     fn service(&self, args: &[&str]) {
@@ -55,8 +27,8 @@ impl Three {
 
     /// All three, in their order.
     fn url(&self, service: &str) -> String {
-        let hosts: Vec<String> = (0..3)
-            .map(|k| format!("127.0.0.1:{}", self.first + k))
+        let hosts: Vec<String> = (1..=3)
+            .map(|k| format!("127.0.0.1:{}", self.0.port(k)))
             .collect();
         format!("postgresql://tester@{}/{service}", hosts.join(","))
     }
@@ -101,25 +73,12 @@ impl Three {
     }
 
     fn client(&self, k: u16, service: &str) -> postgres::Client {
-        let url = format!(
-            "postgresql://tester@127.0.0.1:{}/{service}",
-            self.first + k - 1
-        );
+        let url = format!("postgresql://tester@127.0.0.1:{}/{service}", self.0.port(k));
         postgres::Client::connect(&url, postgres::NoTls).expect("connect")
     }
 
-    fn status(&self) -> serde_json::Value {
-        let output = braid(&["status", "--data", &self.data(), "--json"]);
-        serde_json::from_slice(&output.stdout).expect("JSON")
-    }
-}
-
-impl Drop for Three {
-    fn drop(&mut self) {
-        braid(&["down", "--data", &self.data()]);
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.dir);
-        }
+    fn status(&self) -> Vec<serde_json::Value> {
+        self.0.status()
     }
 }
 
@@ -150,7 +109,7 @@ fn a_service_is_where_it_is_preferred_and_moves_when_that_is_gone() {
     assert_eq!(three.reaches("orders"), "2");
     assert_eq!(three.reaches("braid"), "1");
     let refused = postgres::Client::connect(
-        &format!("postgresql://tester@127.0.0.1:{}/orders", three.first),
+        &format!("postgresql://tester@127.0.0.1:{}/orders", three.0.port(1)),
         postgres::NoTls,
     );
     let refused = refused.err().expect("instance 1 does not run it");
@@ -183,10 +142,9 @@ fn a_service_is_where_it_is_preferred_and_moves_when_that_is_gone() {
     // It dies: its connection breaks at once, and the next one finds the service on the first of those that take over.
     here.batch_execute("begin; create table t (id int); insert into t values (1)")
         .expect("on two");
-    let pid = status[1]["pid"].to_string();
+    let pid = status[1]["pid"].as_u64().expect("a pid");
     let began = Instant::now();
-    let killed = Command::new("kill").args(["-9", &pid]).status();
-    assert!(killed.expect("kill").success());
+    signal("-9", pid);
     assert!(here.batch_execute("commit").is_err());
     let broke = began.elapsed();
     let (k, took) = three.reaches_after("orders", began);
@@ -290,8 +248,8 @@ fn who_is_starting_says_so() {
         .open(Path::new(&data).join("control"))
         .expect("control file");
     lock_of_members(&control);
-    let port = (three.first).to_string();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_braid"))
+    let port = three.0.port(1).to_string();
+    let mut child = Command::new(program())
         .args([
             "instance",
             "--data",
@@ -323,10 +281,7 @@ fn who_is_starting_says_so() {
     while three.psql(&direct, "select 1").is_err() {
         assert!(began.elapsed() < PATIENCE);
     }
-    let asked = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status();
-    assert!(asked.expect("kill").success());
+    signal("-INT", child.id().into());
     assert!(child.wait().expect("ended").success());
 }
 

@@ -3,15 +3,12 @@
 //!
 //! `BRAID_SHARED_ROUNDS` kills so often (1 by default), `BRAID_SHARED_INSTANCES` are up (2 by default), `BRAID_SHARED_SEED` replays the choices.
 
-mod processes;
-
-use processes::{braid, environment, free_ports, succeeds};
 use seam::Rng;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use testkit::processes::{Database, signal, succeeds};
+use testkit::seeds;
 
 const ACCOUNTS: i64 = 12;
 const START: i64 = 1000;
@@ -19,62 +16,17 @@ const LISTS: i64 = 4;
 const SESSIONS: usize = 6;
 /// A guard whose instances die too often gives up: before that it is replaced.
 const DEATHS_PER_GUARD: u64 = 4;
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-const PATIENCE: Duration = Duration::from_secs(120);
 const WORK: Duration = Duration::from_secs(3);
 
-struct Database {
-    dir: PathBuf,
-    port: u16,
-    instances: u16,
-}
-
-impl Database {
-    fn data(&self) -> String {
-        self.dir.join("data").to_str().expect("UTF-8").to_string()
-    }
-
-    fn up(&self) {
-        let (data, port) = (self.data(), self.port.to_string());
-        let instances = self.instances.to_string();
-        let small = ["--buffer-cache", "16MB", "--set", "redo_file_size=32MB"];
-        let mut args = vec!["up", "--detach", "--instances", &instances, "--data", &data];
-        args.extend(["--port", &port]);
-        args.extend(small);
-        succeeds(&args);
-    }
-
-    fn try_connect(&self, instance: u16) -> Result<postgres::Client, postgres::Error> {
-        let port = self.port + instance;
-        let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
-        postgres::Client::connect(&url, postgres::NoTls)
-    }
-
-    /// Once it is open, again after a crash.
-    fn connect(&self, instance: u16) -> postgres::Client {
-        let give_up = Instant::now() + PATIENCE;
-        loop {
-            match self.try_connect(instance) {
-                Ok(client) => return client,
-                Err(e) => assert!(Instant::now() < give_up, "instance {}: {e}", instance + 1),
-            }
-            std::thread::park_timeout(Duration::from_millis(100));
-        }
-    }
-
-    fn pid(&self, instance: u16) -> u64 {
-        let output = braid(&["status", "--data", &self.data(), "--json"]);
-        let all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        all[usize::from(instance)]["pid"].as_u64().expect("a pid")
-    }
-}
+/// Options of `braid up`, also when a guard is replaced.
+const SMALL: [&str; 4] = ["--buffer-cache", "16MB", "--set", "redo_file_size=32MB"];
 
 /// What has been acknowledged.
 #[derive(Default)]
 struct History {
     appended: Mutex<Vec<(i64, String)>>,
     transfers: AtomicU64,
-    /// The instance that was killed, plus one: only its sessions may fail.
+    /// The instance that was killed: only its sessions may fail. 0 if there is none.
     killed: AtomicU64,
     /// Statements that others have answered since, and the longest time that one of them took, in microseconds.
     survived: AtomicU64,
@@ -153,9 +105,9 @@ fn step(
 
 fn session(database: &Database, history: &History, number: usize, seed: u64) {
     let mut rng = Rng(seed ^ (number as u64) << 32);
-    let instance = number as u16 % database.instances;
-    let may_fail = || history.killed.load(SeqCst) == u64::from(instance) + 1;
-    let mut client = match database.try_connect(instance) {
+    let instance = number as u16 % database.instances() + 1;
+    let may_fail = || history.killed.load(SeqCst) == u64::from(instance);
+    let mut client = match database.try_client(instance) {
         Ok(client) => client,
         Err(e) => return assert!(may_fail(), "session {number}: {e}"),
     };
@@ -165,11 +117,7 @@ fn session(database: &Database, history: &History, number: usize, seed: u64) {
         let token = format!("{seed}.{number}.{done}");
         let began = Instant::now();
         if let Err(e) = step(&mut client, &mut rng, history, &token) {
-            assert!(
-                may_fail(),
-                "session {number} of instance {}: {e}",
-                instance + 1
-            );
+            assert!(may_fail(), "session {number} of instance {instance}: {e}");
             return;
         }
         if history.killed.load(SeqCst) != 0 && !may_fail() {
@@ -181,7 +129,7 @@ fn session(database: &Database, history: &History, number: usize, seed: u64) {
 }
 
 fn create(database: &Database) {
-    let mut client = database.connect(0);
+    let mut client = database.client_when_open(1);
     client
         .batch_execute(
             "create table account (id bigint primary key, balance bigint not null);
@@ -189,7 +137,7 @@ fn create(database: &Database) {
         )
         .expect("tables");
     // From the other one: it has read the dictionary anew.
-    let mut client = database.connect(1);
+    let mut client = database.client_when_open(2);
     for id in 0..ACCOUNTS {
         client
             .execute("insert into account values ($1, $2)", &[&id, &START])
@@ -203,8 +151,8 @@ fn create(database: &Database) {
 }
 
 fn check(database: &Database, history: &History, what: &str) {
-    for instance in 0..database.instances {
-        let mut client = database.connect(instance);
+    for instance in 1..=database.instances() {
+        let mut client = database.client_when_open(instance);
         for k in 0..LISTS {
             let seen = tokens(&mut client, k).expect("a list");
             assert_all_there(&history.of(k), &seen, what);
@@ -218,20 +166,13 @@ fn check(database: &Database, history: &History, what: &str) {
 
 #[test]
 fn instances_change_the_same_rows_through_crashes() {
-    let seed = environment("BRAID_SHARED_SEED", std::process::id().into());
-    let rounds = environment("BRAID_SHARED_ROUNDS", 1);
-    let instances = environment("BRAID_SHARED_INSTANCES", 2) as u16;
+    let seed = seeds::number("BRAID_SHARED_SEED", std::process::id().into());
+    let rounds = seeds::number("BRAID_SHARED_ROUNDS", 1);
+    let instances = seeds::number("BRAID_SHARED_INSTANCES", 2) as u16;
     println!(
         "BRAID_SHARED_SEED={seed} BRAID_SHARED_ROUNDS={rounds} BRAID_SHARED_INSTANCES={instances}"
     );
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shared-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("directory");
-    let database = Arc::new(Database {
-        dir,
-        port: free_ports(instances),
-        instances,
-    });
-    database.up();
+    let database = Arc::new(Database::up("shared", instances, &SMALL));
     create(&database);
     let history = Arc::new(History::default());
     let mut rng = Rng(seed);
@@ -239,11 +180,11 @@ fn instances_change_the_same_rows_through_crashes() {
         let killing = round < rounds;
         if round > 0 && round % DEATHS_PER_GUARD == 0 {
             succeeds(&["down", "--data", &database.data()]);
-            database.up();
+            assert!(database.start(&SMALL).status.success(), "round {round}");
         }
         history.killed.store(0, SeqCst);
         history.stop.store(false, SeqCst);
-        (0..instances).for_each(|i| drop(database.connect(i)));
+        (1..=instances).for_each(|k| drop(database.client_when_open(k)));
         let sessions: Vec<_> = (0..SESSIONS)
             .map(|i| {
                 let (database, history) = (database.clone(), history.clone());
@@ -253,11 +194,10 @@ fn instances_change_the_same_rows_through_crashes() {
             .collect();
         std::thread::park_timeout(WORK);
         if killing {
-            let victim = rng.below(u64::from(instances)) as u16;
+            let victim = rng.below(u64::from(instances)) as u16 + 1;
             let pid = database.pid(victim);
-            history.killed.store(u64::from(victim) + 1, SeqCst);
-            let killed = Command::new("kill").args(["-9", &pid.to_string()]).status();
-            assert!(killed.expect("kill").success());
+            history.killed.store(victim.into(), SeqCst);
+            signal("-9", pid);
             std::thread::park_timeout(WORK);
         }
         history.stop.store(true, SeqCst);
@@ -277,7 +217,5 @@ fn instances_change_the_same_rows_through_crashes() {
         "{appended} appended, {transfers} transfers; after kills {survived} steps of survivors, the longest {longest} ms"
     );
     assert!(appended > 0 && transfers > 0 && (rounds == 0 || survived > 0));
-    succeeds(&["down", "--data", &database.data()]);
-    succeeds(&["verify", "--data", &database.data()]);
-    std::fs::remove_dir_all(&database.dir).expect("removed");
+    database.verify();
 }

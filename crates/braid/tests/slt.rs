@@ -4,16 +4,11 @@
 //! `BRAID_SLT_PORT=5432 cargo test -p braid --test slt` runs the same files against a server that is there already, such
 //! as PostgreSQL (all but `refused.slt`, which says what Braid refuses).
 
-#[path = "wire/client.rs"]
-#[allow(dead_code, reason = "the wire tests use the rest")]
-mod client;
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use client::{Client, Message, bind, describe, execute, parse};
-use common::Instance;
 use sqllogictest::{DB, DBOutput, DefaultColumnType, Runner};
+use testkit::processes::Instance;
+use testkit::wire::{Client, Message, bind, describe, execute, parse};
 
 /// The server's answer to a statement that failed.
 #[derive(Debug)]

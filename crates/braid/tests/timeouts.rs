@@ -1,13 +1,11 @@
 //! Statements that take too long, wait too long for a lock, or are cancelled: in every place where a statement can be long, over real
 //! connections. Nothing here depends on how fast the machine is, except that it finishes these statements not within the timeout.
 
-mod common;
-
-use common::*;
 use postgres::{Client, NoTls};
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use testkit::processes::Instance;
 
 /// How soon a statement must have noticed, on a machine that has much else to do.
 const NOTICED_WITHIN: Duration = Duration::from_secs(30);

@@ -1,10 +1,9 @@
 //! Writes of several sessions to the same rows: INSERT ... ON CONFLICT, and UPDATE ... FROM, whose rows a query finds.
 
-mod common;
-
-use common::*;
 use seam::Rng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use testkit::processes::Instance;
+use testkit::seeds;
 
 const CLIENTS: u64 = 4;
 const ROUNDS: u64 = 60;
@@ -12,8 +11,7 @@ const KEYS: u64 = 3;
 
 /// Runs `statement` with keys for `$1` in all clients at once; returns how many rows were changed.
 fn storm(instance: &Instance, statement: &str) -> u64 {
-    let seed = seed();
-    println!("BRAID_SEED={seed}");
+    let seed = seeds::seed("BRAID_SEED");
     let changed = AtomicU64::new(0);
     std::thread::scope(|s| {
         for n in 0..CLIENTS {

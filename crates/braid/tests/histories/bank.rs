@@ -1,10 +1,10 @@
 //! Sessions that move money between accounts, each transfer with a row that tells of it, and look at sums.
 
-use crate::checker::Outcome;
 use crate::work::{Failed, Lost, Seat, Work, Worker, finish, two_below};
 use postgres::{Client, IsolationLevel, Statement, Transaction};
 use seam::Rng;
 use std::collections::{BTreeMap, BTreeSet};
+use testkit::history::Outcome;
 
 const BALANCE: i64 = 1000;
 /// Accounts that all fight for, in a block or two.

@@ -1,22 +1,24 @@
 //! A database with several instances, their guard, and what stands between them.
 
-use crate::processes::{braid, environment, free_ports};
 use crate::proxy::{Fault, Proxy};
 use postgres::{Client, NoTls, SimpleQueryMessage};
 use seam::Rng;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
+use testkit::ports::free_ports;
+use testkit::processes::braid;
+use testkit::scratch::Scratch;
+use testkit::seeds;
 
 /// Longer than any of this takes on a loaded machine: only a failing test waits for it. `BRAID_HISTORY_PATIENCE` is another number of seconds, for one that has little time for this.
 pub static PATIENCE: LazyLock<Duration> =
-    LazyLock::new(|| Duration::from_secs(environment("BRAID_HISTORY_PATIENCE", 180)));
+    LazyLock::new(|| Duration::from_secs(seeds::number("BRAID_HISTORY_PATIENCE", 180)));
 /// How long a member may be silent before its end is ordered.
 pub const MISSCOUNT: Duration = Duration::from_secs(6);
 
 pub struct Cluster {
-    pub dir: PathBuf,
+    dir: Scratch,
     pub instances: u16,
     port: u16,
     /// Of the command that starts all.
@@ -29,7 +31,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Small redo files make checkpoints press, one lane or three spread the blocks otherwise, members that meet directly do so by other sockets: drawn from the seed.
-    pub fn up(dir: PathBuf, instances: u16, rng: &mut Rng) -> Cluster {
+    pub fn up(dir: Scratch, instances: u16, rng: &mut Rng) -> Cluster {
         let (port, inner) = (free_ports(instances), free_ports(instances));
         let directly = rng.below(4) == 0;
         let of_proxies = if directly { 0 } else { instances };
@@ -100,7 +102,7 @@ impl Cluster {
     }
 
     pub fn data(&self) -> String {
-        self.dir.join("data").to_str().expect("UTF-8").to_string()
+        self.dir.text("data")
     }
 
     pub fn try_connect(&self, k: u16) -> Result<Client, postgres::Error> {

@@ -1,7 +1,6 @@
 //! What happens to the instances while sessions work: one after the other, sometimes two things at once.
 
 use crate::cluster::{Cluster, MISSCOUNT};
-use crate::processes::braid;
 use crate::proxy::Fault;
 use crate::work::Work;
 use seam::Rng;
@@ -10,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use testkit::processes::braid;
 
 /// How long an instance without a process is left to its guard, before somebody asks for it: a guard leaves one down that dies too often.
 const DOWN: Duration = Duration::from_secs(3);

@@ -1,10 +1,10 @@
 //! Sessions that append to lists and read them, for the checker.
 
-use crate::checker::{List, Op, Outcome, Token, Txn};
 use crate::work::{Failed, Lost, Seat, Work, Worker, finish};
 use postgres::{Client, IsolationLevel, Statement, Transaction};
 use seam::Rng;
 use std::collections::BTreeMap;
+use testkit::history::{List, Op, Outcome, Token, Txn};
 
 /// So many are in use at a time.
 const LISTS: u64 = 6;

@@ -3,35 +3,33 @@
 //!
 //! Sessions append to lists ([`lists`]) and move money ([`bank`]), at READ COMMITTED and REPEATABLE READ, in half of the runs while others change definitions ([`definitions`]). In a third of them masters of blocks follow their users by
 //! the second, and tellers move from part to part of the accounts. Nothing is lost, nothing is there twice, sums are kept in every snapshot, no isolation level is broken and nobody sees less than
-//! was acknowledged before ([`checker`]); no statement fails but for conflicts, no client loses its connection to an instance to which nothing happened, no instance ends by itself, when the faults end everybody
+//! was acknowledged before ([`history`]); no statement fails but for conflicts, no client loses its connection to an instance to which nothing happened, no instance ends by itself, when the faults end everybody
 //! goes on, and `braid verify` finds nothing.
 //!
 //! `BRAID_HISTORY_SECONDS` (15 by default) is how long it goes, `BRAID_HISTORY_SEED` makes the same choices again, `BRAID_HISTORY_INSTANCES` (3) and `BRAID_HISTORY_SESSIONS` (3 on each, and 2 of the bank) are how many.
 //! `BRAID_TEST_PROGRAM` is a `braid` other than the one just built: a campaign goes on with copies of both programs while others are built.
 
 mod bank;
-mod checker;
 mod cluster;
 mod definitions;
 mod harm;
 mod lists;
-#[path = "../processes/mod.rs"]
-mod processes;
 mod proxy;
 mod work;
 
 use bank::{Bank, Transfer};
-use checker::{Outcome, Txn};
 use cluster::{Cluster, PATIENCE};
 use definitions::Definitions;
 use lists::Lists;
-use processes::{environment, succeeds};
 use seam::Rng;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use testkit::history::{self, Outcome, Txn};
+use testkit::processes::succeeds;
+use testkit::scratch::Scratch;
+use testkit::seeds;
 use work::{Work, session};
 
 /// Sessions that move money, on each instance.
@@ -166,7 +164,7 @@ fn check(work: &Work, txns: &[Txn], transfers: &[Transfer]) {
     if ends.windows(2).any(|two| two[0] != two[1]) {
         work.find("the instances' lists differ".to_string());
     }
-    checker::check(txns, &ends[0])
+    history::check(txns, &ends[0])
         .into_iter()
         .for_each(|f| work.find(f));
     for k in 1..=instances {
@@ -179,19 +177,17 @@ fn check(work: &Work, txns: &[Txn], transfers: &[Transfer]) {
 
 #[test]
 fn histories_keep_what_their_isolation_levels_promise() {
-    let seed = environment("BRAID_HISTORY_SEED", std::process::id().into());
-    let seconds = environment("BRAID_HISTORY_SECONDS", 15);
-    let instances = environment("BRAID_HISTORY_INSTANCES", 3) as u16;
-    let sessions = environment("BRAID_HISTORY_SESSIONS", 3) as u16;
+    let seed = seeds::number("BRAID_HISTORY_SEED", std::process::id().into());
+    let seconds = seeds::number("BRAID_HISTORY_SECONDS", 15);
+    let instances = seeds::number("BRAID_HISTORY_INSTANCES", 3) as u16;
+    let sessions = seeds::number("BRAID_HISTORY_SESSIONS", 3) as u16;
     println!(
         "BRAID_HISTORY_SEED={seed} BRAID_HISTORY_SECONDS={seconds} BRAID_HISTORY_INSTANCES={instances}"
     );
-    let dir =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("history-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).expect("directory");
+    let dir = Scratch::new("history");
     println!("{}", dir.display());
     let mut rng = Rng(seed);
-    let cluster = Cluster::up(dir.clone(), instances, &mut rng);
+    let cluster = Cluster::up(dir, instances, &mut rng);
     let changes = rng.below(2) == 0;
     println!("definitions change: {changes}");
     let mut client = cluster.connect(1);
@@ -250,5 +246,4 @@ fn histories_keep_what_their_isolation_levels_promise() {
     let said = complaints(&work.cluster.log());
     assert!(said.is_empty(), "{}", said.join("\n\n"));
     succeeds(&["verify", "--data", &work.cluster.data()]);
-    std::fs::remove_dir_all(&dir).expect("removed");
 }

@@ -3,13 +3,13 @@
 //! The higher instance connects to the lower one, so an instance's proxy has the connections of those above it. Which of them a connection is of it says itself, in the second message of the handshake
 //! (`interconnect::auth`), which goes in the clear on loopback.
 
-use crate::processes::free_ports;
 use seam::Rng;
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
+use testkit::ports::free_ports;
 
 /// Where the connector's number stands in what it sends: behind a greeting of 40 bytes, 16 bytes into its identity.
 const NUMBER_AT: usize = 40 + 16;

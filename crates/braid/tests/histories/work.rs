@@ -1,12 +1,12 @@
 //! What all sessions of a run share, and what may happen to one of them.
 
-use crate::checker::Outcome;
 use crate::cluster::{Cluster, PATIENCE};
 use postgres::Client;
 use seam::Rng;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+use testkit::history::Outcome;
 
 /// After an instance was harmed its sessions may still find out.
 const AFTERMATH: Duration = Duration::from_secs(15);

@@ -1,9 +1,11 @@
 //! Instances that hang and have no guard: only a fence command that succeeds lets the others go on. On one host, which makes no difference to them.
 
-use crate::processes::free_ports;
-use crate::site::{Instance, Site, client, number, until_so};
+use crate::site::{Instance, Site, client, number};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use testkit::ports::free_ports;
+use testkit::processes::program;
+use testkit::waiting;
 
 const HOST: &str = "127.0.0.1";
 
@@ -19,15 +21,15 @@ struct Two {
 /// Two instances, and a fence command that is this script.
 fn two(name: &str, script: &str) -> Two {
     let site = Site::new(name);
-    let command = site.0.join("fence");
+    let command = site.dir.join("fence");
     std::fs::write(&command, format!("#!/bin/sh\n{script}\n")).expect("script");
     std::fs::set_permissions(&command, std::fs::Permissions::from_mode(0o755)).expect("mode");
     let first = free_ports(2);
     let port = first.to_string();
-    let fence = format!("fence_command={} {}", command.display(), site.0.display());
+    let fence = format!("fence_command={} {}", command.display(), site.dir.display());
     let start = |k| {
         let args = ["--port", &port, "--set", "css_misscount=2", "--set", &fence];
-        site.spawn(k, Command::new(crate::BRAID), &args)
+        site.spawn(k, Command::new(program()), &args)
     };
     let one = start(1);
     let mut a = client(&site, 1, HOST, first);
@@ -60,7 +62,7 @@ kill -9 "$pid" && while [ -e "/proc/$pid" ] && ! grep -q '^State:.Z' "/proc/$pid
         .expect("on one");
     assert_eq!(number(&mut of.a, "select sum(v) from t"), 2);
     assert!(!of.two.ended());
-    let fenced = std::fs::read_to_string(of.site.0.join("fenced")).expect("it was asked");
+    let fenced = std::fs::read_to_string(of.site.dir.join("fenced")).expect("it was asked");
     let heard: Vec<&str> = fenced.split_whitespace().collect();
     assert_eq!((heard.len(), heard[0]), (3, "2"), "{fenced}");
     assert!(heard[2].parse::<std::net::SocketAddr>().is_ok(), "{fenced}");
@@ -78,8 +80,8 @@ fn without_a_fence_that_succeeds_nobody_goes_on() {
         a.batch_execute("update t set v = v + 1").expect("on one");
         a
     });
-    let asked = || std::fs::read_to_string(site.0.join("fenced")).unwrap_or_default();
-    until_so("the command was asked again and again", || {
+    let asked = || std::fs::read_to_string(site.dir.join("fenced")).unwrap_or_default();
+    waiting::until("the command was asked again and again", || {
         asked().lines().count() >= 3
     });
     assert!(!waits.is_finished(), "{}", site.log(1));

@@ -2,18 +2,16 @@
 
 mod fence;
 mod network;
-#[path = "../processes/mod.rs"]
-mod processes;
 mod site;
 mod strangers;
 
 use network::Network;
-use processes::succeeds;
-use site::{Instance, PATIENCE, Site, client, number, try_client, until_so};
+use site::{Instance, Site, client, number, try_client};
 use std::time::{Duration, Instant};
+use testkit::processes::{program, succeeds};
+use testkit::waiting;
 
 const PORT: u16 = 5501;
-const BRAID: &str = env!("CARGO_BIN_EXE_braid");
 
 /// Instance k on host k, as its README says.
 fn start(site: &Site, network: &Network, k: u16, more: &[&str]) -> Instance {
@@ -32,7 +30,7 @@ fn start(site: &Site, network: &Network, k: u16, more: &[&str]) -> Instance {
     args.extend(["--port", if k == 1 { &port } else { &first }]);
     args.extend(["--interconnect-port", "6500"]);
     args.extend(more);
-    site.spawn(k, network.command(k, BRAID), &args)
+    site.spawn(k, network.command(k, program()), &args)
 }
 
 fn certificates(site: &Site) {
@@ -78,7 +76,7 @@ fn instances_on_two_hosts_are_one_database() {
     let url = format!("postgresql://tester@{}:{PORT}/braid", network.address(1));
     let output = network.run(2, "psql", &["-X", &url, "-c", "select 1"]);
     assert!(!output.status.success());
-    until_so("it is told", || {
+    waiting::until("it is told", || {
         site.log(1).contains("is not in trusted_clients")
     });
 
@@ -91,7 +89,7 @@ fn instances_on_two_hosts_are_one_database() {
     a.batch_execute("update t set v = v + 1 where id = 2")
         .expect("the dead one's row");
     assert_eq!(number(&mut a, "select sum(v) from t"), 63);
-    until_so("instance 1 has stood in for instance 2", || {
+    waiting::until("instance 1 has stood in for instance 2", || {
         site.log(1).contains("what instance 2 left is rolled back")
     });
     let two = start(&site, &network, 2, &[]);
@@ -147,7 +145,7 @@ fn of_two_hosts_that_are_cut_apart_one_goes_on() {
     let began = Instant::now();
     a.batch_execute("update t set v = v + 1").expect("on one");
     b.batch_execute("update t set v = v + 1").expect("on two");
-    assert!(began.elapsed() < PATIENCE);
+    assert!(began.elapsed() < waiting::PATIENCE);
     drop((a, b));
     two.stop();
     one.stop();
@@ -162,11 +160,11 @@ fn hosts_that_do_not_reach_each_other_are_told_so() {
     };
     let site = Site::new("loopback");
     let ports = ["--port", "5501", "--interconnect-port", "6501"];
-    let one = site.spawn(1, network.command(1, BRAID), &ports);
-    until_so("instance 1 is open", || site.log(1).contains("is open"));
+    let one = site.spawn(1, network.command(1, program()), &ports);
+    waiting::until("instance 1 is open", || site.log(1).contains("is open"));
     let epoch = |site: &Site| site.status()[0]["epoch"].as_u64();
     let before = epoch(&site);
-    assert!(!site.spawn(2, network.command(2, BRAID), &ports).ended());
+    assert!(!site.spawn(2, network.command(2, program()), &ports).ended());
     let log = site.log(2);
     assert!(
         log.contains("on another host: both need an interconnect_address"),
@@ -181,7 +179,7 @@ fn hosts_that_do_not_reach_each_other_are_told_so() {
     // And clients of other hosts are not let in by accident.
     let address = network.address(1);
     let bare = ["--listen", &*address, "--port", "5501"];
-    assert!(!site.spawn(1, network.command(1, BRAID), &bare).ended());
+    assert!(!site.spawn(1, network.command(1, program()), &bare).ended());
     let log = site.log(1);
     assert!(log.contains("trusted_clients has to say"), "{log}");
     assert!(try_client(&address, PORT).is_err());

@@ -1,5 +1,6 @@
 //! Hosts for tests: network namespaces of this machine, joined by a bridge whose own address is the test's. They share files and processes, and nothing of the network but the bridge.
 
+use std::ffi::OsStr;
 use std::io::Write as _;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -85,9 +86,9 @@ impl Network {
     }
 
     /// A command on a host, ready to be given arguments.
-    pub fn command(&self, k: u16, program: &str) -> Command {
+    pub fn command(&self, k: u16, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.host(k), program]);
+        command.args(["netns", "exec", &self.host(k)]).arg(program);
         command
     }
 

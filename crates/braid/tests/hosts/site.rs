@@ -1,31 +1,28 @@
 //! A database directory and the instances that a test runs over it, each a process of its own without a guard.
 
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use testkit::processes::{signal, status, succeeds};
+use testkit::scratch::Scratch;
+use testkit::waiting;
 
-use crate::processes::{braid, succeeds};
-
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-
-pub struct Site(pub PathBuf);
+pub struct Site {
+    pub dir: Scratch,
+}
 
 impl Site {
     pub fn new(name: &str) -> Site {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("hosts-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).expect("directory");
-        Site(dir)
+        Site {
+            dir: Scratch::new(&format!("hosts-{name}")),
+        }
     }
 
     pub fn data(&self) -> String {
-        self.0.join("data").to_str().expect("UTF-8").to_string()
+        self.dir.text("data")
     }
 
     pub fn log(&self, k: u16) -> String {
-        std::fs::read_to_string(self.0.join(format!("log-{k}"))).unwrap_or_default()
+        std::fs::read_to_string(self.dir.join(format!("log-{k}"))).unwrap_or_default()
     }
 
     /// Starts `braid instance`; `command` is the program on the host where it is to run.
@@ -33,7 +30,7 @@ impl Site {
         let log = std::fs::OpenOptions::new()
             .create(true)
             .append(true)
-            .open(self.0.join(format!("log-{k}")))
+            .open(self.dir.join(format!("log-{k}")))
             .expect("log");
         let child = command
             .args(["instance", "--data", &self.data()])
@@ -49,21 +46,11 @@ impl Site {
     }
 
     pub fn status(&self) -> Vec<serde_json::Value> {
-        let output = braid(&["status", "--data", &self.data(), "--json"]);
-        let all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        all.as_array().expect("a list").clone()
+        status(&self.data())
     }
 
     pub fn verify(&self) {
         succeeds(&["verify", "--data", &self.data()]);
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
     }
 }
 
@@ -76,22 +63,16 @@ impl Instance {
     }
 
     pub fn signal(&self, which: &str) {
-        let sent = Command::new("kill")
-            .args([which, &self.pid().to_string()])
-            .status();
-        assert!(sent.expect("kill").success());
+        signal(which, self.pid().into());
     }
 
     /// Waits for its end; whether it was a clean one.
     pub fn ended(mut self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.0.try_wait().expect("wait") {
-                return status.success();
-            }
-            assert!(Instant::now() < deadline, "it goes on");
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
+        let status = waiting::answer(
+            || self.0.try_wait().expect("it is our child").ok_or(()),
+            |()| "the instance does not end".to_string(),
+        );
+        status.success()
     }
 
     pub fn kill(self) {
@@ -125,27 +106,10 @@ pub fn try_client(host: &str, port: u16) -> Result<postgres::Client, postgres::E
 
 /// A session, as soon as there can be one.
 pub fn client(site: &Site, k: u16, host: &str, port: u16) -> postgres::Client {
-    until(
+    waiting::answer(
         || try_client(host, port),
         |e| format!("instance {k}: {e}\n{}", site.log(k)),
     )
-}
-
-/// Asks until there is an answer.
-pub fn until<T, E>(ask: impl Fn() -> Result<T, E>, said: impl Fn(E) -> String) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match ask() {
-            Ok(answer) => return answer,
-            Err(e) => assert!(Instant::now() < deadline, "{}", said(e)),
-        }
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
-}
-
-/// Waits for a condition.
-pub fn until_so(what: &str, f: impl Fn() -> bool) {
-    until(|| f().then_some(()).ok_or(()), |()| what.to_string());
 }
 
 pub fn number(client: &mut postgres::Client, sql: &str) -> i64 {

@@ -1,8 +1,7 @@
 //! Who knocks at the interconnect between hosts and does not belong there.
 
 use crate::network::Network;
-use crate::processes::succeeds;
-use crate::site::{Site, client, number, until_so};
+use crate::site::{Site, client, number};
 use crate::{PORT, certificates, start};
 use block::{InstanceId, Scn};
 use interconnect::certs::TlsFiles;
@@ -15,6 +14,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use testkit::processes::succeeds;
+use testkit::waiting;
 
 /// Counts who lets it in.
 #[derive(Default)]
@@ -76,7 +77,7 @@ impl Knock<'_> {
         let started =
             Interconnect::start(config, bound.expect("a port"), heard.clone(), heard.clone());
         let interconnect = started.expect("threads");
-        until_so("an answer", || interconnect.links()[0].trouble.is_some());
+        waiting::until("an answer", || interconnect.links()[0].trouble.is_some());
         let why = interconnect.links()[0].trouble.clone().expect("a reason");
         interconnect.stop();
         assert_eq!(heard.0.load(Ordering::SeqCst), 0, "it was let in");
@@ -114,7 +115,7 @@ fn strangers_get_nothing_and_disturb_nobody() {
         || Secret::read(&PathBuf::from(site.data()).join("cluster.secret")).expect("secret");
 
     // With certificates of an authority of its own, however well it knows the secret.
-    let other = site.0.join("other");
+    let other = site.dir.join("other");
     let dir = other.to_str().expect("UTF-8");
     succeeds(&["certificates", "--data", dir, "--instances", "3"]);
     let own = other.join("certificates");
@@ -143,7 +144,7 @@ fn strangers_get_nothing_and_disturb_nobody() {
 
     // Without TLS, and with anything at all, while the members work.
     // `lmon` makes them known with its next heartbeat.
-    until_so("the four are counted", || {
+    waiting::until("the four are counted", || {
         let now = client(&site, 1, &network.address(1), PORT);
         number(&mut { now }, refused) >= 4
     });
@@ -169,7 +170,7 @@ fn strangers_get_nothing_and_disturb_nobody() {
             b.batch_execute("update t set v = v + 1").expect("on two");
         }
     }
-    until_so("all are counted", || {
+    waiting::until("all are counted", || {
         let now = client(&site, 1, &network.address(1), PORT);
         number(&mut { now }, refused) >= before.0 + 400
     });

@@ -4,9 +4,10 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use crate::client::*;
-use crate::common::{Instance, seed};
 use seam::Rng;
+use testkit::processes::Instance;
+use testkit::seeds;
+use testkit::wire::*;
 
 /// What the server last said before it closed the connection.
 fn last_word(client: &mut Client) -> Option<Message> {
@@ -222,8 +223,7 @@ fn a_thousand_connections() {
 /// Damaged messages in every state of a session. Afterwards the instance still answers, and is the same process.
 #[test]
 fn fuzz() {
-    let seed = seed();
-    println!("BRAID_SEED={seed}");
+    let seed = seeds::seed("BRAID_SEED");
     let mut rng = Rng(seed);
     let instance = Instance::start("wire-fuzz");
     Client::connect(instance.port).query("create table t (id int primary key, v text)");

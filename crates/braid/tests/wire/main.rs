@@ -1,8 +1,4 @@
 //! The wire protocol, spoken to a real instance: what PostgreSQL's clients rely on, and what broken or hostile ones send.
 
-#[path = "../common/mod.rs"]
-mod common;
-
-mod client;
 mod hostile;
 mod protocol;

@@ -1,7 +1,7 @@
 //! The protocol as well-behaved clients use it.
 
-use crate::client::*;
-use crate::common::Instance;
+use testkit::processes::Instance;
+use testkit::wire::*;
 
 fn with_table(name: &str, rows: u32) -> (Instance, Client) {
     let instance = Instance::start(name);

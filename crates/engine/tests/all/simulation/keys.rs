@@ -1,0 +1,397 @@
+//! A few keys, each of which one row may have: put, taken away and moved by all instances at once, with savepoints, with waiting, NOWAIT and SKIP LOCKED. A row has a token of its own, so it is known which of them must be there, which must
+//! not, that none is taken twice, and whether there was a reason to refuse one as a duplicate.
+
+use super::shared::Shared;
+use super::work::Client;
+use crate::common::{self, Rng, decode, find, pad, row};
+use engine::{Engine, Error, LockOutcome, LockWait, Result, TableDef, WriteOutcome};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+const KEYS: u64 = 10;
+
+/// Keys and tokens that somebody has seen.
+type Rows = Vec<(i64, usize)>;
+
+/// What became of a change, and when: by the book's own count of moments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// Under way, or nobody knows.
+    Open,
+    Committed(u64),
+    RolledBack(u64),
+}
+
+#[derive(Debug)]
+struct Token {
+    key: i64,
+    end: End,
+    /// By whom it was taken away.
+    takes: Vec<End>,
+}
+
+/// A change of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    Put(usize),
+    /// The token, and which take of it this is.
+    Take(usize, usize),
+}
+
+#[derive(Default)]
+pub struct Keys {
+    moment: u64,
+    tokens: Vec<Token>,
+}
+
+impl Keys {
+    fn now(&mut self) -> u64 {
+        self.moment += 1;
+        self.moment
+    }
+
+    fn put(&mut self, key: i64) -> usize {
+        self.tokens.push(Token {
+            key,
+            end: End::Open,
+            takes: Vec::new(),
+        });
+        self.tokens.len() - 1
+    }
+
+    fn take(&mut self, token: usize) -> Change {
+        let takes = &mut self.tokens[token].takes;
+        takes.push(End::Open);
+        Change::Take(token, takes.len() - 1)
+    }
+
+    fn end(&mut self, changes: &[Change], end: impl Fn(u64) -> End) {
+        let now = self.now();
+        for change in changes {
+            match *change {
+                Change::Put(token) => self.tokens[token].end = end(now),
+                Change::Take(token, n) => self.tokens[token].takes[n] = end(now),
+            }
+        }
+    }
+
+    pub fn committed(&mut self, changes: &[Change]) {
+        self.end(changes, End::Committed);
+    }
+
+    pub fn rolled_back(&mut self, changes: &[Change]) {
+        self.end(changes, End::RolledBack);
+    }
+
+    /// What is wrong with rows that somebody saw who began at a moment, and whose own changes are these. At REPEATABLE READ a row that is gone since stays to be seen beside one's own that took its place, as in PostgreSQL.
+    fn judge(
+        &self,
+        rows: &Rows,
+        (began, repeatable): (u64, bool),
+        own: &[Change],
+    ) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        let mut keys = BTreeMap::new();
+        for &(key, token) in rows {
+            match self.tokens.get(token) {
+                Some(t) if t.key == key => seen.insert(token),
+                other => return Some(format!("key {key} has token {token}, which is {other:?}")),
+            };
+            let is_own = own
+                .iter()
+                .any(|c| matches!(c, Change::Put(m) if *m == token));
+            if !(is_own && repeatable)
+                && let Some(other) = keys.insert(key, token)
+            {
+                return Some(format!(
+                    "key {key} is there twice, by tokens {other} and {token}"
+                ));
+            }
+        }
+        let is_put = |n: usize| own.iter().any(|c| matches!(c, Change::Put(m) if *m == n));
+        let is_taken = |n: usize| {
+            own.iter()
+                .any(|c| matches!(c, Change::Take(m, _) if *m == n))
+        };
+        for (n, t) in self.tokens.iter().enumerate() {
+            let was_there = match t.end {
+                End::Committed(at) => at < began,
+                End::Open | End::RolledBack(_) => is_put(n),
+            };
+            let untouched = t.takes.iter().all(|e| matches!(e, End::RolledBack(_)));
+            let gone = self.is_gone(n, began) || is_taken(n);
+            let wrong = match seen.contains(&n) {
+                true => gone,
+                false => was_there && untouched,
+            };
+            if wrong {
+                let is = if gone { "is there" } else { "is missing" };
+                return Some(format!(
+                    "since {began}, token {n} {is}: {t:?}; own: {own:?}"
+                ));
+            }
+        }
+        None
+    }
+
+    /// Whether nobody who begins at this moment, or later, can meet the token.
+    fn is_gone(&self, token: usize, began: u64) -> bool {
+        let t = &self.tokens[token];
+        let before = |at: u64| at < began;
+        matches!(t.end, End::RolledBack(at) if before(at))
+            || t.takes
+                .iter()
+                .any(|e| matches!(e, End::Committed(at) if before(*at)))
+    }
+
+    /// Whether another row may have had the key when one was refused.
+    fn may_refuse(&self, refused: usize, began: u64, own: &[Change]) -> bool {
+        let is_own_take = |n: usize| {
+            own.iter()
+                .any(|c| matches!(c, Change::Take(m, _) if *m == n))
+        };
+        let others = (0..self.tokens.len()).filter(|&n| n != refused);
+        others
+            .filter(|&n| self.tokens[n].key == self.tokens[refused].key)
+            .any(|n| !self.is_gone(n, began) && !is_own_take(n))
+    }
+}
+
+/// In the end.
+pub fn check(engine: &Arc<Engine>, shared: &Shared, t: &Arc<TableDef>) -> Result<()> {
+    let rows = common::contents(engine, t)?;
+    let rows = rows
+        .iter()
+        .map(|(&key, (token, _))| (key, *token as usize))
+        .collect();
+    let mut book = shared.book();
+    let now = book.keys.now();
+    let mut wrong: Vec<String> = book
+        .keys
+        .judge(&rows, (now, false), &[])
+        .into_iter()
+        .collect();
+    for (n, t) in book.keys.tokens.iter().enumerate() {
+        let takes = t.takes.iter().filter(|e| matches!(e, End::Committed(_)));
+        if takes.count() > 1 {
+            wrong.push(format!("token {n} was taken twice: {t:?}"));
+        }
+    }
+    drop(book);
+    wrong.into_iter().for_each(|w| shared.fail(w));
+    Ok(())
+}
+
+/// For the canary.
+fn without_unique(t: &TableDef) -> TableDef {
+    let mut t = t.clone();
+    t.indexes.iter_mut().for_each(|i| i.unique = false);
+    t
+}
+
+fn text(rng: &mut Rng) -> String {
+    match rng.one_in(5) {
+        true => pad(rng),
+        false => "of a key".to_string(),
+    }
+}
+
+impl Client<'_> {
+    /// One transaction's work.
+    pub fn keys(&mut self, t: &Arc<TableDef>, repeatable: bool) -> Result<()> {
+        let began = self.shared.book().keys.now();
+        for _ in 0..1 + self.rng.below(5) {
+            if self.rng.one_in(6) {
+                let before = self.s.savepoint()?;
+                let kept = self.changes.len();
+                self.key(t, repeatable.then_some(began))?;
+                self.key(t, repeatable.then_some(began))?;
+                self.back_to(&before, kept)?;
+            } else {
+                self.key(t, repeatable.then_some(began))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn back_to(&mut self, before: &engine::Savepoint, kept: usize) -> Result<()> {
+        self.s.rollback_to(before)?;
+        let undone = self.changes.split_off(kept);
+        self.shared.book().keys.rolled_back(&undone);
+        self.shared.met("rolled back to a savepoint");
+        Ok(())
+    }
+
+    /// One statement.
+    fn key(&mut self, t: &Arc<TableDef>, snapshot_of: Option<u64>) -> Result<()> {
+        let key = self.rng.below(KEYS) as i64;
+        match self.rng.below(10) {
+            0..4 => self.put(t, key),
+            4..7 => self.take(t, key).map(|_| ()),
+            7..9 => self.move_row(t, key),
+            _ => self.look_at_keys(t, snapshot_of),
+        }
+    }
+
+    fn put(&mut self, t: &TableDef, key: i64) -> Result<()> {
+        let before = self.s.savepoint()?;
+        let (began, token) = {
+            let mut book = self.shared.book();
+            (book.keys.now(), book.keys.put(key))
+        };
+        let kept = self.changes.len();
+        self.changes.push(Change::Put(token));
+        let text = text(self.rng);
+        let done = match seam::planted("keys are put without looking for others") {
+            true => self
+                .s
+                .insert(&without_unique(t), &row(key, token as i32, &text)),
+            false => self.s.insert(t, &row(key, token as i32, &text)),
+        };
+        self.unless_refused(done.map(|_| ()), (&before, kept), token, began)
+    }
+
+    /// What follows a change that may have been refused as a duplicate: it is as if it had not been tried.
+    fn unless_refused(
+        &mut self,
+        done: Result<()>,
+        (before, kept): (&engine::Savepoint, usize),
+        token: usize,
+        began: u64,
+    ) -> Result<()> {
+        match done {
+            Err(Error::UniqueViolation { .. }) => {
+                let legitimate = {
+                    let book = self.shared.book();
+                    book.keys.may_refuse(token, began, &self.changes[..kept])
+                };
+                if !legitimate {
+                    self.shared
+                        .fail(format!("token {token} was refused for nothing"));
+                }
+                self.shared.met("refused as a duplicate");
+                self.back_to(before, kept)
+            }
+            done => {
+                done?;
+                self.s.end_statement();
+                Ok(())
+            }
+        }
+    }
+
+    /// Locks the row of a key, if there is one that nobody keeps from us.
+    fn locked_key(&mut self, t: &TableDef, key: i64) -> Result<Option<(block::RowId, usize)>> {
+        let snap = self.s.snapshot()?;
+        let Some((rid, token, _)) = find(self.s, t, &snap, key)? else {
+            self.s.end_statement();
+            return Ok(None);
+        };
+        let wait = match self.rng.below(4) {
+            0 => LockWait::NoWait,
+            1 => LockWait::SkipLocked,
+            _ => LockWait::Wait,
+        };
+        let mut body = Vec::new();
+        let token = match self.s.lock_row(t, rid, &snap, wait, &mut body) {
+            Ok(LockOutcome::Locked) => Some(token),
+            Ok(LockOutcome::Changed) => match decode(t, &body) {
+                (id, token, _) if id == key => Some(token),
+                _ => None,
+            },
+            Ok(LockOutcome::Gone) => None,
+            Ok(LockOutcome::Skipped) => {
+                self.shared.met("skipped a locked row");
+                None
+            }
+            Err(Error::LockNotAvailable) => {
+                self.shared.met("refused a locked row");
+                None
+            }
+            Err(e) => return Err(e),
+        };
+        self.s.end_statement();
+        Ok(token.map(|token| (rid, token as usize)))
+    }
+
+    fn take(&mut self, t: &TableDef, key: i64) -> Result<()> {
+        let Some((rid, token)) = self.locked_key(t, key)? else {
+            return Ok(());
+        };
+        let change = self.shared.book().keys.take(token);
+        self.changes.push(change);
+        done(self.s.delete(t, rid, None)?, key)?;
+        self.s.end_statement();
+        Ok(())
+    }
+
+    fn move_row(&mut self, t: &TableDef, key: i64) -> Result<()> {
+        let before = self.s.savepoint()?;
+        let kept = self.changes.len();
+        let Some((rid, old)) = self.locked_key(t, key)? else {
+            return Ok(());
+        };
+        let to = self.rng.below(KEYS) as i64;
+        let (began, new) = {
+            let mut book = self.shared.book();
+            let take = book.keys.take(old);
+            let new = book.keys.put(to);
+            self.changes.extend([take, Change::Put(new)]);
+            (book.keys.now(), new)
+        };
+        let text = text(self.rng);
+        let moved = self.s.update(t, rid, &row(to, new as i32, &text), None);
+        let moved = moved.and_then(|outcome| done(outcome, key));
+        self.unless_refused(moved, (&before, kept), new, began)
+    }
+
+    /// Reads all of them in one snapshot.
+    fn look_at_keys(&mut self, t: &Arc<TableDef>, snapshot_of: Option<u64>) -> Result<()> {
+        let began = match snapshot_of {
+            Some(began) => began,
+            None => self.shared.book().keys.now(),
+        };
+        let snap = self.s.snapshot()?;
+        let (mut rows, mut scan) = (Rows::new(), self.s.scan(t));
+        let add = |rows: &mut Rows, body: &[u8]| {
+            let (key, token, _) = decode(t, body);
+            rows.push((key, token as usize));
+        };
+        while scan.next_block(self.s, &snap, &mut |_, body| add(&mut rows, body))? {}
+        let backward = self.rng.one_in(2);
+        let index = self.rng.below(t.indexes.len() as u64) as usize;
+        let (mut entries, mut body) = (Rows::new(), Vec::new());
+        let mut range =
+            self.s
+                .index_range(t, index, Bound::Unbounded, Bound::Unbounded, backward)?;
+        while range.next(self.s, &snap, &mut body)?.is_some() {
+            add(&mut entries, &body);
+        }
+        self.s.end_statement();
+        rows.sort_unstable();
+        entries.sort_unstable();
+        let wrong = match rows == entries {
+            true => {
+                self.shared
+                    .book()
+                    .keys
+                    .judge(&rows, (began, snapshot_of.is_some()), &self.changes)
+            }
+            false => Some(format!("index {index} has {entries:?}, the heap {rows:?}")),
+        };
+        if let Some(wrong) = wrong {
+            self.shared.fail(format!("keys: {wrong}"));
+        }
+        Ok(())
+    }
+}
+
+fn done(outcome: WriteOutcome, key: i64) -> Result<()> {
+    match outcome {
+        WriteOutcome::Done => Ok(()),
+        other => Err(Error::Corrupt(format!(
+            "the row of key {key} is locked, and {other:?}"
+        ))),
+    }
+}

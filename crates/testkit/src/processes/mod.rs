@@ -1,0 +1,74 @@
+//! Real `braid` processes. Only the tests of the crate `braid` use this: cargo builds the program
+//! before it runs them, and before no others.
+
+mod database;
+mod instance;
+
+pub use database::Database;
+pub use instance::Instance;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// The `braid` that cargo has just built beside the test program, or the one that
+/// `BRAID_TEST_PROGRAM` names: a campaign goes on with a copy while others are built.
+pub fn program() -> PathBuf {
+    if let Some(program) = std::env::var_os("BRAID_TEST_PROGRAM") {
+        return program.into();
+    }
+    let test = std::env::current_exe().expect("a test program has a path");
+    let built = test.ancestors().nth(2).map(|profile| profile.join("braid"));
+    let built = built.filter(|program| program.is_file());
+    built.unwrap_or_else(|| {
+        panic!(
+            "no braid above {}: run the test by cargo, or set BRAID_TEST_PROGRAM",
+            test.display()
+        )
+    })
+}
+
+/// Runs `braid` with these arguments to its end.
+pub fn braid(args: &[&str]) -> Output {
+    let output = Command::new(program()).args(args).output();
+    output.expect("braid runs")
+}
+
+/// All that a command has printed.
+pub fn said(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+/// Runs `braid` with these arguments and fails the test if it fails.
+#[track_caller]
+pub fn succeeds(args: &[&str]) {
+    let output = braid(args);
+    assert!(output.status.success(), "braid {args:?}: {}", said(&output));
+}
+
+/// Sends a signal, such as `-9`, to a process that is there.
+#[track_caller]
+pub fn signal(which: &str, pid: u64) {
+    let sent = Command::new("kill")
+        .args([which, &pid.to_string()])
+        .status();
+    assert!(sent.expect("kill runs").success(), "no process {pid}");
+}
+
+/// A connection to the instance at a port of this host, as the user `tester`.
+pub fn try_client(port: u16) -> Result<postgres::Client, postgres::Error> {
+    let url = format!("postgresql://tester@127.0.0.1:{port}/braid");
+    postgres::Client::connect(&url, postgres::NoTls)
+}
+
+/// Like [`try_client`], but fails the test if there is no connection.
+#[track_caller]
+pub fn client(port: u16) -> postgres::Client {
+    try_client(port).unwrap_or_else(|e| panic!("no connection to port {port}: {e}"))
+}
+
+/// What `braid status --json` says of each instance of the database in `data`.
+pub fn status(data: &str) -> Vec<serde_json::Value> {
+    let output = braid(&["status", "--json", "--data", data]);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&output)))
+}
