@@ -191,7 +191,7 @@ fn a_batch_counts_when_all_before_it_are_on_disk() {
         assert!(t.sink.groups.lock().unwrap().is_empty());
 
         let crashed = storage.after_crash(1);
-        assert_eq!(found(&crashed), []);
+        assert_eq!(found(&crashed), [0u64; 0]);
         let next_life = open(&[&crashed], 1, RestartPoint::FIRST, &t.redo.clock().clone()).unwrap();
         commit(&next_life, 4).unwrap();
         assert_eq!(found(&crashed), [4]);
@@ -273,7 +273,7 @@ fn nothing_counts_behind_a_write_that_failed() {
         }
     });
     assert!(t.sink.groups.lock().unwrap().is_empty());
-    assert_eq!(found(&storage), []);
+    assert_eq!(found(&storage), [0u64; 0]);
 }
 
 /// Keeps the positions up to which a writer was wanted.
