@@ -4,19 +4,38 @@ use crate::common::*;
 use block::InstanceId;
 use interconnect::certs::{self, TlsFiles};
 use interconnect::{Bound, Config, Error, Interconnect, Lane, PeerAddress};
-use std::path::Path;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use testkit::scratch::Scratch;
 
 /// A directory with an authority and certificates for three instances.
-fn certificates(name: &str) -> Scratch {
-    let dir = Scratch::new(name);
+struct Certificates {
+    dir: PathBuf,
+    _scratch: Scratch,
+}
+
+impl Deref for Certificates {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.dir
+    }
+}
+
+fn certificates(name: &str) -> Certificates {
+    let scratch = Scratch::new(name);
+    // The authority makes the directory: nobody else may read it.
+    let dir = scratch.join("certificates");
     certs::create_authority(&dir).unwrap();
     for i in 1..=3 {
         certs::create_instance(&dir, InstanceId(i)).unwrap();
     }
-    dir
+    Certificates {
+        dir,
+        _scratch: scratch,
+    }
 }
 
 fn with_tls(c: &mut Config, dir: &Path, shows: u16) {
