@@ -201,9 +201,9 @@ pub struct UpArgs {
     /// Leave instances down that died (of several; a lone one is never started again)
     #[arg(long)]
     pub no_restart: bool,
-    /// Once all are open, leave the terminal: output goes to this file
-    #[arg(long, value_name = "FILE", hide = true)]
-    pub detach_to: Option<PathBuf>,
+    /// Report to the process that started this one, and leave it and the terminal once all are open
+    #[arg(long, hide = true)]
+    pub background: bool,
 }
 
 #[derive(Args)]
@@ -231,12 +231,12 @@ pub struct InstanceArgs {
     /// Number of the instance, from 1
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub instance: u16,
-    /// Process that started this one; the instance stops when it ends
-    #[arg(long, value_name = "PID", hide = true)]
+    /// Process that started this one: the instance reports to it, and stops when it ends
+    #[arg(long, value_name = "PID", hide = true, conflicts_with = "background")]
     pub parent: Option<u32>,
-    /// Once open, leave the terminal: output goes to this file
-    #[arg(long, value_name = "FILE", hide = true)]
-    pub detach_to: Option<PathBuf>,
+    /// Report to the process that started this one, and leave it and the terminal once open
+    #[arg(long, hide = true)]
+    pub background: bool,
 }
 
 #[derive(Args)]

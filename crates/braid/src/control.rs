@@ -139,7 +139,8 @@ impl Status {
         // What is there of it is in nobody's way: the next write begins with the same name.
         let _ = std::fs::remove_file(&new);
         if let Err(e) = overwrite(&path, &text) {
-            complain!("braid: {}", failure(e).0);
+            let why = failure(e).0;
+            tracing::warn!("{why}; braid status shows what the file had before");
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! The guard of several instances: starts them, relays what they say, starts them again when one has died, stops them one after the other.
+//! The guard of several instances: starts them, relays what they report, starts them again when one
+//! has died, stops them one after the other.
 //!
 //! The first instance is started alone: it creates or recovers what the others find. One that dies is started again, alone: the others recover what it left and go on. One that dies again and again once it is open stays down; one that
 //! does not come so far (its port is taken, the disk does not answer) is tried again and again, after ever longer pauses. An instance that ends cleanly was stopped, and stays down until somebody asks for it with `braid start`, by a
@@ -7,12 +8,10 @@
 //! While several are busy it shares out the CPUs among them (`placement`), if they leave that to it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdout, ExitCode, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -22,9 +21,10 @@ use engine::cluster::Evictions;
 use crate::Failure;
 use crate::cli::UpArgs;
 use crate::control::{GuardFile, take_requests};
-use crate::instance::{LAST_LINE, leave_terminal};
+use crate::instance::{leave_terminal, say_how_to_stop};
 use crate::placement::Placement;
-use crate::settings;
+use crate::report::{self, Origin, Report, Unreadable};
+use crate::{log, outlet, settings, up};
 
 /// How often requests are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
@@ -36,9 +36,9 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 enum Event {
-    /// An instance has said a line.
-    Said(u16, String),
-    /// It says nothing any more: its process has ended, or is about to.
+    /// An instance has reported something.
+    Reported(u16, Result<Report, Unreadable>),
+    /// An instance reports nothing any more: its process has ended, or is about to.
     Silent(u16),
     /// Ctrl-C and the like.
     Stop,
@@ -47,8 +47,6 @@ enum Event {
 struct Guard<'a> {
     args: &'a UpArgs,
     children: BTreeMap<u16, Child>,
-    /// Who relays what each says of errors: to its end, before the process counts as ended.
-    errors: BTreeMap<u16, JoinHandle<()>>,
     open: BTreeSet<u16>,
     sender: Sender<Event>,
     events: Receiver<Event>,
@@ -97,7 +95,32 @@ enum Happened {
 }
 
 pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
+    if args.background {
+        outlet::report_to_parent()?;
+    }
+    match guard(args) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // Told here, where the log and the parent are known.
+        Err(Failure(why)) => {
+            tell(report::Event::Failed { why });
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn tell(event: report::Event) {
+    log::tell(Origin::Guard, event);
+}
+
+fn guard(args: &UpArgs) -> Result<(), Failure> {
     let dir = &args.settings.data.data;
+    // Those of each instance differ from these in nothing that the log needs.
+    let log_settings = settings::log(&settings::parameters(&args.settings, 1)?);
+    log::start(Origin::Guard, log_settings.level)?;
+    std::fs::create_dir_all(dir)
+        .map_err(|e| Failure(format!("cannot create {}: {e}", dir.display())))?;
+    let log_file = log::path(dir, Origin::Guard);
+    log::open_file(&log_file, log_settings.limits, args.background)?;
     let (sender, events) = channel();
     let to_guard = sender.clone();
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
@@ -112,7 +135,6 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     let mut guard = Guard {
         args,
         children: BTreeMap::new(),
-        errors: BTreeMap::new(),
         open: BTreeSet::new(),
         sender,
         events,
@@ -125,15 +147,14 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     let result = guard.guard(&all, dir);
     // Whatever went wrong, nobody is left behind without a guard.
     let stopped = guard.stop_all();
-    result.and(stopped)?;
-    Ok(ExitCode::SUCCESS)
+    result.and(stopped)
 }
 
 /// None if the system does not say which CPUs there are: then all instances run everywhere.
 fn placement() -> Option<Placement> {
     let placement = Placement::new();
     placement
-        .inspect_err(|e| complain!("braid: CPUs are not shared out among the instances: {e}"))
+        .inspect_err(|e| tracing::warn!("CPUs are not shared out among the instances: {e}"))
         .ok()
 }
 
@@ -149,17 +170,13 @@ impl Guard<'_> {
         }
         // Of an earlier guard.
         take_requests(dir);
-        say!(
-            "braid: {} instances are open; {}",
-            all.len(),
-            match self.args.no_restart {
-                true => "one that dies stays down",
-                false => "one that dies is started again",
-            }
-        );
-        say!("braid: stop all with  braid down --data {}", dir.display());
-        if let Some(log) = &self.args.detach_to {
-            leave_terminal(log)?;
+        tell(report::Event::AllOpen {
+            instances: self.args.instances,
+            restarts: !self.args.no_restart,
+        });
+        match self.args.background {
+            true => leave_terminal()?,
+            false => say_how_to_stop(Origin::Guard, dir, true),
         }
         loop {
             self.place();
@@ -167,7 +184,7 @@ impl Guard<'_> {
                 Happened::Stop => return Ok(()),
                 Happened::Ended(_, end) if end.status.success() => {
                     if self.children.is_empty() && self.next_due().is_none() {
-                        say!("braid: all instances have been stopped");
+                        tell(report::Event::AllStopped);
                         return Ok(());
                     }
                 }
@@ -220,7 +237,7 @@ impl Guard<'_> {
         }
         let instances = self.children.iter().map(|(k, child)| (*k, child.id()));
         if let Err(e) = placement.look(&instances.collect()) {
-            complain!("braid: CPUs are not shared out among the instances any more: {e}");
+            tracing::warn!("CPUs are not shared out among the instances any more: {e}");
             self.placement = None;
         }
     }
@@ -242,74 +259,49 @@ impl Guard<'_> {
 
     /// From this thread alone: an instance ends with the thread that started it.
     fn spawn(&mut self, k: u16) -> Result<(), Failure> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .arg("instance")
-            .args(self.args.settings.as_flags())
-            .args(["--instance", &k.to_string()])
+        let mut child = up::instance_command(&self.args.settings, k)?
             .args(["--parent", &std::process::id().to_string()])
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             // Ctrl-C is for the guard, which stops them one after the other.
             .process_group(0)
             .spawn()?;
+        tracing::info!("instance {k} is started as process {}", child.id());
         self.open.remove(&k);
-        // Parameters may have been changed since the last start. If they are wrong, it is the instance that says so.
+        // Parameters may have been changed since the last start. If they are wrong, it is the
+        // instance that says so.
         let is_placed = settings::parameters(&self.args.settings, k)
             .is_ok_and(|params| settings::leaves_cpus_to_guard(&params));
         match is_placed {
             true => self.placed.insert(k),
             false => self.placed.remove(&k),
         };
-        let output = child.stdout.take();
-        let errors = child.stderr.take();
+        let reports = child.stdout.take();
         self.children.insert(k, child);
-        if let Some(output) = output {
-            self.relay(k, output, true)?;
+        match reports {
+            Some(reports) => self.listen(k, reports),
+            None => Ok(()),
         }
-        if let Some(errors) = errors {
-            let relay = self.relay(k, errors, false)?;
-            self.errors.insert(k, relay);
-        }
-        Ok(())
     }
 
-    /// The end of the output is that of the process.
-    fn relay(
-        &self,
-        k: u16,
-        from: impl Read + Send + 'static,
-        output: bool,
-    ) -> Result<JoinHandle<()>, Failure> {
+    /// The end of the reports is that of the process: nobody else has its end of the pipe.
+    fn listen(&self, k: u16, reports: ChildStdout) -> Result<(), Failure> {
         let to_guard = self.sender.clone();
-        let relay = std::thread::Builder::new()
-            .name(format!("relay-{k}"))
+        std::thread::Builder::new()
+            .name(format!("reports-{k}"))
             .spawn(move || {
-                for line in BufReader::new(from).lines().map_while(Result::ok) {
-                    match output {
-                        // The guard is gone only when the process is.
-                        true => drop(to_guard.send(Event::Said(k, line))),
-                        false => complain!("{line}"),
-                    }
+                for report in report::read_all(reports) {
+                    // The guard is gone only when the process is.
+                    let _ = to_guard.send(Event::Reported(k, report));
                 }
-                if output {
-                    let _ = to_guard.send(Event::Silent(k));
-                }
+                let _ = to_guard.send(Event::Silent(k));
             })?;
-        Ok(relay)
+        Ok(())
     }
 
     fn wait(&mut self) -> Result<Happened, Failure> {
         match self.events.recv_timeout(LOOK_INTERVAL) {
-            Ok(Event::Said(k, line)) => {
-                say!("{line}");
-                // How to connect has been said by then.
-                if line.contains(LAST_LINE) {
-                    self.open.insert(k);
-                    if let Some(trouble) = self.troubles.get_mut(&k) {
-                        trouble.failed_starts = 0;
-                    }
-                }
+            Ok(Event::Reported(k, report)) => {
+                self.reported(k, report)?;
                 Ok(Happened::Nothing)
             }
             Ok(Event::Silent(k)) => match self.children.remove(&k) {
@@ -318,8 +310,6 @@ impl Guard<'_> {
                         was_open: self.open.remove(&k),
                         status: child.wait()?,
                     };
-                    // It has panicked if it could not print: there is nobody to tell then.
-                    let _ = self.errors.remove(&k).map(JoinHandle::join);
                     Ok(Happened::Ended(k, end))
                 }
                 None => Ok(Happened::Nothing),
@@ -329,9 +319,43 @@ impl Guard<'_> {
         }
     }
 
+    fn reported(&mut self, k: u16, report: Result<Report, Unreadable>) -> Result<(), Failure> {
+        match report {
+            Ok(report) => {
+                outlet::tell(&report);
+                match report.event {
+                    report::Event::Open { address, .. } => {
+                        log::note!("instance {k} is open for clients at {address}");
+                        self.open.insert(k);
+                        if let Some(trouble) = self.troubles.get_mut(&k) {
+                            trouble.failed_starts = 0;
+                        }
+                    }
+                    // An instance whose parameters are wrong has no log of its own.
+                    report::Event::Failed { why } => log::note!("instance {k} ends: {why}"),
+                    _ => {}
+                }
+            }
+            // It would never be known to be open. Its end is that of a start that has failed.
+            Err(why @ Unreadable::Version(_)) => {
+                tracing::error!(
+                    "instance {k} is ended because its report cannot be read: {why}; stop all \
+                     instances with braid down, then start them with the program installed now"
+                );
+                if let Some(child) = self.children.get_mut(&k) {
+                    child.kill()?;
+                }
+            }
+            Err(why) => tracing::warn!("a line from instance {k} is left out: {why}"),
+        }
+        Ok(())
+    }
+
     /// The others recover what it left and go on; it is started again, unless that is not wanted, or has not helped.
     fn after_end(&mut self, k: u16, end: End, evictions: &Evictions) -> Result<(), Failure> {
         let End { status, was_open } = end;
+        let log = log::path(&self.args.settings.data.data, Origin::Instance(k));
+        let log = format!("why is in {}", log.display());
         let trouble = self.troubles.entry(k).or_default();
         trouble.restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
         let restarts = trouble.restarts.len();
@@ -345,17 +369,17 @@ impl Guard<'_> {
             "it stays down".to_string()
         } else if has_failed {
             let pause = trouble.failed().as_secs();
-            say!("braid: instance {k} {what} ({status}) and is tried again in {pause} s");
+            tracing::warn!("instance {k} {what} ({status}) and is tried again in {pause} s; {log}");
             return Ok(());
         } else if restarts < MAX_RESTARTS {
             trouble.restarts.push(Instant::now());
-            say!("braid: instance {k} {what} ({status}) and is started again");
+            tracing::warn!("instance {k} {what} ({status}) and is started again; {log}");
             return self.start_again(k, evictions);
         } else {
             let window = RESTART_WINDOW.as_secs();
             format!("it was started again {restarts} times within {window} s and stays down")
         };
-        say!("braid: instance {k} {what} ({status}); {why_not}");
+        tracing::error!("instance {k} {what} ({status}); {why_not} until braid start {k}; {log}");
         match self.children.is_empty() && self.next_due().is_none() {
             true => Err(Failure(format!(
                 "instance {k} {what}, and no other is left; the next start recovers the database"
@@ -369,8 +393,9 @@ impl Guard<'_> {
         for (k, child) in &mut self.children {
             let before = self.before.get(k).copied().unwrap_or_default();
             if let Some(by) = evictions.ordered(*k, before)? {
-                say!(
-                    "braid: instance {by} has ordered the end of instance {k}, which does not answer"
+                tracing::warn!(
+                    "instance {by} has ordered the end of instance {k}, which does not answer: it \
+                     is killed"
                 );
                 child.kill()?;
             }
@@ -399,9 +424,4 @@ impl Guard<'_> {
         }
         result
     }
-}
-
-/// Where the guard says what it would have said to the terminal.
-pub fn log_file(dir: &Path) -> PathBuf {
-    dir.join("guard.log")
 }

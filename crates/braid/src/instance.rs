@@ -1,8 +1,7 @@
 //! `braid instance`: one instance in the foreground, from taking its port to a clean stop.
 
-use std::fs::OpenOptions;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -18,89 +17,171 @@ use crate::Failure;
 use crate::cli::InstanceArgs;
 use crate::control::{Recovered, State, Status};
 use crate::progress::Progress;
-use crate::settings;
+use crate::report::{Event, Origin};
+use crate::{log, outlet, settings};
 
-/// Part of the line that says that clients can connect; `up --detach` waits for it.
-pub const OPEN_LINE: &str = "is open";
-/// Part of the last line that is said of a start.
-pub const LAST_LINE: &str = "stop with";
 /// How often the status file's SCN is brought up to date.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 pub fn run(args: &InstanceArgs) -> Result<ExitCode, Failure> {
-    let started = Instant::now();
-    let asked = Asked::listen()?;
-    if let Some(parent) = args.parent {
-        end_with_parent(parent)?;
+    if args.parent.is_some() || args.background {
+        outlet::report_to_parent()?;
     }
-    raise_file_limit();
-    let dir = args.settings.data.data.clone();
-    let params = Arc::new(settings::parameters(&args.settings, args.instance)?);
-    // Every thread that is started from here on inherits it.
-    let cpus = settings::instance_cpus(&params)?;
-    if !cpus.is_empty() {
-        wait::priority::bind(&cpus).map_err(|e| Failure(format!("instance_cpus {cpus:?}: {e}")))?;
-    }
-    wait::set_enabled(params.is_on("timed_statistics"));
-    let server_config = server_config(&params)?;
-    let listen = server_config.address.ip();
-    let config = settings::engine_config(&params, &dir, args.instance, listen)?;
-    warn_of_trust(&server_config);
-    let bound = Bound::bind(server_config)?;
-
-    let name = format!("braid: instance {}", args.instance);
-    let progress = Progress::until(&name, asked.is_asked.clone());
-    if !engine::exists(&dir) {
-        say!("braid: creating a database in {}", dir.display());
-        std::fs::create_dir_all(&dir)
-            .map_err(|e| Failure(format!("cannot create {}: {e}", dir.display())))?;
-        Engine::create(&config, &progress)?;
-        settings::write_template(&dir)
-            .map_err(|e| Failure(format!("cannot write the parameter file: {e}")))?;
-    }
-    let engine = match Engine::open(config, &progress) {
-        Err(e) if asked.is_asked.load(SeqCst) => {
-            say!("{name}: stopped before it was open: {e}");
-            return Ok(ExitCode::SUCCESS);
-        }
-        opened => opened?,
+    let process = Process {
+        number: args.instance,
+        data: args.settings.data.data.clone(),
+        has_parent: args.parent.is_some() || args.background,
     };
-    // Only now is the directory known to be this process's own.
-    let mut status = Status::of_this_process(args.instance, bound.address())?;
-    status.recovered = engine.recovery().map(|r| Recovered {
-        redo_bytes: r.redo_bytes,
-        records: r.records,
-        blocks: r.blocks,
-        transactions_rolled_back: r.transactions,
-        elapsed_ms: r.elapsed_ms,
-    });
-    status.incarnation = engine.incarnation();
-    status.epoch = engine.epoch();
-    status.write(&dir)?;
-    let database = sql::Database::open(engine.clone(), params)?;
-    let server = bound.serve(database);
-    status.state = State::Open;
-    status.scn = engine.scn().0;
-    status.write(&dir)?;
-    announce(&name, &status, started, args);
-    if let Some(log) = &args.detach_to {
-        leave_terminal(log)?;
+    match process.run(args) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // Told here, where the log and the parent are known.
+        Err(Failure(why)) => {
+            process.tell(Event::Failed { why });
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// This process, which is one instance.
+struct Process {
+    number: u16,
+    data: PathBuf,
+    has_parent: bool,
+}
+
+impl Process {
+    fn tell(&self, event: Event) {
+        log::tell(Origin::Instance(self.number), event);
     }
 
-    wait_for_stop(&asked.told, &mut status, &engine, &dir)?;
-
-    say!("{name}: stopping");
-    status.state = State::Stopping;
-    status.write(&dir)?;
-    if !server.stop() {
-        say!("{name}: some sessions did not end in time; their transactions are rolled back");
+    fn open_log_file(&self, limits: log::Limits) -> Result<(), Failure> {
+        let path = log::path(&self.data, Origin::Instance(self.number));
+        log::open_file(&path, limits, self.has_parent)
     }
-    engine.stop(&Progress::new(&name))?;
-    status.state = State::Stopped;
-    status.scn = engine.scn().0;
-    status.write(&dir)?;
-    say!("{name}: stopped");
-    Ok(ExitCode::SUCCESS)
+
+    fn run(&self, args: &InstanceArgs) -> Result<(), Failure> {
+        let started = Instant::now();
+        let asked = Asked::listen()?;
+        if let Some(parent) = args.parent {
+            end_with_parent(parent)?;
+        }
+        let dir = &self.data;
+        let params = Arc::new(settings::parameters(&args.settings, self.number)?);
+        let log_settings = settings::log(&params);
+        log::start(Origin::Instance(self.number), log_settings.level)?;
+        if dir.exists() {
+            self.open_log_file(log_settings.limits)?;
+        }
+        raise_file_limit();
+        // Every thread that is started from here on inherits it.
+        let cpus = settings::instance_cpus(&params)?;
+        if !cpus.is_empty() {
+            wait::priority::bind(&cpus)
+                .map_err(|e| Failure(format!("instance_cpus {cpus:?}: {e}")))?;
+        }
+        wait::set_enabled(params.is_on("timed_statistics"));
+        let server_config = server_config(&params)?;
+        let listen = server_config.address.ip();
+        let config = settings::engine_config(&params, dir, self.number, listen)?;
+        warn_of_trust(&server_config);
+        let bound = Bound::bind(server_config)?;
+
+        let progress = Progress::of_instance(self.number, asked.is_asked.clone());
+        if !engine::exists(dir) {
+            self.create(&config, &progress, log_settings.limits)?;
+        }
+        let engine = match Engine::open(config, &progress) {
+            Err(e) if asked.is_asked.load(SeqCst) => {
+                let why = e.to_string();
+                self.tell(Event::CalledOff { why });
+                return Ok(());
+            }
+            opened => opened?,
+        };
+        // Only now is the directory known to be this process's own.
+        let mut status = self.status(&engine, bound.address())?;
+        status.write(dir)?;
+        let database = sql::Database::open(engine.clone(), params)?;
+        let server = bound.serve(database);
+        status.state = State::Open;
+        status.scn = engine.scn().0;
+        status.write(dir)?;
+        self.announce(&status, started);
+        if args.background {
+            leave_terminal()?;
+        }
+
+        wait_for_stop(&asked.told, &mut status, &engine, dir)?;
+
+        self.tell(Event::Stopping);
+        status.state = State::Stopping;
+        status.write(dir)?;
+        if !server.stop() {
+            self.tell(Event::SessionsLeft);
+        }
+        engine.stop(&Progress::of_instance(self.number, Arc::default()))?;
+        status.state = State::Stopped;
+        status.scn = engine.scn().0;
+        status.write(dir)?;
+        self.tell(Event::Stopped);
+        Ok(())
+    }
+
+    /// A new database, in a directory that there may be already.
+    fn create(
+        &self,
+        config: &engine::Config,
+        progress: &Progress,
+        limits: log::Limits,
+    ) -> Result<(), Failure> {
+        let dir = &self.data;
+        let data = dir.display().to_string();
+        self.tell(Event::Creating { data });
+        std::fs::create_dir_all(dir)
+            .map_err(|e| Failure(format!("cannot create {}: {e}", dir.display())))?;
+        self.open_log_file(limits)?;
+        Engine::create(config, progress)?;
+        settings::write_template(dir)
+            .map_err(|e| Failure(format!("cannot write the parameter file: {e}")))
+    }
+
+    fn status(&self, engine: &Engine, address: SocketAddr) -> Result<Status, Failure> {
+        let mut status = Status::of_this_process(self.number, address)?;
+        status.recovered = engine.recovery().map(|r| Recovered {
+            redo_bytes: r.redo_bytes,
+            records: r.records,
+            blocks: r.blocks,
+            transactions_rolled_back: r.transactions,
+            elapsed_ms: r.elapsed_ms,
+        });
+        status.incarnation = engine.incarnation();
+        status.epoch = engine.epoch();
+        Ok(status)
+    }
+
+    fn announce(&self, status: &Status, started: Instant) {
+        if let Some(recovered) = status.recovered.clone() {
+            self.tell(Event::Recovered(recovered));
+        }
+        self.tell(Event::Open {
+            address: status.address,
+            scn: status.scn,
+            elapsed_ms: started.elapsed().as_millis() as u64,
+        });
+        if !self.has_parent {
+            say_how_to_stop(Origin::Instance(self.number), &self.data, true);
+        }
+    }
+}
+
+/// The last line of a start that the person at the terminal reads.
+pub fn say_how_to_stop(what: Origin, data: &Path, is_attached: bool) {
+    let name = match what {
+        Origin::Instance(k) => format!("braid: instance {k}: stop with  "),
+        Origin::Guard => "braid: stop all with  ".to_string(),
+    };
+    let key = if is_attached { "Ctrl-C or " } else { "" };
+    say!("{name}{key}braid down --data {}", data.display());
 }
 
 fn server_config(params: &sql::params::Instance) -> Result<ServerConfig, Failure> {
@@ -123,8 +204,10 @@ fn server_config(params: &sql::params::Instance) -> Result<ServerConfig, Failure
 /// Who opens the database to a network is to know what that means.
 fn warn_of_trust(config: &ServerConfig) {
     if !config.address.ip().is_loopback() {
-        complain!(
-            "braid: clients in trusted_clients are let in as whom they say they are, without a password, and what they send and get can be read on the network"
+        tracing::warn!(
+            "clients in trusted_clients are let in as whom they say they are, without a password, \
+             and what they send and get can be read on the network; listen on loopback, or name \
+             networks that nobody else is in"
         );
     }
 }
@@ -178,8 +261,8 @@ fn raise_file_limit() {
         maximum: limit.maximum,
     };
     if let Err(e) = rustix::process::setrlimit(Resource::Nofile, raised) {
-        complain!(
-            "braid: the limit of open files stays at {:?}: {e}",
+        tracing::warn!(
+            "the limit of open files stays at {:?}: {e}; each client and each file needs one",
             limit.current
         );
     }
@@ -191,45 +274,12 @@ pub fn counted(n: u64, what: &str) -> String {
     format!("{n} {what}{plural}")
 }
 
-fn announce(name: &str, status: &Status, started: Instant, args: &InstanceArgs) {
-    if let Some(r) = &status.recovered {
-        say!(
-            "{name}: recovered {} ({}) into {}, {} to roll back, in {} ms",
-            counted(r.records, "redo record"),
-            counted(r.redo_bytes, "byte"),
-            counted(r.blocks, "block"),
-            counted(r.transactions_rolled_back, "transaction"),
-            r.elapsed_ms
-        );
-    }
-    say!(
-        "{name} {OPEN_LINE} after {:.1} s, SCN {}",
-        started.elapsed().as_secs_f64(),
-        status.scn
-    );
-    say!(
-        "{name}: connect with  psql postgresql://{}/braid",
-        status.address
-    );
-    let stop = if args.detach_to.is_some() {
-        ""
-    } else {
-        "Ctrl-C or "
-    };
-    say!(
-        "{name}: {LAST_LINE}  {stop}braid down --data {}",
-        args.settings.data.data.display()
-    );
-}
-
-/// Gives up the terminal: its own session, output to a file. The pipe to `up` closes, which ends its wait.
-pub fn leave_terminal(log: &Path) -> Result<(), Failure> {
-    let file = OpenOptions::new().create(true).append(true).open(log);
-    let file = file.map_err(|e| Failure(format!("cannot write {}: {e}", log.display())))?;
+/// Gives up the terminal: this process has a session of its own, and its output is the log file.
+/// The pipe to `up` closes, which ends its wait.
+pub fn leave_terminal() -> Result<(), Failure> {
     // Fails only for the leader of a process group, which a child of `up` is not.
     rustix::process::setsid()?;
-    rustix::stdio::dup2_stdout(&file)?;
-    rustix::stdio::dup2_stderr(&file)?;
+    outlet::leave(log::has_stderr())?;
     Ok(())
 }
 
@@ -248,8 +298,8 @@ fn wait_for_stop(
                 if now != (status.scn, status.epoch) {
                     (status.scn, status.epoch) = now;
                     // A full disk must not stop an instance; the file is brought up to date later.
-                    if let Err(Failure(message)) = status.write(dir) {
-                        complain!("braid: {message}");
+                    if let Err(Failure(why)) = status.write(dir) {
+                        tracing::warn!("{why}; braid status shows what the file had before");
                     }
                 }
             }

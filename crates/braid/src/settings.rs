@@ -8,10 +8,13 @@ use interconnect::PeerAddress;
 use server::Network;
 use wait::priority::Priority;
 
+use tracing::level_filters::LevelFilter;
+
 use sql::params::{AUTO_FILE, CONFIG_FILE, Context, Instance, PARAMS, Source};
 
 use crate::Failure;
 use crate::cli::SettingArgs;
+use crate::log;
 
 /// Port of instance k is this plus k, unless said otherwise.
 const BASE_PORT: u16 = 5500;
@@ -201,6 +204,22 @@ pub fn instance_cpus(params: &Instance) -> Result<Vec<usize>, Failure> {
     match params.text("instance_cpus").as_str() {
         SHARED_OUT => Ok(Vec::new()),
         _ => cpus(params, "instance_cpus"),
+    }
+}
+
+/// What a process that runs with these parameters logs, and how much of it is kept.
+pub fn log(params: &Instance) -> log::Settings {
+    log::Settings {
+        level: match params.text("log_level").as_str() {
+            "error" => LevelFilter::ERROR,
+            "warn" => LevelFilter::WARN,
+            "debug" => LevelFilter::DEBUG,
+            _ => LevelFilter::INFO,
+        },
+        limits: log::Limits {
+            file_bytes: params.int("log_file_size") as u64,
+            files: params.int("log_files") as u32,
+        },
     }
 }
 

@@ -1,17 +1,17 @@
 //! `braid up` and `braid start`: starting instances.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{SettingArgs, StartArgs, UpArgs};
 use crate::control::{GuardFile, State, Status, request_start};
-use crate::instance::OPEN_LINE;
+use crate::instance::say_how_to_stop;
 use crate::process::{self, Held};
-use crate::{Failure, guard};
+use crate::report::{self, Event, Origin};
+use crate::{Failure, guard, log, outlet};
 
 const FIRST: u16 = 1;
 
@@ -35,9 +35,9 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
     }
     let command = instance_command(&args.settings, FIRST)?;
     if args.detach {
-        detached(command, dir, &format!("instance-{FIRST}"))
+        in_background(command, dir, Origin::Instance(FIRST))
     } else {
-        attached(command)
+        attached(command, dir)
     }
 }
 
@@ -58,7 +58,7 @@ pub fn start(args: &StartArgs) -> Result<ExitCode, Failure> {
     }
     if GuardFile::running(dir)?.is_none() {
         let command = instance_command(&args.settings, k)?;
-        return detached(command, dir, &format!("instance-{k}"));
+        return in_background(command, dir, Origin::Instance(k));
     }
     request_start(dir, k)?;
     say!("braid: the guard has been asked to start instance {k}");
@@ -81,7 +81,7 @@ fn wait_until_open(dir: &Path, k: u16) -> Result<ExitCode, Failure> {
         if GuardFile::running(dir)?.is_none() {
             return Err(Failure(format!(
                 "the guard has ended before instance {k} was open; see {}",
-                guard::log_file(dir).display()
+                log::path(dir, Origin::Guard).display()
             )));
         }
         // Nobody tells: files are all that the two have in common.
@@ -89,7 +89,8 @@ fn wait_until_open(dir: &Path, k: u16) -> Result<ExitCode, Failure> {
     }
 }
 
-fn instance_command(settings: &SettingArgs, k: u16) -> Result<Command, Failure> {
+/// Starts an instance that has no input.
+pub fn instance_command(settings: &SettingArgs, k: u16) -> Result<Command, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
     command
         .arg("instance")
@@ -120,10 +121,11 @@ fn refuse_directory_in_use(dir: &Path) -> Result<(), Failure> {
 }
 
 /// Waits for the instance. Ctrl-C and the like are passed on to it, which then stops cleanly.
-fn attached(mut command: Command) -> Result<ExitCode, Failure> {
+fn attached(mut command: Command, dir: &Path) -> Result<ExitCode, Failure> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     let mut child = command
         .args(["--parent", &std::process::id().to_string()])
+        .stdout(Stdio::piped())
         .spawn()?;
     let process = Pid::from_raw(child.id() as i32)
         .map(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
@@ -136,19 +138,24 @@ fn attached(mut command: Command) -> Result<ExitCode, Failure> {
                 let _ = rustix::process::pidfd_send_signal(&process, Signal::INT);
             }
         })?;
+    let hint = || say_how_to_stop(Origin::Instance(FIRST), dir, true);
+    let heard = relay(reports(&mut child)?, Origin::Instance(FIRST), hint);
     let status = child.wait()?;
     if status.success() {
-        Ok(ExitCode::SUCCESS)
-    } else {
-        Err(Failure(format!("the instance ended: {status}")))
+        return Ok(ExitCode::SUCCESS);
     }
+    if heard.has_failed {
+        return Ok(ExitCode::FAILURE);
+    }
+    let log = log::path(dir, Origin::Instance(FIRST));
+    Err(Failure(format!(
+        "the instance ended: {status}; see {}",
+        log.display()
+    )))
 }
 
 /// The guard as a process of its own, which leaves the terminal when all are open.
 fn detached_guard(args: &UpArgs) -> Result<ExitCode, Failure> {
-    let dir = &args.settings.data.data;
-    std::fs::create_dir_all(dir)
-        .map_err(|e| Failure(format!("cannot create {}: {e}", dir.display())))?;
     let mut command = Command::new(std::env::current_exe()?);
     command
         .arg("up")
@@ -156,37 +163,16 @@ fn detached_guard(args: &UpArgs) -> Result<ExitCode, Failure> {
         .args(["--instances", &args.instances.to_string()])
         .args(args.no_restart.then_some("--no-restart"))
         .stdin(Stdio::null());
-    let log = guard::log_file(dir);
-    relayed(command, &log, |line| line.contains("instances are open"))
+    in_background(command, &args.settings.data.data, Origin::Guard)
 }
 
-/// Relays what an instance says until it is open, then leaves it.
-fn detached(command: Command, dir: &Path, name: &str) -> Result<ExitCode, Failure> {
-    let log = dir.join(format!("{name}.log"));
-    relayed(command, &log, |line| line.contains(OPEN_LINE))
-}
-
-fn relayed(
-    mut command: Command,
-    log: &Path,
-    tells_open: impl Fn(&str) -> bool,
-) -> Result<ExitCode, Failure> {
-    let mut child: Child = command
-        .arg("--detach-to")
-        .arg(log)
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let output = child
-        .stdout
-        .take()
-        .ok_or_else(|| Failure("the process has no output".into()))?;
-    let mut is_open = false;
-    for line in BufReader::new(output).lines() {
-        let line = line?;
-        say!("{line}");
-        is_open |= tells_open(&line);
-    }
-    if is_open {
+/// Relays what a process reports until it is open, and leaves it then.
+fn in_background(mut command: Command, dir: &Path, who: Origin) -> Result<ExitCode, Failure> {
+    let mut child = command.arg("--background").stdout(Stdio::piped()).spawn()?;
+    let hint = || say_how_to_stop(who, dir, false);
+    let heard = relay(reports(&mut child)?, who, hint);
+    let log = log::path(dir, who);
+    if heard.is_open {
         say!(
             "braid: running in the background, messages in {}",
             log.display()
@@ -194,5 +180,51 @@ fn relayed(
         return Ok(ExitCode::SUCCESS);
     }
     let status = child.wait()?;
-    Err(Failure(format!("it ended before it was open: {status}")))
+    if heard.has_failed {
+        return Ok(ExitCode::FAILURE);
+    }
+    Err(Failure(format!(
+        "it ended before it was open: {status}; see {}",
+        log.display()
+    )))
+}
+
+fn reports(child: &mut Child) -> Result<ChildStdout, Failure> {
+    let reports = child.stdout.take();
+    reports.ok_or_else(|| Failure("the process has no output".into()))
+}
+
+/// What a process has reported by its end, or by the time that it hangs up.
+#[derive(Default)]
+struct Heard {
+    is_open: bool,
+    /// It has said why it ends.
+    has_failed: bool,
+}
+
+/// Shows on the terminal what `who` reports, and after that it is open, `hint`.
+fn relay(reports: ChildStdout, who: Origin, hint: impl Fn()) -> Heard {
+    let mut heard = Heard::default();
+    for report in report::read_all(reports) {
+        let report = match report {
+            Ok(report) => report,
+            Err(why) => {
+                complain!("braid: a line from the process is left out: {why}");
+                continue;
+            }
+        };
+        outlet::show(&report);
+        if report.from != who {
+            continue;
+        }
+        match report.event {
+            Event::Open { .. } | Event::AllOpen { .. } => {
+                heard.is_open = true;
+                hint();
+            }
+            Event::Failed { .. } => heard.has_failed = true,
+            _ => {}
+        }
+    }
+    heard
 }

@@ -20,7 +20,7 @@ pub fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let mut problems = 0u64;
     let verified = engine::verify(
         &config,
-        &Progress::new("braid: verify"),
+        &Progress::on_terminal("braid: verify"),
         &mut |problem: String| {
             problems += 1;
             say!("{problem}");

@@ -134,8 +134,7 @@ struct AllOrNothing;
 
 impl Drop for AllOrNothing {
     fn drop(&mut self) {
-        eprintln!("braid: a change is in the log and not in its blocks; the instance ends");
-        std::process::abort();
+        wait::thread::abort("a change is in the redo log and not in its blocks");
     }
 }
 

@@ -65,7 +65,7 @@ impl Background {
                         .map(|e| e.to_string())
                         .unwrap_or_default();
                     if now != trouble && !now.is_empty() {
-                        eprintln!("braid: smon: {now}");
+                        tracing::warn!("background work fails and is tried again: {now}");
                     }
                     trouble = now;
                     drop(engine);

@@ -54,8 +54,7 @@ pub struct Host {
 
 /// A broken promise of the hardware: nothing is safe to do but to end. What is in the log is recovered at the next start.
 pub(crate) fn stop_at_once(why: &str) -> ! {
-    eprintln!("braid: the instance stops at once: {why}");
-    std::process::abort();
+    wait::thread::abort(why)
 }
 
 /// Directories of the members of the redo files.

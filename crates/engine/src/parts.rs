@@ -77,7 +77,10 @@ impl LogEvents for Events {
         }
     }
     fn member_lost(&self, healthy: usize) {
-        eprintln!("braid: a member of the redo log cannot be written any more; {healthy} left");
+        tracing::error!(
+            "a member of the redo log cannot be written any more, {healthy} left: bring its \
+             directory back, or start without redo_mirror"
+        );
     }
 }
 
@@ -208,7 +211,7 @@ impl Parts<'_> {
             thread,
             recovery_target_bytes: self.config.recovery_target_bytes.min(capacity / 4),
             fatal: Box::new(move |why| fatal(why)),
-            notice: Box::new(|what| eprintln!("braid: {what}")),
+            notice: Box::new(|what| tracing::warn!("{what}")),
         };
         let writer = cache.start_writer(
             writer_config,

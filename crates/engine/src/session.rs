@@ -187,8 +187,8 @@ impl Session {
         for object in std::mem::take(&mut self.drops) {
             self.engine.forget(object);
             if let Err(e) = self.engine.space.drop_segment(object) {
-                eprintln!(
-                    "braid: the space of dropped object {} comes back at the next start: {e}",
+                tracing::warn!(
+                    "the space of dropped object {} comes back at the next start: {e}",
                     object.0
                 );
             }

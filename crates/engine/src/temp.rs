@@ -75,7 +75,9 @@ impl Drop for TempFile {
         match self.space.storage.remove(&name) {
             Ok(()) => _ = self.space.used.lock().remove(&self.number),
             // The name stays taken; the next start removes the file.
-            Err(e) => eprintln!("braid: temporary file {name} cannot be removed: {e}"),
+            Err(e) => tracing::warn!(
+                "temporary file {name} cannot be removed: {e}; the next start removes it"
+            ),
         }
     }
 }

@@ -69,10 +69,7 @@ impl Config {
             priority: Priority::default(),
             cpus: Vec::new(),
             socket_buffer_bytes: None,
-            fatal: Arc::new(|why| {
-                eprintln!("braid: the instance stops at once: {why}");
-                std::process::abort();
-            }),
+            fatal: Arc::new(|why| wait::thread::abort(why)),
         }
     }
 }

@@ -206,7 +206,7 @@ impl Refusals {
         if so_far > self.told && is_due {
             let why = mesh.last_refusal().unwrap_or_default();
             let n = so_far - self.told;
-            eprintln!("braid: interconnect: {n} connections were refused; the last one: {why}");
+            tracing::warn!("interconnect: {n} connections were refused; the last one: {why}");
             (self.told, self.told_at) = (so_far, Some(now));
         }
     }

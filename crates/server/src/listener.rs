@@ -164,8 +164,8 @@ impl Told {
         if self.at.is_some_and(|at| at.elapsed() < TELL_INTERVAL) {
             return;
         }
-        eprintln!(
-            "braid: {} clients were turned away, the last one from {from}: it is not in trusted_clients",
+        tracing::warn!(
+            "{} clients were turned away, the last one from {from}: it is not in trusted_clients",
             self.since
         );
         (self.at, self.since) = (Some(Instant::now()), 0);
@@ -184,7 +184,7 @@ impl Acceptor {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => {
                     // Out of descriptors or memory: connections that end give some back.
-                    eprintln!("braid: cannot accept a connection: {e}");
+                    tracing::error!("cannot accept a connection, and tries again in a second: {e}");
                     self.registry.wait_for_an_end(Duration::from_secs(1));
                 }
             }
@@ -205,7 +205,7 @@ impl Acceptor {
             return;
         }
         if let Err(e) = prepare(&stream) {
-            eprintln!("braid: cannot set up the connection from {peer}: {e}");
+            tracing::warn!("cannot set up the connection from {peer}: {e}");
             return;
         }
         let stream = Arc::new(stream);
@@ -224,7 +224,7 @@ impl Acceptor {
                 }
             });
         if let Err(e) = thread {
-            eprintln!("braid: cannot start a thread for the connection from {peer}: {e}");
+            tracing::error!("cannot start a thread for the connection from {peer}: {e}");
         }
     }
 }
@@ -245,12 +245,11 @@ fn abort_instance(panic: &(dyn std::any::Any + Send)) -> ! {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied());
     let thread = std::thread::current();
-    eprintln!(
-        "braid: session thread \"{}\" broke an invariant: {}; the instance aborts",
+    wait::thread::abort(&format!(
+        "the session thread \"{}\" broke an invariant: {}",
         thread.name().unwrap_or("?"),
         text.unwrap_or("no message")
-    );
-    std::process::abort()
+    ))
 }
 
 /// The life of a connection.

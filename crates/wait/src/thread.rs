@@ -2,8 +2,22 @@
 
 use crate::session::{self, Kind};
 use seam::thread::JoinHandle;
-use std::io;
+use std::io::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Ends the process because it must not go on: what is in the log is recovered at the next start.
+///
+/// The log has the reason before the process ends. A process without a log, such as a test, says it
+/// on standard error.
+pub fn abort(why: &str) -> ! {
+    if tracing::dispatcher::has_been_set() {
+        tracing::error!("the instance aborts: {why}");
+    } else {
+        // Nobody could be told that nobody reads standard error.
+        let _ = writeln!(io::stderr(), "the instance aborts: {why}");
+    }
+    std::process::abort()
+}
 
 /// Starts a background thread named `name` (at most 15 bytes, or the kernel cuts it) that is a
 /// session of its own.
@@ -22,8 +36,7 @@ where
             let _session = session::register(Kind::Background, &name);
             if catch_unwind(AssertUnwindSafe(f)).is_err() {
                 // The panic hook has said what broke.
-                eprintln!("braid: background thread {name} has panicked; the instance ends");
-                std::process::abort();
+                abort(&format!("the background thread {name} has panicked"));
             }
         })
 }

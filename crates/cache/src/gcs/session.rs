@@ -420,7 +420,7 @@ impl Cache {
             self.let_somebody_read(s, dba);
         });
         if failures.is_power_of_two() && !matches!(e, Error::Stopping) {
-            eprintln!("braid: {dba} cannot be {what}, tried {failures} times: {e}");
+            tracing::warn!("{dba} cannot be {what}, tried {failures} times and tried again: {e}");
         }
     }
 

@@ -140,8 +140,8 @@ impl Cluster {
         if self.obeys(orders)? {
             return Ok(());
         }
-        eprintln!(
-            "braid: {} has not answered for {} s: its end is ordered",
+        tracing::warn!(
+            "{} has not answered for {} s: its end is ordered",
             super::list(&[silent.instance]),
             self.eviction.misscount.as_secs()
         );
@@ -193,7 +193,7 @@ impl Cluster {
         let cluster = self.clone();
         let run = move || {
             if let Err(e) = cluster.run_fence(silent, &command) {
-                eprintln!("braid: {e}");
+                tracing::error!("{silent} is not known to be gone: {e}");
             }
             cluster.fencing.store(false, SeqCst);
         };

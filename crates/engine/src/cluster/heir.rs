@@ -135,10 +135,10 @@ impl Cluster {
     fn stand_in(self: &Arc<Self>, k: InstanceId) -> Result<()> {
         let cluster = self.clone();
         let run = move || match cluster.live_for(k) {
-            Ok(()) => eprintln!("braid: what instance {} left is rolled back", k.0),
+            Ok(()) => tracing::info!("what instance {} left is rolled back", k.0),
             Err(e) => {
-                eprintln!(
-                    "braid: what instance {} left cannot be rolled back yet: {e}",
+                tracing::warn!(
+                    "what instance {} left cannot be rolled back yet, and is tried again: {e}",
                     k.0
                 );
                 let again = seam::now() + RETRY - PATIENCE;

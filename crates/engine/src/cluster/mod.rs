@@ -480,7 +480,8 @@ impl Cluster {
                 return;
             }
             if seam::now() > give_up {
-                eprintln!("braid: {} left without an answer", self.me);
+                drop(state);
+                tracing::warn!("{} left without an answer from the others", self.me);
                 return;
             }
             seam::MutexGuard::unlocked(&mut state, || {

@@ -28,7 +28,7 @@ impl Cluster {
             let (said, since) = trouble.take().unwrap_or((String::new(), seam::now()));
             let now = e.to_string();
             if now != said {
-                eprintln!("braid: rcfg: {now}");
+                tracing::warn!("a look at the members fails and is tried again: {now}");
             }
             self.end_if_hopeless("see to the members", &e, since);
             trouble = Some((now, since));
@@ -313,8 +313,8 @@ impl Cluster {
         }
         state.told.insert(silent.instance.0, now);
         drop(state);
-        eprintln!(
-            "braid: {} does not answer, but it lives: it has locked {path}. What needs it waits",
+        tracing::warn!(
+            "{} does not answer, but it lives: it has locked {path}. What needs it waits",
             members::list(&[silent.instance])
         );
     }

@@ -61,14 +61,17 @@ impl Cluster {
             });
             match read {
                 Ok(blocks) => {
-                    return eprintln!(
-                        "braid: {} died; {blocks} blocks in the redo, read in {} ms",
+                    return tracing::info!(
+                        "{} died; {blocks} blocks in the redo, read in {} ms",
                         super::members::list(&numbers(&members.dead)),
                         seam::elapsed(began).as_millis()
                     );
                 }
                 Err(e) => {
-                    eprintln!("braid: the redo of the dead cannot be read: {e}");
+                    tracing::warn!(
+                        "the redo of {} cannot be read, and is tried again: {e}",
+                        super::members::list(&numbers(&members.dead))
+                    );
                     if self.end_if_hopeless("read the redo of the dead", &e, began) {
                         return;
                     }
@@ -145,8 +148,8 @@ impl Cluster {
         };
         if turn.read()?.epoch == members.epoch {
             turn.recovered(&self.last_groups(&members)?)?;
-            eprintln!(
-                "braid: the blocks of {} are recovered",
+            tracing::info!(
+                "the blocks of {} are recovered",
                 super::members::list(&numbers(&members.dead))
             );
         }

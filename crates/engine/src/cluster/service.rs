@@ -46,9 +46,10 @@ impl Service for Receiver {
             SPARE.with(|spare| spare.replace(Some(block)));
         }
         if let Err(why) = result {
-            eprintln!(
-                "braid: a message of kind {} from {} cannot be understood: {why}; its connections are closed",
-                arrival.header.kind, arrival.from
+            tracing::error!(
+                "a message of kind {} from {} cannot be understood: {why}; its connections are closed",
+                arrival.header.kind,
+                arrival.from
             );
             // Gone already if it is no peer any more.
             let _ = interconnect.drop_connections(arrival.from.instance);

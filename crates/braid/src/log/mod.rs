@@ -1,0 +1,358 @@
+//! The log of this process: one line for each event of `tracing`, with time, process, thread and
+//! level, for the outlet and for a file in the database directory.
+//!
+//! ```text
+//! 2026-11-25 04:31:08.123 UTC [1] rcfg WARN  instance 2 has not answered for 3 s
+//! ```
+//!
+//! An event goes to the file and, unless people are told of it otherwise ([`TOLD`]), to the outlet.
+//! Both are written at once and without a buffer of ours: a process that aborts with the next
+//! instruction has said why. Lines that come before the file can be opened are kept for it.
+//!
+//! **Lock.** `FILE` is held while a line is written to the file, and nothing else is taken under it.
+
+mod rotation;
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::panic::PanicHookInfo;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::outlet;
+use crate::report::{Origin, Report};
+use crate::{Failure, report};
+use rotation::RotatingFile;
+
+/// Target of events that people are told of by a report.
+pub const TOLD: &str = "braid::told";
+/// A longer line is cut: four of them fit into the smallest file.
+const MAX_LINE_BYTES: usize = 16 << 10;
+/// Lines that are kept for a file that is not open yet: few, of a start that has come so far.
+const MAX_KEPT_BYTES: usize = 64 << 10;
+
+/// What the parameters say of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub level: LevelFilter,
+    pub limits: Limits,
+}
+
+/// Bounds of the files: `files` of them, among them the one that is written, of `file_bytes` each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub file_bytes: u64,
+    pub files: u32,
+}
+
+enum File {
+    /// The lines so far, for the file.
+    Kept(String),
+    Open(RotatingFile),
+}
+
+static FILE: Mutex<File> = Mutex::new(File::Kept(String::new()));
+
+fn file() -> MutexGuard<'static, File> {
+    FILE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The log file of a process over this database.
+pub fn path(data: &Path, of: Origin) -> PathBuf {
+    match of {
+        Origin::Instance(k) => data.join(format!("instance-{k}.log")),
+        Origin::Guard => data.join("guard.log"),
+    }
+}
+
+/// Begins the log of this process, once: events from here on are lines, and so are panics.
+pub fn start(of: Origin, level: LevelFilter) -> Result<(), Failure> {
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .event_format(Format(of))
+        .with_writer(Sinks(of))
+        .finish();
+    tracing::subscriber::set_global_default(subscriber)?;
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(())
+}
+
+/// Opens the log file. `takes_stderr`: what the runtime itself says at an end, such as of a stack
+/// that has overflowed, and what nobody would read otherwise, goes there, too.
+///
+/// A full disk is no error: lines go to the file as soon as there is room.
+pub fn open_file(path: &Path, limits: Limits, takes_stderr: bool) -> Result<(), Failure> {
+    let mut file = file();
+    let File::Kept(kept) = &*file else {
+        return Ok(());
+    };
+    let cannot = |e| {
+        let path = path.display();
+        Failure(format!("cannot write the log file {path}: {e}"))
+    };
+    let mut opened = RotatingFile::open(path, limits, takes_stderr).map_err(cannot)?;
+    kept.split_inclusive('\n').for_each(|l| opened.write(l));
+    *file = File::Open(opened);
+    Ok(())
+}
+
+/// Whether standard error is the log file.
+pub fn has_stderr() -> bool {
+    matches!(&*file(), File::Open(file) if file.has_stderr())
+}
+
+/// Tells people what has happened, and the log file.
+pub fn tell(from: Origin, event: report::Event) {
+    let report = Report { from, event };
+    outlet::tell(&report);
+    match &report.event {
+        report::Event::Failed { why } => tracing::error!(target: TOLD, "{why}"),
+        report::Event::Open { address, .. } => {
+            tracing::info!(target: TOLD, "{}, for clients at {address}", report.event.sentence());
+        }
+        event => tracing::info!(target: TOLD, "{}", event.sentence()),
+    }
+}
+
+/// Notes something for the log file that people have been told of.
+macro_rules! note {
+    ($($what:tt)*) => {
+        tracing::info!(target: $crate::log::TOLD, $($what)*)
+    };
+}
+pub(crate) use note;
+
+/// The hook: `std`'s own writes to standard error, which may be nobody's.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let what = panic.payload_as_str().unwrap_or("no message");
+    let place = panic
+        .location()
+        .map_or(String::new(), |l| format!(" at {l}"));
+    let backtrace = Backtrace::capture();
+    let stack = match backtrace.status() {
+        BacktraceStatus::Captured => format!("\n{backtrace}"),
+        _ => String::new(),
+    };
+    tracing::error!("the thread panicked{place}: {what}{stack}");
+}
+
+/// The line of an event: its message and then its other fields as `name=value`.
+struct Format(Origin);
+
+impl<S, N> FormatEvent<S, N> for Format
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        begin(&mut line, self.0, *event.metadata().level())?;
+        let mut text = Text(&mut line);
+        context.format_fields(Writer::new(&mut text), event)?;
+        line.write_char('\n')
+    }
+}
+
+/// The beginning of a line, up to its message.
+fn begin(line: &mut dyn std::fmt::Write, of: Origin, level: Level) -> std::fmt::Result {
+    let now = chrono::Utc::now().format("%Y-%m-%d %H:%M:%S%.3f UTC");
+    let thread = std::thread::current();
+    // One word: a line can be taken apart at its blanks.
+    let thread = thread.name().unwrap_or("-").replace(' ', "-");
+    match of {
+        Origin::Instance(k) => write!(line, "{now} [{k}] {thread} {level:<5} "),
+        Origin::Guard => write!(line, "{now} [guard] {thread} {level:<5} "),
+    }
+}
+
+/// Text of an event in a line: what clients and files are the origin of cannot look like a line of
+/// its own, nor control a terminal.
+struct Text<'a, W>(&'a mut W);
+
+impl<W: std::fmt::Write> std::fmt::Write for Text<'_, W> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for c in text.chars() {
+            match c {
+                '\n' => self.0.write_str("\n\t")?,
+                '\t' => self.0.write_char(c)?,
+                c if c.is_control() => write!(self.0, "{}", c.escape_default())?,
+                c => self.0.write_char(c)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where lines go.
+struct Sinks(Origin);
+
+impl<'a> MakeWriter<'a> for Sinks {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line {
+            from: self.0,
+            is_told: false,
+        }
+    }
+
+    fn make_writer_for(&'a self, event: &Metadata<'_>) -> Line {
+        Line {
+            from: self.0,
+            is_told: event.target() == TOLD,
+        }
+    }
+}
+
+/// Takes one line, as a whole.
+struct Line {
+    from: Origin,
+    /// Whether people know it from a report.
+    is_told: bool,
+}
+
+impl std::io::Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let whole = String::from_utf8_lossy(bytes);
+        let line = match whole.len() {
+            0..=MAX_LINE_BYTES => whole,
+            _ => {
+                let end = whole.floor_char_boundary(MAX_LINE_BYTES - 4);
+                format!("{}...\n", &whole[..end]).into()
+            }
+        };
+        if !self.is_told {
+            outlet::log_line(self.from, &line);
+        }
+        match &mut *file() {
+            File::Open(file) => file.write(&line),
+            File::Kept(kept) if kept.len() + line.len() <= MAX_KEPT_BYTES => kept.push_str(&line),
+            // Of a start that has said so much before it had a directory, the rest is on the
+            // outlet alone.
+            File::Kept(_) => {}
+        }
+        // What cannot be written has been counted by the file.
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    /// Lines of a subscriber like that of [`start`], for this thread alone.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(level: LevelFilter, of: Origin, f: impl FnOnce()) -> Vec<String> {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(level)
+            .event_format(Format(of))
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, f);
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        text.split_terminator('\n').map(str::to_string).collect()
+    }
+
+    #[test]
+    fn a_line_has_time_process_thread_level_and_fields() {
+        let of_thread = || {
+            let thread = std::thread::Builder::new().name("client 4711".into());
+            let run = || {
+                logged(LevelFilter::INFO, Origin::Instance(3), || {
+                    tracing::warn!(blocks = 5, file = "a b", "cannot be read");
+                })
+            };
+            thread.spawn(run).unwrap().join().unwrap()
+        };
+        let before = chrono::Utc::now();
+        let lines = of_thread();
+        let (time, rest) = lines[0].split_at("2026-11-25 04:31:08.123".len());
+        assert_eq!(
+            rest,
+            " UTC [3] client-4711 WARN  cannot be read blocks=5 file=\"a b\""
+        );
+        let time = chrono::NaiveDateTime::parse_from_str(time, "%Y-%m-%d %H:%M:%S%.3f").unwrap();
+        let late = time.and_utc() - before;
+        assert!((-1..60_000).contains(&late.num_milliseconds()), "{late}");
+        let guard = logged(LevelFilter::INFO, Origin::Guard, || tracing::error!("x"));
+        assert!(guard[0].contains(" UTC [guard] ") && guard[0].ends_with(" ERROR x"));
+    }
+
+    #[test]
+    fn a_level_lets_through_what_is_as_severe() {
+        let levels = [
+            (LevelFilter::ERROR, 1),
+            (LevelFilter::WARN, 2),
+            (LevelFilter::INFO, 3),
+            (LevelFilter::DEBUG, 4),
+        ];
+        for (level, wanted) in levels {
+            let lines = logged(level, Origin::Guard, || {
+                tracing::error!("1");
+                tracing::warn!("2");
+                tracing::info!("3");
+                tracing::debug!("4");
+            });
+            let last = lines.last().unwrap();
+            assert_eq!(lines.len(), wanted, "{level}: {lines:?}");
+            assert!(last.ends_with(&wanted.to_string()), "{last}");
+        }
+    }
+
+    /// A name that a client has chosen, say.
+    #[test]
+    fn text_neither_begins_a_line_nor_controls_a_terminal() {
+        let name = "x\n2026-01-01 forged\u{1b}[2J\r";
+        let lines = logged(LevelFilter::INFO, Origin::Guard, || {
+            tracing::info!(name, "{name}");
+        });
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].ends_with(" INFO  x"), "{}", lines[0]);
+        assert!(lines[1].starts_with("\t2026-01-01 forged"), "{}", lines[1]);
+        assert!(!lines[1].contains(['\u{1b}', '\r']), "{}", lines[1]);
+    }
+
+    #[test]
+    fn a_panic_is_a_line_with_its_place_and_message() {
+        let lines = logged(LevelFilter::ERROR, Origin::Guard, || {
+            let hook = std::panic::take_hook();
+            std::panic::set_hook(Box::new(log_panic));
+            let ended = std::panic::catch_unwind(|| panic!("no {}", "invariant"));
+            std::panic::set_hook(hook);
+            assert!(ended.is_err());
+        });
+        let line = &lines[0];
+        assert!(
+            line.contains(" ERROR the thread panicked at ") && line.contains("log/mod.rs"),
+            "{line}"
+        );
+        assert!(line.ends_with(": no invariant"), "{line}");
+    }
+}
