@@ -9,13 +9,16 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{SettingArgs, StartArgs, UpArgs};
 use crate::control::{GuardFile, State, Status, request_start};
-use crate::instance::OPEN_LINE;
+use crate::instance::{OPEN_LINE, end_with_parent};
 use crate::process::{self, Held};
 use crate::{Failure, guard};
 
 const FIRST: u16 = 1;
 
 pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
+    if let Some(parent) = args.parent {
+        end_with_parent(parent)?;
+    }
     let numbers = FIRST..=block::FileId::MAX_INSTANCES;
     if !numbers.contains(&args.instances) {
         return Err(Failure(format!(
