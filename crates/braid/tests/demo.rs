@@ -61,7 +61,9 @@ impl Demo {
         loop {
             let mut line = String::new();
             let n = self.output.read_line(&mut line).expect("UTF-8");
-            assert!(n > 0, "the demo has ended: {}{}", self.said, self.errors());
+            if n == 0 {
+                panic!("the demo has ended: {}", self.errors());
+            }
             self.said += &line;
             if line.contains("press Enter") {
                 return;
