@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
+  braid demo                                   what two instances of one database do, in less than a minute
   braid up                                     create ./braid-data if need be, start an instance, Ctrl-C stops it
   braid up --data /db --buffer-cache 4GB --detach
   psql postgresql://127.0.0.1:5501/braid       connect to instance 1
@@ -54,9 +55,31 @@ pub enum Command {
     /// Read every block and index of a stopped database and report every inconsistency; exit code 1 if there is one
     #[command(after_help = "Example:\n  braid verify --data /db")]
     Verify(VerifyArgs),
+    /// Show on throw-away data what two instances of one database do, and check every claim; exit code 1 if one does not hold
+    #[command(after_help = DEMO_EXAMPLES)]
+    Demo(DemoArgs),
     /// Run an experiment of the papers (docs/design.md) and print its figures beside theirs
     #[command(after_help = LAB_EXAMPLES)]
     Lab(LabCommand),
+}
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  braid demo
+  braid demo --pause                           wait for Enter between the steps
+  braid demo --data /disk/demo                 an empty directory, or a new one; removed at the end";
+
+#[derive(Args)]
+pub struct DemoArgs {
+    /// Directory for the demo's database, which is removed at the end [default: a new one among the temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// First of two ports in a row for the demo's instances [default: free ones]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..65535))]
+    pub port: Option<u16>,
+    /// Wait for Enter between the steps
+    #[arg(long)]
+    pub pause: bool,
 }
 
 const LAB_EXAMPLES: &str = "\
@@ -204,6 +227,9 @@ pub struct UpArgs {
     /// Report to the process that started this one, and leave it and the terminal once all are open
     #[arg(long, hide = true)]
     pub background: bool,
+    /// Process that started this one; the guard stops its instances when that process ends
+    #[arg(long, value_name = "PID", hide = true)]
+    pub parent: Option<u32>,
 }
 
 #[derive(Args)]

@@ -239,8 +239,9 @@ impl Asked {
     }
 }
 
-/// The instance of a `braid up` that was killed stops cleanly instead of staying behind.
-fn end_with_parent(parent: u32) -> Result<(), Failure> {
+/// The instance of a `braid up` that was killed stops cleanly instead of staying behind, as does the `braid up` of a
+/// demo. `parent` is the process whose end that is.
+pub fn end_with_parent(parent: u32) -> Result<(), Failure> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     // It may have ended before the call.
     let alive = rustix::process::getppid() == Pid::from_raw(parent as i32);
@@ -248,7 +249,7 @@ fn end_with_parent(parent: u32) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure(
-            "the process that started this instance has ended".into(),
+            "the process that started this one has ended".into(),
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! The command line: starting and stopping instances, asking how they are, verifying a database offline, running the papers' experiments.
+//! The command line: starting and stopping instances, asking how they are, verifying a database offline, the demo, the papers' experiments.
 //!
 //! `up` starts one `instance` process each and waits for them, or guards them if they are several; an instance tells about itself in a status file in the
 //! database directory, which `status` and `down` read. Nothing here knows how a database works: that is `engine`'s.
@@ -9,12 +9,14 @@ mod output;
 mod certificates;
 mod cli;
 mod control;
+mod demo;
 mod guard;
 mod instance;
 mod lab;
 mod log;
 mod outlet;
 mod placement;
+mod ports;
 mod process;
 mod progress;
 mod report;
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         cli::Command::Service(args) => service::run(&args.command),
         cli::Command::Certificates(args) => certificates::run(&args),
         cli::Command::Verify(args) => verify::run(&args),
+        cli::Command::Demo(args) => demo::run(&args),
         cli::Command::Lab(args) => lab::run(&args),
     };
     done.unwrap_or_else(|Failure(message)| {

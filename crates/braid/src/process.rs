@@ -83,7 +83,12 @@ impl Held {
     }
 
     pub fn interrupt(&self, name: &str) -> Result<(), Failure> {
-        match rustix::process::pidfd_send_signal(&self.0, Signal::INT) {
+        self.signal(name, Signal::INT)
+    }
+
+    /// Sends a signal; a process that has ended meanwhile needs none.
+    pub fn signal(&self, name: &str, signal: Signal) -> Result<(), Failure> {
+        match rustix::process::pidfd_send_signal(&self.0, signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
             Err(e) => Err(Failure(format!("cannot stop {name}: {e}"))),
         }

@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{SettingArgs, StartArgs, UpArgs};
 use crate::control::{GuardFile, State, Status, request_start};
-use crate::instance::say_how_to_stop;
+use crate::instance::{end_with_parent, say_how_to_stop};
 use crate::process::{self, Held};
 use crate::report::{self, Event, Origin};
 use crate::{Failure, guard, log, outlet};
@@ -16,6 +16,9 @@ use crate::{Failure, guard, log, outlet};
 const FIRST: u16 = 1;
 
 pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
+    if let Some(parent) = args.parent {
+        end_with_parent(parent)?;
+    }
     let numbers = FIRST..=block::FileId::MAX_INSTANCES;
     if !numbers.contains(&args.instances) {
         return Err(Failure(format!(

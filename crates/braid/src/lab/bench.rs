@@ -1,18 +1,15 @@
 //! The databases of a lab: started, asked, stopped and removed. And what sessions waited for between two moments.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use postgres::{Client, NoTls};
 
-use crate::Failure;
 use crate::cli::LabArgs;
+use crate::{Failure, ports};
 
-/// Where labs look for ports: below those that the system gives to connections by itself.
-const PORTS: std::ops::Range<u16> = 5_701..32_000;
 /// Waits shown of each instance.
 const TOP: usize = 6;
 
@@ -69,7 +66,7 @@ impl Bench {
         }
         let port = match self.port {
             Some(port) => port + first,
-            None => free_ports(instances)?,
+            None => ports::free(instances)?,
         };
         self.step(&format!(
             "starting {instances} instance(s) in {}",
@@ -186,21 +183,6 @@ fn braid(args: &[&str]) -> Result<(), Failure> {
         args.join(" "),
         said.trim()
     )))
-}
-
-/// So many in a row that nobody has now.
-fn free_ports(n: u16) -> Result<u16, Failure> {
-    let unused = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    // Labs side by side begin at different places.
-    let spread = (std::process::id() % 1000) as u16 * 8;
-    let first = (PORTS.start + spread..PORTS.end - n)
-        .step_by(usize::from(n))
-        .find(|first| (*first..first + n).all(unused));
-    first.ok_or_else(|| {
-        Failure(format!(
-            "no {n} free ports in a row; name the first with --port"
-        ))
-    })
 }
 
 #[derive(Clone, Default)]

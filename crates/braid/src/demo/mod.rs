@@ -1,0 +1,139 @@
+//! `braid demo`: what two instances of one database do, shown on throw-away data within a minute.
+//!
+//! Each step prints what it does, the statements, what they gave, and what to notice. Whatever a step claims it has
+//! checked before, from what it has read (`claims`); the first claim that does not hold ends the demo with exit code 1
+//! and leaves the data where it is.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`share`] | two instances are started; one writes, the other reads |
+//! | [`waits`] | a session waits for a block and for a row of the other instance, and who made it wait |
+//! | [`sequences`] | both instances draw values |
+//! | [`crash`], [`load`] | an instance is killed under load; every acknowledged commit is looked for |
+//! | [`cluster`], [`session`], [`stage`] | processes and data; connections; what is printed |
+
+mod claims;
+mod cluster;
+mod crash;
+mod load;
+mod sequences;
+mod session;
+mod share;
+mod stage;
+mod waits;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::Failure;
+use crate::cli::DemoArgs;
+use crate::report::Origin;
+use claims::Claims;
+use cluster::Cluster;
+use session::{Answer, Session};
+use stage::Stage;
+
+/// Exit code of a demo that was interrupted, as shells have it for SIGINT.
+const INTERRUPTED: i32 = 130;
+
+/// What every step has: where it prints, what it counts, and the instances.
+struct Demo {
+    stage: Stage,
+    claims: Claims,
+    cluster: Arc<Cluster>,
+}
+
+impl Demo {
+    /// Shows a statement, runs it, and shows what it gave.
+    fn show(&self, session: &mut Session, sql: &str) -> Result<Answer, Failure> {
+        self.stage.typed(&session.prompt, &format!("{sql};"));
+        let answer = session.ask(sql)?;
+        self.stage.answer(&answer);
+        Ok(answer)
+    }
+
+    /// Shows a statement and runs it: all that is to be said of it is that it was done.
+    fn do_it(&self, session: &mut Session, sql: &str) -> Result<(), Failure> {
+        self.stage.typed(&session.prompt, &format!("{sql};"));
+        session.ask(sql).map(drop)
+    }
+}
+
+pub fn run(args: &DemoArgs) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
+    let cluster = Arc::new(Cluster::prepare(args)?);
+    end_on_signals(cluster.clone())?;
+    let mut demo = Demo {
+        stage: Stage::new(args.pause),
+        claims: Claims::default(),
+        cluster: cluster.clone(),
+    };
+    if let Err(Failure(why)) = tell(&mut demo) {
+        return Err(failed(&cluster, demo.stage.at(), &why));
+    }
+    cluster.remove()?;
+    say!();
+    say!(
+        "All {} claims were checked, and held. It took {:.0} s. {} is removed.",
+        demo.claims.held,
+        began.elapsed().as_secs_f64(),
+        cluster.dir().display()
+    );
+    say!("Your own database: braid up --instances 2   (braid --help has the rest)");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The steps, in their order.
+fn tell(demo: &mut Demo) -> Result<(), Failure> {
+    demo.stage.title(
+        "Braid: one database, two servers that read and write all of it",
+        &format!(
+            "Everything below happens now, on this machine, in {}. The demo checks what it says \
+             against what it reads, and ends with exit code 1 if anything is not so.",
+            demo.cluster.dir().display()
+        ),
+    );
+    share::start(demo)?;
+    share::write_and_read(demo)?;
+    waits::for_a_block(demo)?;
+    waits::for_a_row(demo)?;
+    sequences::draw(demo)?;
+    let outcome = crash::kill_under_load(demo)?;
+    crash::look_for_every_commit(demo, &outcome)?;
+    share::stop_and_verify(demo)
+}
+
+/// Stops the instances, and says what did not hold and where the data is.
+fn failed(cluster: &Cluster, step: u32, why: &str) -> Failure {
+    let stopped = match cluster.end(true) {
+        Ok(()) => String::new(),
+        Err(Failure(e)) => format!("\nbraid demo: and the instances could not be stopped: {e}"),
+    };
+    Failure(format!(
+        "demo: step {step} failed: {why}{stopped}\n\
+         braid: demo: the data is kept in {}; the instances' messages are in {}",
+        cluster.dir().display(),
+        crate::log::path(cluster.dir(), Origin::Guard).display()
+    ))
+}
+
+/// Ctrl-C and the like stop the instances, remove the data and end the process.
+fn end_on_signals(cluster: Arc<Cluster>) -> Result<(), Failure> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            if signals.forever().next().is_none() {
+                return;
+            }
+            complain!("\nbraid: demo: interrupted; the instances are stopped, the data is removed");
+            if let Err(Failure(why)) = cluster.end(false) {
+                complain!("braid: demo: {why}");
+            }
+            std::process::exit(INTERRUPTED);
+        })?;
+    Ok(())
+}
