@@ -163,7 +163,7 @@ impl Cluster {
     }
 
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.dir.join("data/guard.log")).unwrap_or_default()
+        testkit::processes::logs(&self.dir.join("data"))
     }
 
     /// What the sessions of each instance are at, for a message about a run that stands still.

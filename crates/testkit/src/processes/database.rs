@@ -103,8 +103,7 @@ impl Database {
 
     /// What the guard and the instances have said.
     pub fn log(&self) -> String {
-        let log = self.scratch.join("data/guard.log");
-        std::fs::read_to_string(log).unwrap_or_default()
+        super::logs(&self.scratch.join("data"))
     }
 
     /// Stops everything. `braid down` must succeed, and `braid verify` must find nothing wrong.

@@ -7,7 +7,7 @@ mod instance;
 pub use database::Database;
 pub use instance::Instance;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The `braid` that cargo has just built beside the test program, or the one that
@@ -65,6 +65,29 @@ pub fn try_client(port: u16) -> Result<postgres::Client, postgres::Error> {
 #[track_caller]
 pub fn client(port: u16) -> postgres::Client {
     try_client(port).unwrap_or_else(|e| panic!("no connection to port {port}: {e}"))
+}
+
+/// The log files in a data directory as one text, in the order of time.
+pub fn logs(data: &Path) -> String {
+    let mut events: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(data).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !name.contains(".log") {
+            continue;
+        }
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        let first = events.len();
+        for line in text.split_inclusive('\n') {
+            match events[first..].last_mut() {
+                // What belongs to the event before it begins with no time.
+                Some(last) if !line.starts_with("20") => last.push_str(line),
+                _ => events.push(line.to_string()),
+            }
+        }
+    }
+    // The time is at the beginning of each.
+    events.sort();
+    events.concat()
 }
 
 /// What `braid status --json` says of each instance of the database in `data`.

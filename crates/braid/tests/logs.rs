@@ -1,0 +1,63 @@
+//! The log files of a database: who writes what to which, and what `log_level` leaves out.
+
+use testkit::processes::{Database, said, succeeds};
+use testkit::waiting;
+
+fn file(database: &Database, name: &str) -> String {
+    let path = database.dir().join("data").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Whether a thread of this process has logged a message that has `part` in it.
+fn has(log: &str, process: &str, thread: &str, level: &str, part: &str) -> bool {
+    let begin = format!(" UTC [{process}] {thread} {level:<5} ");
+    log.lines().any(|l| l.contains(&begin) && l.contains(part))
+}
+
+#[test]
+fn guard_and_instances_log_with_time_process_thread_and_level() {
+    let database = Database::up("logs", 2, &["--buffer-cache", "32MB"]);
+    database.signal(2, "-9");
+    waiting::until("the guard and the survivor have seen the death", || {
+        let (guard, one) = (
+            file(&database, "guard.log"),
+            file(&database, "instance-1.log"),
+        );
+        has(&guard, "guard", "main", "WARN", "instance 2 died (signal: 9")
+            // A background thread's.
+            && has(&one, "1", "rcfg", "INFO", "the blocks of instance 2 are recovered")
+    });
+    database.client_when_open(2);
+    succeeds(&["down", "--data", &database.data()]);
+    let two = file(&database, "instance-2.log");
+    assert!(has(&two, "2", "main", "INFO", "is open after"), "{two}");
+    assert!(has(&two, "2", "main", "INFO", "stopped"), "{two}");
+    for name in ["guard.log", "instance-1.log", "instance-2.log"] {
+        for line in file(&database, name).lines() {
+            let form = line.split(' ').collect::<Vec<_>>();
+            assert!(form.len() > 6 && form[2] == "UTC", "{name}: {line}");
+        }
+    }
+    database.verify();
+}
+
+#[test]
+fn a_level_leaves_out_what_is_less_severe_but_people_are_told() {
+    let database = Database::new("log-level", 1);
+    let output = database.start(&["--buffer-cache", "32MB", "--set", "log_level=error"]);
+    let told = said(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(told.contains("instance 1 is open after"), "{told}");
+    succeeds(&["down", "--data", &database.data()]);
+    assert_eq!(file(&database, "instance-1.log"), "");
+    // A start that fails says why to both, in the background, too.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = port.local_addr().expect("its address").port().to_string();
+    let data = database.data();
+    let failed = testkit::processes::braid(&["up", "--detach", "--data", &data, "--port", &taken]);
+    assert!(!failed.status.success());
+    let why = format!("port {taken}");
+    assert!(said(&failed).contains(&why), "{}", said(&failed));
+    let log = file(&database, "instance-1.log");
+    assert!(has(&log, "1", "main", "ERROR", &why), "{log}");
+}
