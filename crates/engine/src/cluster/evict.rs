@@ -1,6 +1,6 @@
 //! What becomes of a member that does not answer and keeps its locks: it hangs, or the network between two that live is cut.
 //!
-//! It is waited for. After [`Eviction::misscount`] its end is ordered, on shared storage; whoever guards it there kills it, and then its locks go, which alone prove that it is dead. If they do not, an operator's fence command is asked, whose success proves the
+//! It is waited for. After [`super::Eviction::misscount`] its end is ordered, on shared storage; whoever guards it there kills it, and then its locks go, which alone prove that it is dead. If they do not, an operator's fence command is asked, whose success proves the
 //! same. After a cut both sides are silent to each other and one has to go. The largest group whose members all hear each other stays, of equal ones that with the lowest number (`fusion::membership`), by what each says in its heartbeats of whom it hears: who is in that group orders at once, who is not waits as long again, for the case
 //! that the group hangs as a whole. What a silent member said last counts: it says that its part may be whole.
 //!
@@ -8,7 +8,10 @@
 //! - Nothing here proves a death. An order too many costs an instance that lived, never a row.
 //! - Who finds an order for its own end gives none, and ends: of two who would end each other one is left, as long as the control file's lock can be had. (If the silent one has it, its end is ordered without.)
 
-use super::{Cluster, Contact, Members, SUSPICIOUS_LOOKS, State};
+use super::members::{Members, list};
+use super::setup::Contact;
+use super::state::Cluster;
+use super::suspicion::SUSPICIOUS_LOOKS;
 use crate::Result;
 use block::InstanceId;
 use fusion::membership::{Reach, who_stays};
@@ -17,68 +20,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
 use storage::lease::{ClusterFile, FenceCommand, Order, Orders, Proof};
 use storage::{OsStorage, Storage};
-
-/// When, and how else than by its guard, an instance is ended that does not answer.
-#[derive(Clone, Debug)]
-pub struct Eviction {
-    pub misscount: Duration,
-    pub fence: Option<FenceCommand>,
-}
-
-impl Default for Eviction {
-    fn default() -> Eviction {
-        Eviction {
-            misscount: Duration::from_secs(30),
-            fence: None,
-        }
-    }
-}
-
-/// How long an order may take to be carried out before it is given again, or the fence command asked.
-const ORDER_TIME: Duration = Duration::from_secs(3);
-
-/// What speaks for a peer's silence. All of it is forgotten when it answers: the next silence begins anew, with an order before the fence command.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(super) struct Suspicion {
-    /// How often in a row it was found silent, or not connected.
-    looks: u32,
-    since: Option<Instant>,
-    /// When its end was ordered last.
-    ordered: Option<Instant>,
-}
-
-impl Suspicion {
-    pub fn looked(&mut self, is_odd: bool, now: Instant) {
-        match is_odd {
-            true => {
-                self.looks = self.looks.saturating_add(1);
-                self.since.get_or_insert(now);
-            }
-            false => *self = Suspicion::default(),
-        }
-    }
-
-    /// For so long that its locks are to be tried.
-    pub fn is_silent(&self) -> bool {
-        self.looks >= SUSPICIOUS_LOOKS
-    }
-
-    /// Whether its end is to be ordered, or ordered again.
-    fn is_overdue(&self, patience: Duration, now: Instant) -> bool {
-        self.since.is_some_and(|since| now - since > patience)
-            && self.ordered.is_none_or(|at| now - at > ORDER_TIME)
-    }
-}
-
-impl State {
-    pub(super) fn is_silent(&self, peer: InstanceId) -> bool {
-        let suspicion = self.suspicion.get(&peer.0);
-        suspicion.is_some_and(Suspicion::is_silent)
-    }
-}
 
 /// Orders as a guard reads them.
 pub struct Evictions {
@@ -142,7 +85,7 @@ impl Cluster {
         }
         tracing::warn!(
             "{} has not answered for {} s: its end is ordered",
-            super::list(&[silent.instance]),
+            list(&[silent.instance]),
             self.eviction.misscount.as_secs()
         );
         orders.give(Order {
@@ -178,7 +121,7 @@ impl Cluster {
         let Some(order) = order.filter(|o| o.incarnation >= self.me.incarnation) else {
             return Ok(false);
         };
-        let by = super::list(&[order.by]);
+        let by = list(&[order.by]);
         self.end(&format!(
             "{by} has ordered the end of this instance: it did not answer"
         ));
@@ -245,24 +188,6 @@ fn goes_first(me: Member, members: &Members, heard: &[Member], views: &[ViewOf])
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_silence_that_ended_leaves_nothing_behind() {
-        let (start, patience) = (Instant::now(), Duration::from_secs(30));
-        let at = |s| start + Duration::from_secs(s);
-        let mut s = Suspicion::default();
-        (0..SUSPICIOUS_LOOKS).for_each(|_| s.looked(true, at(0)));
-        assert!(s.is_silent() && !s.is_overdue(patience, at(30)) && s.is_overdue(patience, at(31)));
-        s.ordered = Some(at(31));
-        assert!(!s.is_overdue(patience, at(32)) && s.is_overdue(patience, at(35)));
-        s.looked(false, at(36));
-        s.looked(true, at(37));
-        assert!(!s.is_silent() && !s.is_overdue(patience, at(60)));
-        assert!(
-            s.ordered.is_none(),
-            "the first order of the next silence is a first one"
-        );
-    }
 
     fn member(k: u16) -> Member {
         Member {

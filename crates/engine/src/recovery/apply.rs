@@ -10,6 +10,7 @@ use cache::Cache;
 use redo::{Merge, Merged, RedoReader, apply_vector};
 use seam::HashSet;
 use std::collections::BTreeMap;
+use storage::ThreadState;
 use txn::TxnRecovery;
 
 /// What a start recovered.
@@ -39,7 +40,7 @@ impl Recovery {
 }
 
 /// The thread of the instance as which this process opens: what becomes of its transactions is learnt on the way; of the others' when their turn comes.
-pub(crate) struct OwnThread {
+pub(super) struct OwnThread {
     pub thread: ThreadId,
     /// Where its redo is read from. A block that only other threads' redo has changed counts as changed there: that redo is durable, and the checkpoint stays where it is until all is written.
     pub start: LogPos,
@@ -58,6 +59,15 @@ pub(crate) enum Apply {
 }
 
 impl Apply {
+    /// `alone`: no instance lives.
+    pub fn of(thread: ThreadState, alone: bool) -> Apply {
+        match thread {
+            ThreadState::Open if alone => Apply::All,
+            ThreadState::Open => Apply::OwnUndo,
+            ThreadState::New | ThreadState::Closed => Apply::Nothing,
+        }
+    }
+
     pub fn takes(self, dba: Dba, instance: InstanceId) -> bool {
         match self {
             Apply::All => true,
@@ -77,7 +87,7 @@ impl OwnThread {
 const REPORT_EVERY: u64 = 50_000;
 
 /// Applies everything the readers have. The cache's writer may be running; its checkpoint must not move meanwhile.
-pub(crate) fn roll_forward(
+pub(super) fn apply_redo(
     cache: &Cache,
     readers: Vec<RedoReader<'_>>,
     own: &OwnThread,
