@@ -530,7 +530,7 @@ impl Work {
             frame.dba() == copied.dba,
             "invariant: a dirty block stays in its frame"
         );
-        // Changers hold the latch exclusively. Only the lane may make the block dirty meanwhile, `since_copy` first, `first_dirty` then.
+        // Changers hold the latch exclusively. Only the shard may make the block dirty meanwhile, `since_copy` first, `first_dirty` then.
         loop {
             let since = frame.since_copy.load(SeqCst);
             frame.first_dirty.store(since, SeqCst);

@@ -6,7 +6,7 @@
 //! **Owns** when blocks came that several sessions waited for, and for how long blocks stay.
 //!
 //! **Invariants**
-//! 1. What is deferred is the closing of a frame that the lane has asked for, and on which it does not count at any particular time: until then sessions latch the frame as before. It is asked for no more if the
+//! 1. What is deferred is the closing of a frame that the shard has asked for, and on which it does not count at any particular time: until then sessions latch the frame as before. It is asked for no more if the
 //!    block has another generation.
 //! 2. Each time a block comes it stays once, no longer than [`Cache::defer`] says from its coming on: so whoever waits for it waits so much longer at most, however busy it is here (and until `lmc0`, which closes it then, has the latches that it waits for before).
 //! 3. It does not stay for a single session, nor once it has not been changed between two looks, which are several times as far apart as its changes.
@@ -76,7 +76,7 @@ impl Cache {
         };
     }
 
-    /// The lane asks for the closing of a frame whose block came then ([`Wanted::goes`]). Whether that is put off.
+    /// The shard asks for the closing of a frame whose block came then ([`Wanted::goes`]). Whether that is put off.
     pub(super) fn stays(
         &self,
         s: &mut State,

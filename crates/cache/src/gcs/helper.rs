@@ -41,9 +41,9 @@ pub(super) enum Job {
         dba: Dba,
         generation: Generation,
     },
-    /// A message of this instance's lane to itself, about many blocks.
+    /// A message of this instance's shard to itself, about many blocks.
     Own {
-        lane: u8,
+        shard: u8,
         epoch: u64,
         message: Box<Message>,
     },
@@ -82,7 +82,7 @@ struct Queues {
 
 /// What `lmr0` and its like do.
 enum Recovery {
-    /// Hear what a lane has left to say to itself.
+    /// Hear what a shard has left to say to itself.
     Message(u8, u64, Box<Message>),
     /// Bring these back, which stand near each other in their file.
     Blocks(Vec<Dba>),
@@ -117,11 +117,11 @@ impl Jobs {
                 self.log.notify_one();
             }
             Job::Own {
-                lane,
+                shard,
                 epoch,
                 message,
             } => {
-                queues.own.push_back((lane, epoch, message));
+                queues.own.push_back((shard, epoch, message));
                 self.recovery.notify_one();
             }
             Job::Recover(dba) => {
@@ -203,8 +203,8 @@ impl Jobs {
             if queues.stop {
                 return None;
             }
-            if let Some((lane, epoch, message)) = queues.own.pop_front() {
-                return Some(Recovery::Message(lane, epoch, message));
+            if let Some((shard, epoch, message)) = queues.own.pop_front() {
+                return Some(Recovery::Message(shard, epoch, message));
             }
             if let Some(first) = queues.recover.pop_first() {
                 return Some(Recovery::Blocks(queues.run_from(first)));
@@ -290,8 +290,8 @@ pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
             while let Some(work) = jobs.next_recovery() {
                 let Some(cache) = cache.upgrade() else { return };
                 match work {
-                    Recovery::Message(lane, epoch, message) => {
-                        cache.hear_itself(lane, epoch, *message);
+                    Recovery::Message(shard, epoch, message) => {
+                        cache.hear_itself(shard, epoch, *message);
                     }
                     Recovery::Blocks(run) => cache.recover_blocks(&run),
                     Recovery::Read(dba) => cache.read_for_others(dba),
@@ -306,8 +306,10 @@ pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
 impl Cache {
     fn log_flushed(&self) {
         let durable = self.redo.durable();
-        self.each_lane(|s| {
-            self.step(s, Cause::default(), |lane, out| lane.flushed(durable, out));
+        self.each_shard(|s| {
+            self.step(s, Cause::default(), |shard, out| {
+                shard.flushed(durable, out)
+            });
         });
     }
 
@@ -356,7 +358,7 @@ impl Cache {
     pub(super) fn close_later(&self, dba: Dba, keep: Option<Mode>, generation: Generation) {
         self.latched(dba, true, |s, ix| {
             // A change of epoch may have opened it again.
-            if s.lane.mode(dba).map(|(_, now)| now) != Some(generation) {
+            if s.shard.mode(dba).map(|(_, now)| now) != Some(generation) {
                 return;
             }
             if keep.is_none() && self.frame(ix).writing.load(SeqCst) {
@@ -370,8 +372,8 @@ impl Cache {
             }
             let found = self.close_frame(ix, keep);
             s.timing.closed(dba);
-            self.step(s, Cause::default(), |lane, out| {
-                lane.closed(dba, generation, found, out);
+            self.step(s, Cause::default(), |shard, out| {
+                shard.closed(dba, generation, found, out);
             });
         });
     }
@@ -379,7 +381,7 @@ impl Cache {
     /// If the block has left meanwhile its reader asks again, on its timer.
     fn copy_later(&self, to: InstanceId, block: Dba, id: RequestId) {
         self.latched(block, false, |s, ix| {
-            if s.lane.mode(block).is_none() || !s.is_in_its_frame(block) {
+            if s.shard.mode(block).is_none() || !s.is_in_its_frame(block) {
                 return;
             }
             let mut out = Vec::new();
@@ -399,14 +401,14 @@ impl Cache {
                 return;
             }
             // What is clean is on disk only if it is what was asked about: the block may have been given away since, its frame may keep what it was, or another's clean copy of what is not written.
-            let now = s.lane.mode(dba).map(|(_, now)| now);
+            let now = s.shard.mode(dba).map(|(_, now)| now);
             if now != Some(generation) || !s.is_in_its_frame(dba) {
                 return;
             }
             // SAFETY: latched.
             let version = unsafe { &*self.memory.block(ix.0 as usize) }.scn();
-            self.step(s, Cause::default(), |lane, out| {
-                lane.wrote(dba, version, out);
+            self.step(s, Cause::default(), |shard, out| {
+                shard.wrote(dba, version, out);
             });
         });
     }

@@ -28,8 +28,8 @@ impl Drop for Kept {
         };
         let (dba, waiter) = (self.dba, Waiter(self.waiter));
         cache.with_state(dba, |s| {
-            cache.step(s, Cause::default(), |lane, out| {
-                lane.latched(dba, waiter, out);
+            cache.step(s, Cause::default(), |shard, out| {
+                shard.latched(dba, waiter, out);
             });
         });
     }

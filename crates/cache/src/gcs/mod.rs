@@ -1,4 +1,4 @@
-//! The cache among other instances: what drives the global cache service ([`fusion::gcs::Lane`]) with this instance's frames, log and disk.
+//! The cache among other instances: what drives the global cache service ([`fusion::gcs::Shard`]) with this instance's frames, log and disk.
 //!
 //! **Alone** an instance never comes here: its blocks are in its frames exclusively, unregistered, and it sends nothing. When others are about to come
 //! ([`Cache::reconfigure`]), what is cached is declared to the new masters, and from then on every miss is a request.
@@ -6,22 +6,22 @@
 //! **Invariants.**
 //! - A frame's mode is the lowest number of its state ([`crate::frame`]); who has latched the frame looks at it once more. It is raised and lowered by this
 //!   module only, lowered only under the frame's exclusive latch; so what is latched in a mode stays so until it is let go (R7, race 8 of docs/design.md).
-//! - All about one block is one lane's ([`lanes`]).
-//! - Order of latches: frame, then the lane's [`State`]. Whoever has the state only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).
+//! - All about one block is one shard's ([`shards`]).
+//! - Order of latches: frame, then the shard's [`State`]. Whoever has the state only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).
 //! - A block's bytes that arrived are in [`State::arrived`] until a session has put them into a frame: receiving threads never look for a frame.
-//! - A frame that was closed for another instance has its content, clean or not, until the lane says what becomes of it; it is written by nobody meanwhile.
+//! - A frame that was closed for another instance has its content, clean or not, until the shard says what becomes of it; it is written by nobody meanwhile.
 //! - A past image is in [`State::images`] before its frame is clean, and the checkpoint reads frames before images: so it never passes one (R5).
-//! - Undo blocks belong to their instance: they never go through the lane. Others get copies ([`Cache::read_undo`]).
+//! - Undo blocks belong to their instance: they never go through the shard. Others get copies ([`Cache::read_undo`]).
 
 mod affinity;
 mod defer;
 mod effects;
 mod helper;
 pub(crate) mod kept;
-mod lanes;
 mod outgoing;
 mod recovery;
 mod session;
+mod shards;
 mod timing;
 mod undo;
 mod wire;
@@ -33,13 +33,13 @@ pub(crate) use session::{Acquired, Admission};
 use crate::frame::{CLEAN, CLOSED, EXCLUSIVE, FrameIx, SHARED};
 use crate::{Cache, Error, Result};
 use block::{BlockBuf, Dba, InstanceId, Scn};
-use fusion::gcs::{Admission as Epochs, Effect, Lane, Message, Mode};
+use fusion::gcs::{Admission as Epochs, Effect, Message, Mode, Shard};
 use fusion::ids::{Epoch, Generation, Term};
 use interconnect::Post;
-use lanes::LaneCell;
 use outgoing::{Latched, Outgoing};
 use seam::{HashMap, Mutex};
 use session::Waiting;
+use shards::ShardCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, OnceLock, Weak};
 use timing::{Spent, Timing};
@@ -52,10 +52,10 @@ const UNDO_WANTED: u16 = 2;
 const UNDO_COPY: u16 = 3;
 /// This instance uses most what its receiver uses less: it should master it.
 const OFFER: u16 = 4;
-/// Of the first lane, the others after it.
-const LANE: u16 = 10;
+/// Of the first shard, the others after it.
+const SHARD: u16 = 10;
 /// The same with a term in front: about a block of a granule that somebody took.
-const TERMED_LANE: u16 = 50;
+const TERMED_SHARD: u16 = 50;
 
 /// A member of the cluster in one of its lives.
 pub type ClusterMember = (InstanceId, u32);
@@ -71,11 +71,11 @@ pub(crate) struct Gcs {
     /// The cache that this is a part of, once it has joined.
     this: OnceLock<Weak<Cache>>,
     /// None before it joins.
-    lanes: OnceLock<Box<[LaneCell]>>,
+    shards: OnceLock<Box<[ShardCell]>>,
     helper: Arc<helper::Jobs>,
     /// Who is told that dead threads are needed no more.
     closed: OnceLock<ThreadsClosed>,
-    closing: Mutex<lanes::Closing>,
+    closing: Mutex<shards::Closing>,
     /// How often a member was gone: see [`Cache::copies_lost`].
     copies_lost: AtomicU64,
     policy: Mutex<affinity::Policy>,
@@ -83,16 +83,16 @@ pub(crate) struct Gcs {
     defer_us: AtomicU64,
 }
 
-/// A lane. See the module.
+/// A shard. See the module.
 struct State {
     me: InstanceId,
     number: u8,
-    lane: Lane,
+    shard: Shard,
     members: Vec<InstanceId>,
     /// Who has asked for blocks of which granule.
     uses: affinity::Uses,
     dead: recovery::Dead,
-    /// Sessions that wait, by the number that the lane knows them by.
+    /// Sessions that wait, by the number that the shard knows them by.
     waiting: HashMap<u64, Waiting>,
     last_waiter: u64,
     /// Blocks granted from disk, or to be brought back, that are in no frame yet.
@@ -176,7 +176,7 @@ impl State {
         State {
             me,
             number,
-            lane: Lane::new(me),
+            shard: Shard::new(me),
             members: Vec::new(),
             uses: affinity::Uses::default(),
             dead: recovery::Dead::default(),
@@ -203,7 +203,7 @@ impl State {
 
     /// Which instance masters a block.
     fn master(&self, dba: Dba) -> InstanceId {
-        self.lane.master_of(dba)
+        self.shard.master_of(dba)
     }
 }
 
@@ -229,11 +229,11 @@ impl Cache {
     }
 
     /// Says how other instances are reached and starts the thread that does what receiving threads leave. Called once, before [`Cache::reconfigure`].
-    /// `lanes`: the same for all members.
-    pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>, lanes: u8) -> Result<()> {
-        let lanes = lanes::new(post.me(), lanes);
+    /// `shards`: the same for all members.
+    pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>, shards: u8) -> Result<()> {
+        let shards = shards::new(post.me(), shards);
         assert!(
-            self.gcs.post.set(post).is_ok() && self.gcs.lanes.set(lanes).is_ok(),
+            self.gcs.post.set(post).is_ok() && self.gcs.shards.set(shards).is_ok(),
             "invariant: a cache joins a cluster once"
         );
         self.gcs.this.get_or_init(|| Arc::downgrade(self));
@@ -245,10 +245,10 @@ impl Cache {
         self.gcs.helper.stop();
     }
 
-    /// What this instance has cached alone becomes known to its lane, to be declared in the first epoch.
+    /// What this instance has cached alone becomes known to its shard, to be declared in the first epoch.
     fn register_everything(&self) {
         self.gcs.clustered.store(true, SeqCst);
-        // Whoever loads without the lane has looked at the flag before; it needs no more than the disk to go on.
+        // Whoever loads without the shard has looked at the flag before; it needs no more than the disk to go on.
         while self.gcs.lone_loads.load(SeqCst) > 0 {
             seam::thread::yield_now();
         }
@@ -256,7 +256,7 @@ impl Cache {
             frame.latch.lock_shared(&self.latch_group);
             let dba = frame.dba();
             if frame.state.load(Acquire) >= SHARED && !is_private(dba) {
-                self.with_state(dba, |s| s.lane.adopt(dba));
+                self.with_state(dba, |s| s.shard.adopt(dba));
             }
             // SAFETY: latched above.
             unsafe { frame.latch.unlock_shared() }
@@ -276,11 +276,11 @@ impl Cache {
             UNDO_WANTED => self.undo_wanted(from, body),
             UNDO_COPY => self.undo_arrived((from, epoch), body, block),
             OFFER => self.offered((from, epoch), body),
-            LANE.. => {
+            SHARD.. => {
                 let bad = Error::BadMessage { from, kind };
                 let (first, termed) = match kind {
-                    TERMED_LANE.. => (TERMED_LANE, wire::split_term(body)),
-                    _ => (LANE, Some((Term::BY_HASH, body))),
+                    TERMED_SHARD.. => (TERMED_SHARD, wire::split_term(body)),
+                    _ => (SHARD, Some((Term::BY_HASH, body))),
                 };
                 let Some((term, body)) = termed else {
                     return Err(bad);
@@ -290,12 +290,12 @@ impl Cache {
                 };
                 let message = wire::decode(body).ok_or(bad)?;
                 let carries = matches!(message, Message::Block { .. } | Message::Copy { .. });
-                let lane = kind - first;
-                let of_lane = |dba| u16::from(self.lane_number(dba)) == lane;
-                if carries != block.is_some() || !message.block().is_none_or(of_lane) {
+                let shard = kind - first;
+                let of_shard = |dba| u16::from(self.shard_number(dba)) == shard;
+                if carries != block.is_some() || !message.block().is_none_or(of_shard) {
                     return Err(Error::BadMessage { from, kind });
                 }
-                let mut s = self.lane(lane)?.ok_or(Error::BadMessage { from, kind })?;
+                let mut s = self.shard(shard)?.ok_or(Error::BadMessage { from, kind })?;
                 self.admit(&mut s, (from, epoch, term), (message, spent), block);
                 Ok(())
             }
@@ -310,7 +310,7 @@ impl Cache {
         (message, spent): (Message, Option<Spent>),
         block: Option<&BlockBuf>,
     ) {
-        match s.lane.admits(Epoch(epoch)) {
+        match s.shard.admits(Epoch(epoch)) {
             Epochs::Never => {}
             Epochs::Later => {
                 let block = block.map(|b| Box::new(b.clone()));
@@ -328,23 +328,27 @@ impl Cache {
                     spent,
                     received_ns,
                 };
-                self.step(s, cause, |lane, out| lane.message(from, term, message, out));
+                self.step(s, cause, |shard, out| {
+                    shard.message(from, term, message, out)
+                });
             }
         }
     }
 
     /// The connection to `peer` broke and is back.
     pub fn reconnected(&self, peer: InstanceId) {
-        self.each_lane(|s| {
-            self.step(s, Cause::default(), |lane, out| lane.reconnected(peer, out));
+        self.each_shard(|s| {
+            self.step(s, Cause::default(), |shard, out| {
+                shard.reconnected(peer, out)
+            });
             self.ask_undo_again(s, Some(peer));
         });
     }
 
     /// Drives again what may have been lost: to be called about once a second.
     pub fn tick(&self) {
-        self.each_lane(|s| {
-            self.step(s, Cause::default(), Lane::timer);
+        self.each_shard(|s| {
+            self.step(s, Cause::default(), Shard::timer);
             self.ask_undo_again(s, None);
             self.start_recoveries(s);
             self.read_unattended(s);
@@ -355,12 +359,12 @@ impl Cache {
     /// Past images kept here: a clean leave waits until there are none, and asks for their writing.
     pub fn past_images(&self) -> usize {
         let mut n = 0;
-        self.each_lane(|s| {
+        self.each_shard(|s| {
             let images: Vec<Dba> = s.images.keys().copied().collect();
             n += images.len();
             for dba in images {
-                self.step(s, Cause::default(), |lane, out| {
-                    lane.image_in_the_way(dba, out)
+                self.step(s, Cause::default(), |shard, out| {
+                    shard.image_in_the_way(dba, out)
                 });
             }
         });
@@ -370,7 +374,7 @@ impl Cache {
     /// Lets go of every clean block, so that this instance can leave. Returns how many blocks it could not let go of yet.
     pub fn release_everything(&self) -> usize {
         // There may be nobody left to whom ticks are due.
-        self.each_lane(|s| self.read_unattended(s));
+        self.each_shard(|s| self.read_unattended(s));
         let mut left = 0;
         for (i, frame) in self.frames.iter().enumerate() {
             frame.latch.lock_exclusive(&self.latch_group);
@@ -389,9 +393,9 @@ impl Cache {
     pub(crate) fn oldest_image(&self) -> u64 {
         let mut oldest = CLEAN;
         if self.is_clustered() {
-            self.each_lane(|s| {
-                let of_lane = s.images.values().map(|i| i.first_dirty).min();
-                oldest = oldest.min(of_lane.unwrap_or(CLEAN));
+            self.each_shard(|s| {
+                let of_shard = s.images.values().map(|i| i.first_dirty).min();
+                oldest = oldest.min(of_shard.unwrap_or(CLEAN));
             });
         }
         oldest
@@ -409,11 +413,11 @@ impl Cache {
         if !self.is_clustered() {
             return;
         }
-        self.each_lane(|s| {
+        self.each_shard(|s| {
             let old = s.images.iter().filter(|(_, i)| i.first_dirty < upto);
             for dba in old.map(|(&dba, _)| dba).collect::<Vec<_>>() {
-                self.step(s, Cause::default(), |lane, out| {
-                    lane.image_in_the_way(dba, out)
+                self.step(s, Cause::default(), |shard, out| {
+                    shard.image_in_the_way(dba, out)
                 });
             }
         });
@@ -424,14 +428,14 @@ impl Cache {
         if !self.is_clustered() {
             return;
         }
-        let mut of_lanes = vec![Vec::new(); self.lanes().len()];
+        let mut of_shards = vec![Vec::new(); self.shards().len()];
         for (dba, version) in written.filter(|(dba, _)| !is_private(*dba)) {
-            of_lanes[usize::from(self.lane_number(dba))].push((dba, version));
+            of_shards[usize::from(self.shard_number(dba))].push((dba, version));
         }
-        self.each_lane(|s| {
-            for &(dba, version) in &of_lanes[usize::from(s.number)] {
-                self.step(s, Cause::default(), |lane, out| {
-                    lane.wrote(dba, version, out)
+        self.each_shard(|s| {
+            for &(dba, version) in &of_shards[usize::from(s.number)] {
+                self.step(s, Cause::default(), |shard, out| {
+                    shard.wrote(dba, version, out)
                 });
             }
         });
@@ -450,25 +454,27 @@ impl Cache {
         }
         let s = &mut *self.state(dba);
         if s.members.is_empty() {
-            // Others are about to come; this lane is not in their epoch yet, and has no masters to be told.
-            s.lane.disown(dba);
+            // Others are about to come; this shard is not in their epoch yet, and has no masters to be told.
+            s.shard.disown(dba);
             return true;
         }
-        if s.lane.mode(dba).is_some() {
+        if s.shard.mode(dba).is_some() {
             s.evicting = Some((dba, ix));
-            self.step(s, Cause::default(), |lane, out| lane.evict(dba, out));
+            self.step(s, Cause::default(), |shard, out| shard.evict(dba, out));
             s.evicting = None;
         }
-        s.lane.mode(dba).is_none()
+        s.shard.mode(dba).is_none()
     }
 
-    /// The block's lane, when it has entered an epoch.
+    /// The block's shard, when it has entered an epoch.
     fn planned(&self, dba: Dba) -> Latched<'_> {
         let mut s = self.state(dba);
         if s.members.is_empty() {
-            let lane = &self.lanes()[usize::from(s.number)];
+            let shard = &self.shards()[usize::from(s.number)];
             wait::during(wait::Event::GcDirectoryFrozen, [0; 3], || {
-                lane.entered.wait_while(s.guard(), |s| s.members.is_empty());
+                shard
+                    .entered
+                    .wait_while(s.guard(), |s| s.members.is_empty());
             });
         }
         s

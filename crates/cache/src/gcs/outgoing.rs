@@ -1,17 +1,17 @@
-//! What a step of the lane wants said, said once the state is let go.
+//! What a step of the shard wants said, said once the state is let go.
 //!
 //! Sending and waking are calls of the system. Whoever is woken, or answered by another instance on the same machine, looks at the state at once: done under its latch, each would meet a
 //! latch whose owner has just lost its CPU to the one that wants it.
 //!
 //! **Invariants.**
 //! - A letter has its bytes with it: the frame that a block was sent from is anybody's once the state is let go.
-//! - Two threads may say what they have to say in another order than that of their steps. The lane admits messages in any order (`fusion::gcs` is checked with a network that keeps none);
+//! - Two threads may say what they have to say in another order than that of their steps. The shard admits messages in any order (`fusion::gcs` is checked with a network that keeps none);
 //!   a session takes no notice of what was meant for an earlier wait of its, nor of less than it has been told already ([`Slot::tell`]).
 
 use super::State;
 use super::helper::Job;
-use super::lanes::LaneCell;
 use super::session::{How, Slot, Told};
+use super::shards::ShardCell;
 use crate::Cache;
 use block::{BlockBuf, InstanceId};
 use interconnect::{Parcel, Route};
@@ -82,11 +82,11 @@ impl Outgoing {
         self.letters.is_empty() && self.told.is_empty() && self.jobs.is_empty()
     }
 
-    /// By this lane. Letters first: others work on them while sessions here wake up.
-    fn say(&mut self, lane: u8, cache: &Cache) {
+    /// By this shard. Letters first: others work on them while sessions here wake up.
+    fn say(&mut self, shard: u8, cache: &Cache) {
         for letter in self.letters.drain(..) {
             let parcel = Parcel {
-                route: Route::Hash(u64::from(lane)),
+                route: Route::Hash(u64::from(shard)),
                 kind: letter.kind,
                 epoch: letter.epoch,
                 body: &self.bodies[letter.body],
@@ -109,7 +109,7 @@ impl Outgoing {
     }
 }
 
-/// A lane's state, latched. What steps want said is said when it is let go.
+/// A shard's state, latched. What steps want said is said when it is let go.
 pub(super) struct Latched<'a> {
     cache: &'a Cache,
     /// None only while it is being dropped.
@@ -117,10 +117,10 @@ pub(super) struct Latched<'a> {
 }
 
 impl<'a> Latched<'a> {
-    pub fn new(cache: &'a Cache, lane: &'a LaneCell) -> Latched<'a> {
+    pub fn new(cache: &'a Cache, shard: &'a ShardCell) -> Latched<'a> {
         Latched {
             cache,
-            guard: Some(lane.state.lock()),
+            guard: Some(shard.state.lock()),
         }
     }
 
@@ -156,9 +156,9 @@ impl Drop for Latched<'_> {
             return;
         }
         let mut outgoing = std::mem::replace(&mut guard.outgoing, LAST.take());
-        let lane = guard.number;
+        let shard = guard.number;
         drop(guard);
-        outgoing.say(lane, self.cache);
+        outgoing.say(shard, self.cache);
         LAST.set(outgoing);
     }
 }

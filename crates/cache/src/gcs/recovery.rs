@@ -1,10 +1,10 @@
 //! Changes of epoch, and bringing back the blocks of members that have died.
 //!
-//! The plan and the directory are the lane's (`fusion::gcs`). Here: the redo of the dead, which each survivor's engine reads and hands in, and the blocks that this instance
+//! The plan and the directory are the shard's (`fusion::gcs`). Here: the redo of the dead, which each survivor's engine reads and hands in, and the blocks that this instance
 //! was told to bring back, done by the threads `lmr0`, `lmr1`, ...: the newest of disk and its own past image, and what the dead have logged since.
 //!
 //! **Invariants.**
-//! - A block under recovery is in [`State::to_read`] until it is in its frame and the lane knows it. No session may use it before, and no other instance gets it.
+//! - A block under recovery is in [`State::to_read`] until it is in its frame and the shard knows it. No session may use it before, and no other instance gets it.
 //! - Its making begins only when the redo of all that are dead in the present epoch is here. One that has begun goes on across a change of epoch: whoever dies later cannot have changed
 //!   the block since it was lost, and had no newer image of it, or it would have been told to bring it back.
 //! - What was read ahead for a block counts only in the epoch, and for the grant, under which it was read: nobody else can have written the block to disk meanwhile.
@@ -78,7 +78,7 @@ type Grant = (Epoch, Generation);
 /// The one by which the block is being brought back here.
 fn grant_of(s: &State, dba: Dba) -> Option<Grant> {
     let to_read = s.to_read.get(&dba).filter(|r| r.recovery)?;
-    Some((s.lane.epoch(), to_read.generation))
+    Some((s.shard.epoch(), to_read.generation))
 }
 
 fn member((instance, incarnation): ClusterMember) -> Member {
@@ -105,14 +105,14 @@ impl Cache {
         if !self.is_clustered() {
             self.register_everything();
         }
-        for lane in self.lanes() {
-            self.enter(&mut Latched::new(self, lane), r);
-            lane.entered.notify_all();
+        for shard in self.shards() {
+            self.enter(&mut Latched::new(self, shard), r);
+            shard.entered.notify_all();
         }
     }
 
     fn enter(&self, s: &mut State, r: &Reconfiguration) {
-        if r.epoch <= s.lane.epoch().0 {
+        if r.epoch <= s.shard.epoch().0 {
             return;
         }
         s.timing.forget();
@@ -131,7 +131,9 @@ impl Cache {
             recovering: r.dead.iter().copied().map(member).collect(),
             recoverer: r.recoverer,
         };
-        self.step(s, Cause::default(), |lane, out| lane.reconfigure(plan, out));
+        self.step(s, Cause::default(), |shard, out| {
+            shard.reconfigure(plan, out)
+        });
         for (from, message, block) in std::mem::take(&mut s.later) {
             self.admit(s, from, (message, None), block.as_deref());
         }
@@ -150,33 +152,33 @@ impl Cache {
         let named = threads.redo.blocks().chain(threads.torn.blocks());
         let named: BTreeSet<Dba> = named.filter(shared).collect();
         let threads = Arc::new(threads);
-        self.each_lane(|s| {
-            if s.lane.epoch().0 != epoch || s.dead.is_known() {
+        self.each_shard(|s| {
+            if s.shard.epoch().0 != epoch || s.dead.is_known() {
                 return;
             }
             s.dead.threads = Some(threads.clone());
             if s.dead.recoverer == Some(s.me) {
-                let of_lane = |dba: &&Dba| self.lane_number(**dba) == s.number;
-                let named = named.iter().filter(of_lane).copied().collect();
-                self.step(s, Cause::default(), |lane, out| lane.pass_one(named, out));
+                let of_shard = |dba: &&Dba| self.shard_number(**dba) == s.number;
+                let named = named.iter().filter(of_shard).copied().collect();
+                self.step(s, Cause::default(), |shard, out| shard.pass_one(named, out));
             }
             self.start_recoveries(s);
         });
         Ok(())
     }
 
-    /// What the lane has left to say to itself, in a step of its own.
-    pub(super) fn hear_itself(&self, lane: u8, epoch: u64, message: Message) {
-        let s = &mut *Latched::new(self, &self.lanes()[usize::from(lane)]);
-        if s.lane.epoch().0 == epoch {
+    /// What the shard has left to say to itself, in a step of its own.
+    pub(super) fn hear_itself(&self, shard: u8, epoch: u64, message: Message) {
+        let s = &mut *Latched::new(self, &self.shards()[usize::from(shard)]);
+        if s.shard.epoch().0 == epoch {
             let me = s.me;
-            self.step(s, Cause::default(), |lane, out| {
-                lane.message(me, Term::BY_HASH, message, out)
+            self.step(s, Cause::default(), |shard, out| {
+                shard.message(me, Term::BY_HASH, message, out)
             });
         }
     }
 
-    /// The lane wants a block brought back.
+    /// The shard wants a block brought back.
     pub(super) fn recover(&self, s: &mut State, dba: Dba, generation: Generation) {
         let to_read = ToRead {
             mode: Mode::Exclusive,

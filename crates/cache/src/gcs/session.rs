@@ -72,7 +72,7 @@ impl How {
     }
 }
 
-/// A session that waits for a block of the lane.
+/// A session that waits for a block of the shard.
 pub(super) struct Waiting {
     pub dba: Dba,
     pub slot: Arc<Slot>,
@@ -226,14 +226,14 @@ impl Drop for Admission<'_> {
     fn drop(&mut self) {
         let (dba, waiter) = (self.dba, Waiter(self.waiter));
         self.cache.with_state(dba, |s| {
-            self.cache.step(s, Cause::default(), |lane, out| {
-                lane.latched(dba, waiter, out);
+            self.cache.step(s, Cause::default(), |shard, out| {
+                shard.latched(dba, waiter, out);
             });
         });
     }
 }
 
-/// Held while a block is loaded without the lane.
+/// Held while a block is loaded without the shard.
 pub(crate) struct LoneLoad<'a>(&'a Gcs);
 
 impl Drop for LoneLoad<'_> {
@@ -276,7 +276,7 @@ impl Cache {
                 // It is about to be told.
                 Told::GiveUp => cancellable = None,
                 Told::Copy(block) => {
-                    // The lane has forgotten this waiter: there is nothing to give back.
+                    // The shard has forgotten this waiter: there is nothing to give back.
                     std::mem::forget(admission);
                     stat::add(Stat::GcCrBlocksReceived, 1);
                     return Ok(Acquired::Copy(block));
@@ -304,7 +304,7 @@ impl Cache {
         let at_ns = wait::timestamp_ns();
         let s = &mut *self.planned(dba);
         s.last_waiter += 1;
-        // A thread's place is the same whichever lane it waits in: what another lane says late must not be taken for this one's.
+        // A thread's place is the same whichever shard it waits in: what another shard says late must not be taken for this one's.
         let waiter = s.last_waiter << 8 | u64::from(s.number);
         slot.begin(waiter);
         let waiting = Waiting {
@@ -313,14 +313,14 @@ impl Cache {
             asked_ns: interconnect::now_ns(),
             copy_would_do: matches!(want, Want::Read { .. }),
             joined: s.waiting.values().any(|w| w.dba == dba),
-            releasing: s.lane.mode(dba).is_some_and(|(m, _)| want.mode() <= m),
-            remastered: s.lane.is_frozen(dba) && !s.lane.term_of_block(dba).is_by_hash(),
+            releasing: s.shard.mode(dba).is_some_and(|(m, _)| want.mode() <= m),
+            remastered: s.shard.is_frozen(dba) && !s.shard.term_of_block(dba).is_by_hash(),
         };
         s.count_own_use(dba, waiting.joined);
         s.waiting.insert(waiter, waiting);
         s.last_sent_to = None;
-        self.step(s, Cause::default(), |lane, out| {
-            lane.request(dba, want, Waiter(waiter), out);
+        self.step(s, Cause::default(), |shard, out| {
+            shard.request(dba, want, Waiter(waiter), out);
         });
         self.find_reader(s, dba, &Cause::default());
         // If no message was necessary the master has been asked already, by another session.
@@ -376,8 +376,8 @@ impl Cache {
         let (recovery, generation) = (to_read.recovery, to_read.generation);
         self.find_reader(s, dba, &Cause::default());
         if !recovery && s.to_read.get(&dba).is_some_and(|r| r.claimed.is_none()) {
-            self.step(s, Cause::default(), |lane, out| {
-                lane.unreadable(dba, generation, out);
+            self.step(s, Cause::default(), |shard, out| {
+                shard.unreadable(dba, generation, out);
             });
         }
     }
@@ -424,7 +424,7 @@ impl Cache {
         }
     }
 
-    /// Reads a block that was granted, and tells the lane.
+    /// Reads a block that was granted, and tells the shard.
     pub(super) fn read_granted(&self, dba: Dba, fill: Fill) -> Result<()> {
         let (mode, generation) = {
             match self.state(dba).to_read.get(&dba) {
@@ -468,8 +468,8 @@ impl Cache {
             if s.to_read.remove(&dba).is_some_and(|r| r.owed) {
                 self.take_duty(s, dba);
             }
-            self.step(s, Cause::default(), |lane, out| {
-                lane.installed(dba, version, generation, out);
+            self.step(s, Cause::default(), |shard, out| {
+                shard.installed(dba, version, generation, out);
             });
         });
         Ok(())

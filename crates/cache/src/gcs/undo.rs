@@ -92,7 +92,7 @@ impl Cache {
             slot.begin(id);
             s.undo.waiting.insert(id, (dba, slot.clone()));
             if !s.dead.in_limbo(owner) {
-                let epoch = s.lane.epoch().0;
+                let epoch = s.shard.epoch().0;
                 want_undo(&mut s.outgoing, (owner, epoch), dba, id);
             }
         });
@@ -123,7 +123,7 @@ impl Cache {
 
     /// Asks again what may have been lost. If the owner has left, what is on disk is its last word; if it is dead, its undo is waited for.
     pub(super) fn ask_undo_again(&self, s: &mut State, only: Option<InstanceId>) {
-        let (members, dead, epoch) = (&s.members, &s.dead, s.lane.epoch().0);
+        let (members, dead, epoch) = (&s.members, &s.dead, s.shard.epoch().0);
         let outgoing = &mut s.outgoing;
         s.undo.waiting.retain(|&id, (dba, slot)| {
             let owner = owner(*dba);
@@ -175,7 +175,7 @@ impl Cache {
         // Read before the block is: what is sent is at least as new.
         let mut epoch = 0;
         self.with_state(block, |s| {
-            epoch = s.lane.epoch().0;
+            epoch = s.shard.epoch().0;
             s.timing.copying(of);
         });
         let answer = |bytes: Option<&BlockBuf>| {
@@ -184,7 +184,7 @@ impl Cache {
             body.extend(id.to_le_bytes());
             self.with_state(block, |s| s.timing.copy_leaves(of).put(&mut body));
             let parcel = Parcel {
-                route: Route::Hash(u64::from(self.lane_number(block))),
+                route: Route::Hash(u64::from(self.shard_number(block))),
                 kind: UNDO_COPY,
                 epoch,
                 body: &body,

@@ -69,7 +69,7 @@ impl Cluster {
         let state = self.state.lock();
         let heard = |m: &&Member| !state.is_silent(m.instance);
         let heard: Vec<Member> = members.up.iter().filter(heard).copied().collect();
-        let patience = match goes_first(self.me, &members, &heard, &views) {
+        let patience = match stays(self.me, &members, &heard, &views) {
             true => self.eviction.misscount,
             false => 2 * self.eviction.misscount,
         };
@@ -165,8 +165,9 @@ impl Cluster {
     }
 }
 
-/// Whether this instance is of those who are to end the others, rather than the other way round. `heard`: by itself; `views`: what the others have said last of whom they hear.
-fn goes_first(me: Member, members: &Members, heard: &[Member], views: &[ViewOf]) -> bool {
+/// Whether this instance is of the group that stays and orders the others' end, rather than the other way round.
+/// `heard`: whom it hears itself; `views`: what the others have said last of whom they hear.
+fn stays(me: Member, members: &Members, heard: &[Member], views: &[ViewOf]) -> bool {
     let hears = |seen: &Seen| seen.silent_looks < SUSPICIOUS_LOOKS;
     let mut reach = Reach::new();
     for member in &members.up {
@@ -196,8 +197,9 @@ mod tests {
         }
     }
 
-    /// Who goes first of `n` members between which these links are cut: each hears the heartbeats of whom it is not cut from; what it heard last of the others is from before.
-    fn first(n: u16, cut: &[(u16, u16)]) -> Vec<u16> {
+    /// Which of `n` members find that they stay, when these links between them are cut: each hears the heartbeats of
+    /// those that it is not cut from; what it heard last of the others is from before.
+    fn those_who_stay(n: u16, cut: &[(u16, u16)]) -> Vec<u16> {
         let all: Vec<Member> = (1..=n).map(member).collect();
         let members = Members {
             epoch: 1,
@@ -221,7 +223,7 @@ mod tests {
                 })
                 .collect(),
         };
-        let goes = |k: &u16| {
+        let finds_so = |k: &u16| {
             let heard: Vec<Member> = all
                 .iter()
                 .copied()
@@ -229,13 +231,13 @@ mod tests {
                 .collect();
             let others = (1..=n).filter(|o| o != k);
             let views: Vec<ViewOf> = others.map(|o| view(o, linked(*k, o))).collect();
-            goes_first(member(*k), &members, &heard, &views)
+            stays(member(*k), &members, &heard, &views)
         };
-        (1..=n).filter(goes).collect()
+        (1..=n).filter(finds_so).collect()
     }
 
     #[test]
-    fn of_two_parts_exactly_one_goes_first() {
+    fn of_two_parts_exactly_one_stays() {
         for n in 1..=6u16 {
             for part in 0..1u32 << n {
                 let (a, b): (Vec<u16>, Vec<u16>) = (1..=n).partition(|k| part >> (k - 1) & 1 == 1);
@@ -248,17 +250,17 @@ mod tests {
                     std::cmp::Ordering::Equal if a.contains(&1) => a,
                     _ => b,
                 };
-                assert_eq!(first(n, &cut), larger);
+                assert_eq!(those_who_stay(n, &cut), larger);
             }
         }
     }
 
     /// Where some reach both sides of a cut.
     #[test]
-    fn c22_in_a_network_that_is_half_broken_the_largest_group_goes_first() {
-        assert_eq!(first(5, &[(1, 2), (1, 3)]), [2, 3, 4, 5]);
-        assert_eq!(first(3, &[(2, 3)]), [1, 2]);
-        assert_eq!(first(4, &[(1, 2), (3, 4)]), [1, 3]);
-        assert_eq!(first(3, &[]), [1, 2, 3]);
+    fn c22_in_a_network_that_is_half_broken_the_largest_group_stays() {
+        assert_eq!(those_who_stay(5, &[(1, 2), (1, 3)]), [2, 3, 4, 5]);
+        assert_eq!(those_who_stay(3, &[(2, 3)]), [1, 2]);
+        assert_eq!(those_who_stay(4, &[(1, 2), (3, 4)]), [1, 3]);
+        assert_eq!(those_who_stay(3, &[]), [1, 2, 3]);
     }
 }

@@ -105,7 +105,7 @@ impl Evidence for Commits {
 /// The buffer cache.
 struct Blocks {
     cache: Arc<Cache>,
-    /// A lane for each connection.
+    /// A shard of the blocks for each connection.
     lms: u8,
 }
 

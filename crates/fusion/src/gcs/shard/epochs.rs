@@ -1,9 +1,9 @@
-//! How a lane enters an epoch. The directory of what came to this master is rebuilt from all
+//! How a shard enters an epoch. The directory of what came to this master is rebuilt from all
 //! members' declarations, part by part; everything else goes on.
 
 use super::*;
 
-impl Lane {
+impl Shard {
     /// The connection to `peer` broke and is back: messages either way may have been lost.
     pub fn reconnected(&mut self, peer: InstanceId, out: &mut Vec<Effect>) {
         self.drive_again(out);
@@ -234,7 +234,7 @@ impl Lane {
             return;
         };
         if frozen.missing.get(&from) != Some(&after) {
-            self.open_bucket(bucket, out); // a late copy, or this lane's own reminder
+            self.open_bucket(bucket, out); // a late copy, or this shard's own reminder
             return;
         }
         let last = blocks.last().map(|(block, _)| *block);

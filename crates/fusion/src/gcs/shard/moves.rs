@@ -31,7 +31,7 @@ use super::*;
 /// cover 128 GiB of blocks.
 pub const GRANULES_PER_MASTER: usize = 1 << 17;
 
-impl Lane {
+impl Shard {
     /// The granule to which a block belongs.
     pub fn granule_of(&self, block: Dba) -> Granule {
         self.master.masters.granule(block)

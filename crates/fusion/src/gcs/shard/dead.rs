@@ -1,9 +1,9 @@
-//! How a lane deals with the blocks that dead threads name. The recoverer tells the names to
+//! How a shard deals with the blocks that dead threads name. The recoverer tells the names to
 //! everybody, part by part. It hears from every master when that master needs the threads no more.
 
 use super::*;
 
-impl Lane {
+impl Shard {
     /// Takes the result of the recoverer's first pass: it has read the dead threads and found these
     /// blocks in them.
     pub fn pass_one(&mut self, blocks: BTreeSet<Dba>, out: &mut Vec<Effect>) {
@@ -77,7 +77,7 @@ impl Lane {
         self.remind_of_the_declared(out);
     }
 
-    /// Reminds this lane to go on with buckets that all members have declared, each in a step of
+    /// Reminds this shard to go on with buckets that all members have declared, each in a step of
     /// its own.
     pub(super) fn remind_of_the_declared(&self, out: &mut Vec<Effect>) {
         let all_declared = |f: &(&Bucket, &FrozenBucket)| f.1.missing.is_empty();

@@ -94,7 +94,8 @@ impl Temper {
     }
 }
 
-pub(super) struct Core {
+/// Who runs, who may run, and what time it is: all that a turn depends on, but for the network.
+pub(super) struct Scheduler {
     pub random: Rng,
     pub now_ns: u64,
     pub steps: u64,
@@ -115,11 +116,11 @@ pub(super) struct Core {
     book: Option<BufWriter<File>>,
 }
 
-impl Core {
-    pub fn new(options: Options) -> Core {
+impl Scheduler {
+    pub fn new(options: Options) -> Scheduler {
         let mut random = Rng(options.seed ^ 0x5eed_0000_0000_0000);
         let temper = Temper::draw(&mut random);
-        Core {
+        Scheduler {
             random,
             now_ns: 0,
             steps: 0,

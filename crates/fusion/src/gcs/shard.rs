@@ -1,9 +1,9 @@
-//! A lane: holder and master of one instance put together, with the epoch in which they live.
+//! A shard: holder and master of one instance put together, with the epoch in which they live.
 //!
 //! **Invariants**
-//! 1. A lane looks at a message only in the epoch in which it was sent (R6). It drops an older one.
+//! 1. A shard looks at a message only in the epoch in which it was sent (R6). It drops an older one.
 //!    A newer one waits with the driver until this instance has entered that epoch too
-//!    ([`Lane::admits`]).
+//!    ([`Shard::admits`]).
 //! 2. A change of epoch stops only three kinds of blocks: those whose master changed, those for
 //!    which a service was under way, and those that a dead instance owned (20). For each of them
 //!    the master collects every member's declaration before it serves again.
@@ -60,7 +60,7 @@ pub enum Admission {
 
 /// One instance's part of the global cache service, for the blocks of one LMS lane.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Lane {
+pub struct Shard {
     me: InstanceId,
     epoch: Epoch,
     members: BTreeSet<Member>,
@@ -89,10 +89,10 @@ pub struct Lane {
     planted: Planted,
 }
 
-impl Lane {
-    /// A lane outside any cluster. It takes its first [`Plan`] before anything else.
+impl Shard {
+    /// A shard outside any cluster. It takes its first [`Plan`] before anything else.
     pub fn new(me: InstanceId) -> Self {
-        Lane {
+        Shard {
             me,
             epoch: Epoch(0),
             members: BTreeSet::new(),
@@ -129,7 +129,7 @@ impl Lane {
         }
     }
 
-    /// Adopts a block that this instance has cached while it was alone, without a lane. The call
+    /// Adopts a block that this instance has cached while it was alone, without a shard. The call
     /// comes before the first [`Plan`], whose masters hear of the block by declaration.
     pub fn adopt(&mut self, block: Dba) {
         assert_eq!(
@@ -140,7 +140,7 @@ impl Lane {
         self.holder.adopt(block);
     }
 
-    /// Takes back [`Lane::adopt`] when the block has left the cache. The call comes before the
+    /// Takes back [`Shard::adopt`] when the block has left the cache. The call comes before the
     /// first [`Plan`], when there is no master to be told.
     pub fn disown(&mut self, block: Dba) {
         assert_eq!(
@@ -180,7 +180,7 @@ impl Lane {
     }
 
     /// The block that [`Effect::ReadFromDisk`] asked for cannot be read, and no session waits for
-    /// it here. If the lane lets go of the block, it says so by [`Effect::Discard`]. Otherwise the
+    /// it here. If the shard lets go of the block, it says so by [`Effect::Discard`]. Otherwise the
     /// read is to be tried again.
     pub fn unreadable(&mut self, block: Dba, generation: Generation, out: &mut Vec<Effect>) {
         self.with_holder(out, |h, master, out| {
@@ -219,7 +219,7 @@ impl Lane {
         self.with_holder(out, |h, _, out| h.evict(block, out));
     }
 
-    /// The checkpoint cannot pass the past image of this block: the lane has the block written. The
+    /// The checkpoint cannot pass the past image of this block: the shard has the block written. The
     /// driver repeats the call until `Forget` comes.
     pub fn image_in_the_way(&mut self, block: Dba, out: &mut Vec<Effect>) {
         self.with_holder(out, |h, master, out| h.image_in_the_way(block, master, out));
@@ -241,7 +241,7 @@ impl Lane {
 
     // ---- messages ----
 
-    /// Takes a message, with the term under which it was sent ([`Lane::term_of`]).
+    /// Takes a message, with the term under which it was sent ([`Shard::term_of`]).
     pub fn message(
         &mut self,
         from: InstanceId,
