@@ -13,6 +13,9 @@
 //! - The dead are no members from the epoch on in which they are declared dead; the others recover their blocks in it ([`recover`]) and go on meanwhile.
 //! - A lone instance hears nothing of its layers' part in this: [`Layer::members_changed`] is called for the first time when somebody else comes.
 //! - Receiving threads and `lmon` never wait here but for latches (R8), with one exception: a clock that is told of an SCN above its ceiling reads the control file, in which a joiner has raised it.
+//!
+//! **Layers**, from the top: `start`; `rcfg`; `heir`, `recover`, `evict`, `joining`, `leaving`, `service`; `epochs`, `post`; `state`, which has
+//! the fields that all these share; `heirs`, `suspicion`; `layers`; `setup`, `members`, `worker`.
 
 mod epochs;
 mod evict;
