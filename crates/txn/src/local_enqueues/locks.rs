@@ -5,7 +5,7 @@
 //! An entry without holders and waiters does not exist.
 
 use super::mode::{LockMode, MODES};
-use crate::ges::{Global, local};
+use crate::global_enqueues::{Global, local};
 use block::{ObjectId, RowId, TxnId};
 use seam::HashMap;
 use std::collections::VecDeque;

@@ -7,7 +7,7 @@
 //! **Invariant.** The flag says "valid" only while the instance keeps the lock shared, or has read the picture since.
 
 use super::{GlobalEnqueues, State, global};
-use crate::enqueue::{Enqueues, Locker};
+use crate::local_enqueues::{Enqueues, Locker};
 use crate::{Level, LockMode, LockWait, NameClass, Resource, Result};
 use fusion::ges::Value;
 use redo::Clock;

@@ -2,7 +2,7 @@
 
 use super::locks::{LockerId, Resource};
 use super::{Enqueues, Tables};
-use crate::ges::Global;
+use crate::global_enqueues::Global;
 use block::{InstanceId, TxnId};
 use seam::HashSet;
 use wait::Stat;

@@ -1,4 +1,4 @@
-//! Enqueues: waiting for transactions, rows, tables and names, in order, with deadlines, cancellation and deadlock detection.
+//! Enqueues of this instance: waiting for transactions, rows, tables and names, in order, with deadlines, cancellation and deadlock detection.
 //!
 //! **Owns** the lock table ([`locks`]) under one latch, and per session a few *fast slots* for the weak table locks `SS` and `SX`, which
 //! nearly every statement takes and which never conflict with each other.
@@ -23,7 +23,7 @@ pub(crate) use locks::LockerId;
 pub use locks::{Level, NameClass, Resource};
 pub use mode::LockMode;
 
-use crate::ges::{Global, local};
+use crate::global_enqueues::{Global, local};
 use crate::timing::Answered;
 use crate::{Error, Result};
 use block::{InstanceId, ObjectId, TxnId};

@@ -1,7 +1,7 @@
 //! Enqueues among instances: drives [`fusion::ges`].
 //!
 //! A lock is taken twice: first in this instance's own lock table, which puts its sessions in order, then here, for the instance against the others. So what waits here waits for other
-//! instances only. Weak table locks are the exception: every instance has them by implication, and a session takes them by the fast path of [`crate::enqueue`] without a word. The first
+//! instances only. Weak table locks are the exception: every instance has them by implication, and a session takes them by the fast path of [`crate::local_enqueues`] without a word. The first
 //! strong lock anywhere closes the fast path of that table, names those who use it, and waits for them; a weak locker that comes after asks here. The first that wants `SX` opens it again, and where all only read
 //! ([`LockMode::SS`]) the next tick does.
 //!
@@ -19,7 +19,7 @@ mod timing;
 mod wire;
 
 use crate::cluster::{Cluster, Letter, kind};
-use crate::enqueue::{Enqueues, Locker, LockerId};
+use crate::local_enqueues::{Enqueues, Locker, LockerId};
 use crate::timing::Spent;
 use crate::{Error, LockMode, LockWait, Resource, Result};
 use block::{InstanceId, ObjectId, TxnId};
