@@ -8,9 +8,10 @@
 //! **Invariants.**
 //! - Nothing here is needed for correctness: who masters what, and moves it, is the shard's ([`fusion::gcs`]). What is counted is forgotten after each window.
 //! - Nothing here waits, for more than a latch; the policy is followed on `lmon`'s ticks.
-//! - The latch of [`Policy`] may be taken with a shard's state latched, never the other way round.
+//! - The latch of [`super::policy::Policy`] may be taken with a shard's state latched, never the other way round.
 
-use super::{Cause, OFFER, State};
+use super::policy::{Affinity, GranuleRow, PolicyEvent, PolicyRow, Users};
+use super::state::{Cause, OFFER, State};
 use crate::frame::SHARED;
 use crate::{Cache, Error, Result};
 use block::{Dba, InstanceId, ObjectId};
@@ -18,46 +19,13 @@ use fusion::gcs::GRANULE_BLOCKS;
 use fusion::ids::{Granule, Term};
 use interconnect::{Parcel, Route};
 use seam::HashMap;
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering::*;
-use std::time::{Duration, Instant, SystemTime};
 use wait::{Stat, stat};
-
-/// When a granule gets another master.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Affinity {
-    /// Requests are counted for so long, then looked at. Zero: nothing is moved.
-    pub window: Duration,
-    /// Requests for a granule in a window, below which it stays where it is.
-    pub minimum: u32,
-    /// Of these the share of one instance, in percent, from which on it becomes the master.
-    pub percent: u32,
-}
-
-impl Default for Affinity {
-    fn default() -> Affinity {
-        Affinity {
-            window: Duration::from_secs(10),
-            minimum: 100,
-            percent: 80,
-        }
-    }
-}
 
 /// Windows that a granule stays with a master before it is offered to another: one whose users change by the minute is not carried after them.
 const REST_WINDOWS: u32 = 3;
 /// Granules counted per shard and window; beyond it the busiest are known anyhow.
 const MAX_COUNTED: usize = 1 << 16;
-/// What the view of the policy remembers.
-const MAX_HISTORY: usize = 1000;
-
-/// Requests for blocks of a granule, by instance: there are few.
-type Users = Vec<(InstanceId, u32)>;
-
-/// What a shard counts.
-#[derive(Default)]
-pub(super) struct Uses(HashMap<Granule, Users>);
-
 impl State {
     /// Somebody asks this master for a block.
     pub(super) fn count_use(&mut self, dba: Dba, by: InstanceId) {
@@ -83,79 +51,6 @@ impl State {
         } else {
             stat::add(Stat::GcRemoteRequests, 1);
         }
-    }
-}
-
-/// What the policy decided, or did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PolicyEvent {
-    /// This instance takes a granule that it uses most.
-    Take,
-    /// It offers one of its own to who uses it most.
-    Offer,
-    /// It serves a granule that it took.
-    Opened,
-}
-
-/// A line of the policy's history.
-#[derive(Clone, Debug)]
-pub struct PolicyRow {
-    pub at: SystemTime,
-    pub event: PolicyEvent,
-    pub first: Dba,
-    /// Of a block of it that is cached, if one is.
-    pub object: Option<ObjectId>,
-    /// Who is to be the master.
-    pub target: InstanceId,
-    /// Requests counted in the last window, and of them the target's.
-    pub requests: u32,
-    pub of_target: u32,
-    /// How long blocks of it waited; of a granule that is served.
-    pub frozen: Option<Duration>,
-}
-
-/// A granule that somebody took.
-#[derive(Clone, Debug)]
-pub struct GranuleRow {
-    pub first: Dba,
-    pub blocks: u32,
-    pub object: Option<ObjectId>,
-    pub master: InstanceId,
-    /// None: the masters of its blocks' hash buckets, or not known here.
-    pub previous: Option<InstanceId>,
-    /// Moves that this instance has heard of.
-    pub moves: u32,
-    /// The last of them. None if that was before this instance came.
-    pub moved: Option<SystemTime>,
-    /// Why: requests in a window, and of them the master's. Known to the master.
-    pub reason: Option<(u32, u32)>,
-}
-
-/// What is remembered of a granule.
-#[derive(Clone, Default)]
-struct Moves {
-    previous: Option<InstanceId>,
-    count: u32,
-    at: Option<SystemTime>,
-    since: Option<Instant>,
-    object: Option<ObjectId>,
-    reason: Option<(u32, u32)>,
-}
-
-#[derive(Default)]
-pub(super) struct Policy {
-    settings: Affinity,
-    window_began: Option<Instant>,
-    moves: HashMap<Granule, Moves>,
-    history: VecDeque<PolicyRow>,
-}
-
-impl Policy {
-    fn say(&mut self, row: PolicyRow) {
-        if self.history.len() == MAX_HISTORY {
-            self.history.pop_front();
-        }
-        self.history.push_back(row);
     }
 }
 

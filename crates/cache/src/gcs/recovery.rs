@@ -10,62 +10,18 @@
 //! - What was read ahead for a block counts only in the epoch, and for the grant, under which it was read: nobody else can have written the block to disk meanwhile.
 //! - A read that fails is tried again at every tick, and said: whoever wants the block waits for it.
 
-use super::helper::Job;
-use super::outgoing::Latched;
+use super::dead::{ClusterMember, Dead, DeadThreads, Reconfiguration, ThreadsClosed};
+use super::jobs::Job;
 use super::session::Fill;
-use super::{BUCKETS, Cause, ClusterMember, Reader, State, ToRead, is_private, master_of};
+use super::shards::Latched;
+use super::state::{BUCKETS, Cause, Reader, State, ToRead, is_private, master_of};
 use crate::{Cache, Result};
-use block::{BLOCK_SIZE, BlockBuf, Dba, InstanceId};
+use block::{BLOCK_SIZE, BlockBuf, Dba};
 use fusion::gcs::{Message, Mode, Plan};
 use fusion::ids::{Epoch, Generation, Incarnation, Member, Term};
-use redo::DeadRedo;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use storage::{AlignedBuf, TornHomes};
-
-/// What a change of epoch decides; the same for all members.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reconfiguration {
-    pub epoch: u64,
-    pub members: Vec<ClusterMember>,
-    /// Those who are dead and whose redo threads are open and not recovered.
-    pub dead: Vec<ClusterMember>,
-    /// The dead, and those who have been recovered and have not come back to life: their undo is not up to date, and waited for.
-    pub in_limbo: Vec<InstanceId>,
-    /// The member that says when they are. Anybody if nobody is dead.
-    pub recoverer: InstanceId,
-}
-
-/// What the dead have left on the storage.
-pub struct DeadThreads {
-    /// All their redo threads, each from its checkpoint to its end.
-    pub redo: Arc<DeadRedo>,
-    /// Their double-write files.
-    pub torn: TornHomes,
-}
-
-/// Told that these threads are needed no more: all blocks that they name are on synced disk (private ones are their heir's). Called by receiving threads, with latches held.
-pub type ThreadsClosed = Box<dyn Fn(u64, &[ClusterMember]) + Send + Sync>;
-
-/// What the epoch says of the dead.
-#[derive(Default)]
-pub(super) struct Dead {
-    members: Vec<ClusterMember>,
-    in_limbo: Vec<InstanceId>,
-    recoverer: Option<InstanceId>,
-    threads: Option<Arc<DeadThreads>>,
-}
-
-impl Dead {
-    pub fn in_limbo(&self, instance: InstanceId) -> bool {
-        self.in_limbo.contains(&instance)
-    }
-
-    /// Whether blocks can be brought back.
-    fn is_known(&self) -> bool {
-        self.members.is_empty() || self.threads.is_some()
-    }
-}
+use storage::AlignedBuf;
 
 /// A block as it is on disk, and the grant under which it was read.
 struct Ahead {

@@ -6,64 +6,74 @@
 //!
 //! **Invariant.** Nobody has two shards latched.
 
-use super::outgoing::Latched;
-use super::{BUCKETS, ClusterMember, State};
+use super::outgoing::Outgoing;
+use super::state::{BUCKETS, ShardCell, State};
 use crate::{Cache, Error, Result};
-use block::{Dba, InstanceId};
-use seam::{Condvar, HashMap, Mutex};
+use block::Dba;
+use interconnect::Post;
+use seam::MutexGuard;
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
 
-/// As many as the interconnect may have for blocks.
-const MAX_SHARDS: u8 = 32;
-
-pub(super) struct ShardCell {
-    pub state: Mutex<State>,
-    /// There is a plan.
-    pub entered: Condvar,
+thread_local! {
+    /// Empty, with the memory of the last one.
+    static LAST: RefCell<Outgoing> = RefCell::default();
 }
 
-pub(super) fn new(me: InstanceId, shards: u8) -> Box<[ShardCell]> {
-    assert!(
-        (1..=MAX_SHARDS).contains(&shards),
-        "invariant: 1 to {MAX_SHARDS} shards"
-    );
-    let cell = |number| ShardCell {
-        state: Mutex::new(State::new(me, number)),
-        entered: Condvar::new(),
-    };
-    (0..shards).map(cell).collect()
+/// A shard's state, latched. What steps want said is said when it is let go.
+pub(super) struct Latched<'a> {
+    cache: &'a Cache,
+    /// None only while it is being dropped.
+    guard: Option<MutexGuard<'a, State>>,
 }
 
-/// How many shards have said of whom that its thread is needed no more.
-#[derive(Default)]
-pub(super) struct Closing {
-    epoch: u64,
-    said: HashMap<ClusterMember, usize>,
-}
-
-impl Closing {
-    /// One more shard has no need of these. Returns whom no shard needs.
-    pub fn one_more(
-        &mut self,
-        epoch: u64,
-        dead: Vec<ClusterMember>,
-        shards: usize,
-    ) -> Vec<ClusterMember> {
-        if self.epoch < epoch {
-            *self = Closing {
-                epoch,
-                ..Closing::default()
-            };
+impl<'a> Latched<'a> {
+    pub fn new(cache: &'a Cache, shard: &'a ShardCell) -> Latched<'a> {
+        Latched {
+            cache,
+            guard: Some(shard.state.lock()),
         }
-        if self.epoch > epoch {
-            return Vec::new(); // The shard is about to enter the next one, and says it again there.
+    }
+
+    /// For a wait that lets it go meanwhile. To be called before any step.
+    pub fn guard(&mut self) -> &mut MutexGuard<'a, State> {
+        self.guard
+            .as_mut()
+            .expect("invariant: latched until it is dropped")
+    }
+}
+
+impl Deref for Latched<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        self.guard
+            .as_ref()
+            .expect("invariant: latched until it is dropped")
+    }
+}
+
+impl DerefMut for Latched<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.guard()
+    }
+}
+
+impl Drop for Latched<'_> {
+    fn drop(&mut self) {
+        let Some(mut guard) = self.guard.take() else {
+            return;
+        };
+        if guard.outgoing.is_empty() {
+            return;
         }
-        let mut said_by_all = dead;
-        said_by_all.retain(|member| {
-            let said = self.said.entry(*member).or_default();
-            *said += 1;
-            *said == shards
-        });
-        said_by_all
+        let mut outgoing = std::mem::replace(&mut guard.outgoing, LAST.take());
+        let shard = guard.number;
+        drop(guard);
+        let (post, gcs) = (self.cache.post(), &self.cache.gcs);
+        outgoing.say(shard, &**post, &self.cache.redo, &gcs.helper);
+        LAST.set(outgoing);
     }
 }
 
@@ -107,22 +117,31 @@ impl Cache {
                 .map(|shard| Latched::new(self, shard))),
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// Whether misses are requests to other instances, or to this one as master.
+    #[inline]
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.gcs.clustered.load(SeqCst)
+    }
 
-    #[test]
-    fn threads_are_closed_when_all_shards_have_said_so_in_one_epoch() {
-        let (a, b) = ((InstanceId(1), 7), (InstanceId(2), 7));
-        let mut closing = Closing::default();
-        assert_eq!(closing.one_more(5, vec![a], 3), []);
-        assert_eq!(closing.one_more(5, vec![a], 3), []);
-        // Another has died meanwhile: all shards have both before them again.
-        assert_eq!(closing.one_more(6, vec![a, b], 3), []);
-        assert_eq!(closing.one_more(5, vec![a], 3), []);
-        assert_eq!(closing.one_more(6, vec![a, b], 3), []);
-        assert_eq!(closing.one_more(6, vec![a, b], 3), [a, b]);
+    /// The block's shard, when it has entered an epoch.
+    pub(super) fn planned(&self, dba: Dba) -> Latched<'_> {
+        let mut s = self.state(dba);
+        if s.members.is_empty() {
+            let shard = &self.shards()[usize::from(s.number)];
+            wait::during(wait::Event::GcDirectoryFrozen, [0; 3], || {
+                shard
+                    .entered
+                    .wait_while(s.guard(), |s| s.members.is_empty());
+            });
+        }
+        s
+    }
+
+    pub(super) fn post(&self) -> &Arc<dyn Post> {
+        self.gcs
+            .post
+            .get()
+            .expect("invariant: a clustered cache can send")
     }
 }

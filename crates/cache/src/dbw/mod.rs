@@ -4,11 +4,15 @@
 //! The checkpoint is incremental: dirty blocks that are old go first, and the position follows, so that a restart has at most about
 //! `recovery_target_bytes` of redo to replay.
 
+mod shared;
+
+pub(crate) use shared::WriterShared;
+
 use crate::frame::{CLEAN, FrameIx, SHARED};
 use crate::{Cache, Error, RecordHeader, Result};
 use block::{BlockBuf, Dba, LogPos, Op, Scn, ThreadId};
 use seam::thread::JoinHandle;
-use seam::{Condvar, Mutex};
+use shared::{Failure, State};
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -39,78 +43,6 @@ pub struct WriterConfig {
     pub fatal: Box<dyn Fn(&str) + Send + Sync>,
     /// Says what is going on, for the log.
     pub notice: Box<dyn Fn(&str) + Send + Sync>,
-}
-
-/// What sessions and `dbw0` tell each other.
-#[derive(Default)]
-pub(crate) struct Shared {
-    state: Mutex<State>,
-    /// For `dbw0`: there is something to do.
-    asked: Condvar,
-    /// For sessions: a batch was written, or a checkpoint done.
-    written: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    want_clean: bool,
-    /// Blocks to be written soon, most of them because another instance waits for that.
-    wanted: Vec<Dba>,
-    /// Checkpoints asked for and done, by number.
-    checkpoints_wanted: u64,
-    checkpoints_done: u64,
-    batches: u64,
-    stop: bool,
-    /// The thread has ended; nobody will clean frames any more.
-    ended: bool,
-    /// Why the last checkpoint failed, for those who asked for it.
-    failure: Option<Failure>,
-}
-
-#[derive(Clone)]
-struct Failure {
-    what: String,
-    full: bool,
-}
-
-impl Shared {
-    /// Number of batches written so far, to be given to [`Shared::await_clean_frames`].
-    pub fn cleaned(&self) -> u64 {
-        self.state.lock().batches
-    }
-    pub fn want_clean_frames(&self) {
-        self.state.lock().want_clean = true;
-        self.asked.notify_one();
-    }
-    /// Has a block written soon. Never waits.
-    pub fn want_block(&self, dba: Dba) {
-        self.want_blocks([dba]);
-    }
-    /// The same of many.
-    pub fn want_blocks(&self, blocks: impl IntoIterator<Item = Dba>) {
-        self.state.lock().wanted.extend(blocks);
-        self.asked.notify_one();
-    }
-    /// Waits until a batch was written after `seen`.
-    pub fn await_clean_frames(&self, seen: u64) -> Result<()> {
-        let mut state = self.state.lock();
-        while state.batches == seen {
-            if state.ended {
-                return Err(Error::Stopping);
-            }
-            state.want_clean = true;
-            self.asked.notify_one();
-            // Frames also come free when pins are dropped, which nobody announces.
-            if self
-                .written
-                .wait_for(&mut state, Duration::from_millis(10))
-                .timed_out()
-            {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Stops `dbw0` when asked to, or when dropped.
