@@ -1,6 +1,6 @@
 //! The mini-transaction: one redo record, and the change it describes.
 
-use crate::guard::assert_none_held;
+use crate::held::assert_none_held;
 use crate::{Cache, Result, WriteGuard};
 use block::record::{MAX_RECORD, RecordWriter};
 use block::{ObjectId, Op, Scn, TxnId, UndoPtr, apply};

@@ -1,37 +1,15 @@
 //! Pins and latches as values.
 
-use crate::frame::{CLEAN, EXCLUSIVE, FrameIx, SHARED};
-use crate::gcs::{Acquired, Admission, kept};
-use crate::load::Brought;
-use crate::{Cache, Result};
-use block::{BlockBuf, Dba, Scn};
-use fusion::gcs::Want;
-use std::cell::Cell;
+use crate::frame::{CLEAN, FrameIx};
+use crate::gcs::{Admission, kept};
+use crate::{Cache, held};
+use block::{BlockBuf, Dba};
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use wait::{Stat, stat};
-
-thread_local! {
-    static HELD: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Frame latches this thread holds.
-pub fn latches_held() -> u32 {
-    HELD.get()
-}
-
-/// Rule R7: to be called by whatever may wait.
-#[track_caller]
-pub(crate) fn assert_none_held(what: &str) {
-    assert!(
-        HELD.get() == 0,
-        "invariant R7: {what} with {} frame latches held",
-        HELD.get()
-    );
-}
 
 /// Guards must be dropped by the thread that made them: they are not `Send`.
 type NotSend = PhantomData<*const ()>;
@@ -72,7 +50,7 @@ impl<'a> ReadGuard<'a> {
         ix: FrameIx,
         admission: Option<Admission<'a>>,
     ) -> ReadGuard<'a> {
-        HELD.set(HELD.get() + 1);
+        held::count();
         stat::add(Stat::ConsistentGets, 1);
         ReadGuard {
             cache,
@@ -115,7 +93,7 @@ impl Deref for ReadGuard<'_> {
 impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
         if let Source::Frame { ix, .. } = self.source {
-            HELD.set(HELD.get() - 1);
+            held::uncount();
             // SAFETY: this guard holds the latch shared.
             unsafe { self.cache.frame(ix).latch.unlock_shared() }
         }
@@ -129,7 +107,7 @@ impl<'a> WriteGuard<'a> {
         ix: FrameIx,
         admission: Option<Admission<'a>>,
     ) -> WriteGuard<'a> {
-        HELD.set(HELD.get() + 1);
+        held::count();
         stat::add(Stat::DbBlockGets, 1);
         WriteGuard {
             cache,
@@ -196,7 +174,7 @@ impl Deref for WriteGuard<'_> {
 
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
-        HELD.set(HELD.get() - 1);
+        held::uncount();
         // SAFETY: this guard holds the latch exclusively.
         unsafe { self.cache.frame(self.ix).latch.unlock_exclusive() }
         // Only now can it be recalled, by this very call.
@@ -269,173 +247,5 @@ impl Drop for Pin {
     fn drop(&mut self) {
         let before = self.cache.frame(self.ix).pins.fetch_sub(1, Release);
         debug_assert!(before > 0, "invariant: a pin is dropped once");
-    }
-}
-
-impl Cache {
-    /// The current block latched shared; gets it from disk or another instance if it is in no frame. May wait: to be called with no latch held unless the block is
-    /// known to be cached and this instance alone.
-    #[track_caller]
-    pub fn read(&self, dba: Dba) -> Result<ReadGuard<'_>> {
-        kept::give_back_unless(dba);
-        let mut admission = None;
-        loop {
-            match self.try_latch_shared(dba, SHARED, admission) {
-                Ok(guard) => return Ok(guard),
-                Err(unused) => drop(unused),
-            }
-            admission = self.bring(dba, Want::Shared)?.current();
-        }
-    }
-
-    /// The same for who is about to change the block: this instance has it exclusively, and a block that was asked for stays until the thread has had it latched exclusively, waits for
-    /// anything, or looks at another one.
-    #[track_caller]
-    pub fn read_to_change(&self, dba: Dba) -> Result<ReadGuard<'_>> {
-        kept::give_back_unless(dba);
-        let mut admission: Option<Admission<'_>> = None;
-        loop {
-            if let Ok(guard) = self.try_latch_shared(dba, EXCLUSIVE, None) {
-                admission.into_iter().for_each(kept::keep);
-                return Ok(guard);
-            }
-            drop(admission);
-            admission = self.bring(dba, Want::Exclusive)?.current();
-        }
-    }
-
-    /// The block as a snapshot needs it: current, or a copy that another instance made when its clock had reached the snapshot. Nothing may be changed on the strength of it. May
-    /// wait, but for no log flush (R3): to be called with no latch held.
-    #[track_caller]
-    pub fn read_as_of(&self, dba: Dba, snapshot: Scn) -> Result<ReadGuard<'_>> {
-        kept::give_back_unless(dba);
-        let mut admission = None;
-        loop {
-            match self.try_latch_shared(dba, SHARED, admission) {
-                Ok(guard) => return Ok(guard),
-                Err(unused) => drop(unused),
-            }
-            admission = match self.bring(dba, Want::Read { snapshot })? {
-                Brought::By(Acquired::Copy(copy)) => return Ok(ReadGuard::of_copy(self, copy)),
-                other => other.current(),
-            };
-        }
-    }
-
-    /// Waits for the latch only. Gives the admission back if the block is not here in this mode, which is this instance's and may be stronger than the latch.
-    #[track_caller]
-    #[inline]
-    fn try_latch_shared<'a>(
-        &'a self,
-        dba: Dba,
-        mode: u8,
-        admission: Option<Admission<'a>>,
-    ) -> std::result::Result<ReadGuard<'a>, Option<Admission<'a>>> {
-        let Some(ix) = self.find(dba) else {
-            return Err(admission);
-        };
-        let frame = self.frame(ix);
-        frame.latch.lock_shared(&self.latch_group);
-        if self.holds(ix, dba, mode) {
-            frame.touch();
-            return Ok(ReadGuard::of_latched(self, ix, admission));
-        }
-        // SAFETY: just latched.
-        unsafe { frame.latch.unlock_shared() }
-        Err(admission)
-    }
-
-    /// The same, exclusively.
-    #[track_caller]
-    #[inline]
-    pub(crate) fn try_latch_exclusive<'a>(
-        &'a self,
-        dba: Dba,
-        admission: Option<Admission<'a>>,
-    ) -> std::result::Result<WriteGuard<'a>, Option<Admission<'a>>> {
-        let Some(ix) = self.find(dba) else {
-            return Err(admission);
-        };
-        let frame = self.frame(ix);
-        frame.latch.lock_exclusive(&self.latch_group);
-        if self.holds(ix, dba, EXCLUSIVE) {
-            frame.touch();
-            return Ok(WriteGuard::of_latched(self, ix, admission));
-        }
-        // SAFETY: just latched.
-        unsafe { frame.latch.unlock_exclusive() }
-        Err(admission)
-    }
-
-    /// The current block latched exclusively; otherwise as [`Cache::read`].
-    #[track_caller]
-    pub fn write(&self, dba: Dba) -> Result<WriteGuard<'_>> {
-        kept::give_back_unless(dba);
-        let mut admission = None;
-        loop {
-            match self.try_latch_exclusive(dba, admission) {
-                Ok(guard) => return Ok(guard),
-                Err(unused) => drop(unused),
-            }
-            admission = self.bring(dba, Want::Exclusive)?.current();
-        }
-    }
-
-    /// Only if the block is here in this mode and its latch free. Never waits.
-    pub fn try_read(&self, dba: Dba) -> Option<ReadGuard<'_>> {
-        let ix = self.find(dba)?;
-        let frame = self.frame(ix);
-        if !frame.latch.try_lock_shared() {
-            return None;
-        }
-        if self.holds(ix, dba, SHARED) {
-            frame.touch();
-            return Some(ReadGuard::of_latched(self, ix, None));
-        }
-        // SAFETY: just latched.
-        unsafe { frame.latch.unlock_shared() }
-        None
-    }
-
-    /// Only if the block is here in this mode and its latch free. Never waits.
-    pub fn try_write(&self, dba: Dba) -> Option<WriteGuard<'_>> {
-        let ix = self.find(dba)?;
-        let frame = self.frame(ix);
-        if !frame.latch.try_lock_exclusive() {
-            return None;
-        }
-        if self.holds(ix, dba, EXCLUSIVE) {
-            frame.touch();
-            return Some(WriteGuard::of_latched(self, ix, None));
-        }
-        // SAFETY: just latched.
-        unsafe { frame.latch.unlock_exclusive() }
-        None
-    }
-
-    /// Keeps the block in its frame, for blocks that no other instance wants: its mode is not kept. Gets it if it is in none. May wait.
-    #[track_caller]
-    pub fn pin(self: &Arc<Self>, dba: Dba) -> Result<Pin> {
-        loop {
-            if let Some(pin) = self.try_pin(dba) {
-                return Ok(pin);
-            }
-            self.bring(dba, Want::Shared)?;
-        }
-    }
-
-    /// Only if the block is cached. Waits for nothing but a latch.
-    pub fn try_pin(self: &Arc<Self>, dba: Dba) -> Option<Pin> {
-        let ix = self.find(dba)?;
-        let frame = self.frame(ix);
-        frame.latch.lock_shared(&self.latch_group);
-        let here = self.holds(ix, dba, SHARED);
-        if here {
-            frame.pins.fetch_add(1, Relaxed);
-            frame.touch();
-        }
-        // SAFETY: just latched.
-        unsafe { frame.latch.unlock_shared() }
-        here.then(|| Pin::of_counted(self.clone(), ix))
     }
 }

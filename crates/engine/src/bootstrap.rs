@@ -1,49 +1,50 @@
 //! Creating a database: its files, and the dictionary's own table.
 
+use crate::dictionary::{DICTIONARY, DICTIONARY_INDEX};
 use crate::files::{self, Places};
-use crate::open::{Host, log_members};
-use crate::table::{IndexColumn, IndexDef, TableDef};
-use crate::{Config, Engine, Error, Progress, Result};
-use block::value::ColType;
-use block::{Dba, InstanceId, ObjectId, Scn, ThreadId};
+use crate::host::log_members;
+use crate::{Config, Engine, Error, Host, Progress, Result};
+use block::{InstanceId, ObjectId, ThreadId};
 use redo::{Geometry, ThreadIdentity};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 use storage::lease::Orders;
 use storage::{Control, ControlFile, FileKind, OsStorage, Storage, ThreadState};
+use txn::Isolation;
 
-const DICTIONARY: ObjectId = ObjectId(1);
-const DICTIONARY_INDEX: ObjectId = ObjectId(2);
 /// First SCN of a database: zero stays below everything.
 const FIRST_SCN: u64 = 1000;
 
-/// Creates the files, opens the database once, makes the dictionary's segments in it, and stops it. The control file with the dictionary's addresses comes last, so
-/// a creation that was interrupted leaves no database.
-pub(crate) fn create(config: &Config, progress: &dyn Progress) -> Result<()> {
-    let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(&config.dir)?);
-    if ControlFile::exists(&*storage)? {
-        return Err(Error::Corrupt(format!(
-            "{} holds a database already",
-            config.dir.display()
-        )));
+impl Engine {
+    /// Creates a database in `config.dir`, which holds none: makes the files, opens the database once, makes the
+    /// dictionary's segments in it, and stops it. The control file with the dictionary's addresses comes last, so a
+    /// creation that was interrupted leaves no database.
+    pub fn create(config: &Config, progress: &dyn Progress) -> Result<()> {
+        let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(&config.dir)?);
+        if ControlFile::exists(&*storage)? {
+            return Err(Error::Corrupt(format!(
+                "{} holds a database already",
+                config.dir.display()
+            )));
+        }
+        let places = Places {
+            members: log_members(config, &storage)?,
+            storage,
+        };
+        remove_leftovers(config, &places)?;
+        create_files(config, &places, progress)?;
+        finish(Engine::open(small(config), progress)?, progress)
     }
-    let places = Places {
-        members: log_members(config, &storage)?,
-        storage,
-    };
-    remove_leftovers(config, &places)?;
-    create_files(config, &places, progress)?;
-    finish(Engine::open(small(config), progress)?, progress)
-}
 
-/// The same on a host whose storage holds nothing.
-pub(crate) fn create_on(config: &Config, host: Host, progress: &dyn Progress) -> Result<()> {
-    let places = Places {
-        storage: host.storage.clone(),
-        members: host.members.clone(),
-    };
-    create_files(config, &places, progress)?;
-    finish(Engine::open_on(small(config), host, progress)?, progress)
+    /// Creates a database on a host whose storage holds nothing.
+    pub fn create_on(config: &Config, host: Host, progress: &dyn Progress) -> Result<()> {
+        let places = Places {
+            storage: host.storage.clone(),
+            members: host.members.clone(),
+        };
+        create_files(config, &places, progress)?;
+        finish(Engine::open_on(small(config), host, progress)?, progress)
+    }
 }
 
 fn small(config: &Config) -> Config {
@@ -127,7 +128,7 @@ fn database_id() -> u64 {
 fn create_dictionary(engine: &Arc<Engine>) -> Result<()> {
     engine.space.format()?;
     let mut session = engine.session()?;
-    session.begin(crate::Isolation::ReadCommitted)?;
+    session.begin(Isolation::ReadCommitted)?;
     let heap = session.create_heap(DICTIONARY)?;
     let index = session.create_index_segment(DICTIONARY_INDEX)?;
     session.commit()?;
@@ -135,37 +136,5 @@ fn create_dictionary(engine: &Arc<Engine>) -> Result<()> {
     engine
         .control
         .update(|c| c.bootstrap = vec![heap.0, index.0])?;
-    Ok(())
-}
-
-/// The dictionary's table from the addresses in the control file.
-pub(crate) fn open_dictionary(engine: &Engine, bootstrap: &[u64]) -> Result<()> {
-    let &[heap, index] = bootstrap else {
-        return Err(Error::Corrupt(
-            "the control file has no addresses of the dictionary".to_string(),
-        ));
-    };
-    let table = TableDef {
-        missing: Vec::new(),
-        object: DICTIONARY,
-        header: Dba(heap),
-        columns: vec![ColType::Int4, ColType::Int2, ColType::Text, ColType::Bytea],
-        indexes: vec![IndexDef {
-            object: DICTIONARY_INDEX,
-            header: Dba(index),
-            columns: vec![IndexColumn {
-                column: 0,
-                descending: false,
-                nulls_first: false,
-            }],
-            unique: true,
-            name: "dictionary_pkey".to_string(),
-            created: Scn::ZERO,
-        }],
-    };
-    assert!(
-        engine.dictionary.set(Arc::new(table)).is_ok(),
-        "invariant: the dictionary is opened once"
-    );
     Ok(())
 }

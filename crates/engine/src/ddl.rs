@@ -1,6 +1,6 @@
 //! Segments of tables, indexes and sequences: created in a transaction, dropped at its commit.
 
-use crate::{Engine, Error, IndexDef, Result, Session, Sorter, TableDef};
+use crate::{Engine, Error, IndexDef, Result, SequenceDef, Session, Sorter, TableDef};
 use access::sequence::{Alone, Draw, Logged, Sequence};
 use block::index::{ROW_ID_LEN, push_row_id, split_key};
 use block::sequence::{SequenceParams, SequenceState};
@@ -11,13 +11,6 @@ use std::sync::Arc;
 
 /// Entries put into a new index between two looks at whether the statement is cancelled.
 const CANCEL_CHECK_KEYS: u64 = 10_000;
-
-/// A sequence as the engine sees it. Its parameters are in its own block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SequenceDef {
-    pub object: ObjectId,
-    pub header: Dba,
-}
 
 impl Session {
     /// Creates an empty heap; returns its segment header.

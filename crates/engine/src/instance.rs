@@ -1,17 +1,19 @@
-//! A running instance: what it has open, object ids, stopping.
+//! A running instance: what it is made of, what it has open, object ids.
 
 use crate::background::Background;
 use crate::cluster::Cluster;
-use crate::recovery::Recovery;
+use crate::dictionary;
+use crate::recovery::{Recovery, RolledForward};
+use crate::sequences::OpensSequences;
 use crate::services::{self, Services, Standing};
 use crate::table::TableDef;
 use crate::temp::TempSpace;
-use crate::{Config, Error, Result, bootstrap, open};
+use crate::{Config, Error, Result};
 use access::btree::BTree;
 use access::heap::Heap;
 use access::sequence::Sequence;
 use access::space::Space;
-use block::{Dba, InstanceId, ObjectId, Scn, ThreadId};
+use block::{Dba, FileId, InstanceId, ObjectId, Scn};
 use cache::{Cache, Writer};
 use interconnect::Member;
 use redo::{LogWriter, Redo};
@@ -20,20 +22,11 @@ use seam::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 use storage::lease::{ClusterFile, Lease};
-use storage::{ControlFile, OsStorage, Storage, ThreadState};
+use storage::{ControlFile, Storage};
 use txn::TxnManager;
-
-/// Hears how far something long has come. `total` is zero if nobody knows it.
-pub trait Progress: Sync {
-    fn step(&self, what: &str, done: u64, total: u64);
-    /// Whether this is still to be done: asked while others are waited for, which may be without an end.
-    fn is_wanted(&self) -> bool {
-        true
-    }
-}
 
 /// Objects that this instance has open, by id.
 #[derive(Default)]
@@ -133,38 +126,61 @@ pub fn exists(dir: &Path) -> bool {
 }
 
 impl Engine {
-    /// Creates a database in `config.dir`, which holds none.
-    pub fn create(config: &Config, progress: &dyn Progress) -> Result<()> {
-        bootstrap::create(config, progress)
-    }
-
-    /// Opens the database for this instance, recovering it first if it was not stopped cleanly.
-    pub fn open(config: Config, progress: &dyn Progress) -> Result<Arc<Engine>> {
-        if !exists(&config.dir) {
-            return Err(Error::NoDatabase(config.dir.display().to_string()));
-        }
-        let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(&config.dir)?);
-        let host = open::Host {
-            members: open::log_members(&config, &storage)?,
-            storage,
-            fatal: Arc::new(|why| open::stop_at_once(why)),
-            cluster: open::cluster_host(&config)?,
-        };
-        Engine::open_on(config, host, progress)
-    }
-
-    /// Creates a database on a host whose storage holds nothing.
-    pub fn create_on(config: &Config, host: open::Host, progress: &dyn Progress) -> Result<()> {
-        bootstrap::create_on(config, host, progress)
-    }
-
-    /// Opens the database that a host has. `config` says nothing about where the files are.
-    pub fn open_on(
+    /// The instance that was rolled forward, open but for its background threads. `recovery`: what the whole start recovered.
+    pub(crate) fn of(
+        rolled: RolledForward,
         config: Config,
-        host: open::Host,
-        progress: &dyn Progress,
+        recovery: Option<Recovery>,
+        membership: Option<Membership>,
     ) -> Result<Arc<Engine>> {
-        open::open(config, host, progress)
+        let instance = InstanceId(config.instance);
+        let space = Arc::new(Space::open(rolled.cache.clone(), FileId::DATA, instance)?);
+        let cpus = config.lgwr_cpus.clone();
+        let lgwr = LogWriter::start_with(&rolled.redo, config.priority, cpus);
+        let lgwr = lgwr.map_err(|source| Error::Thread {
+            name: "lgwr",
+            source,
+        })?;
+        let bootstrap = rolled.control.get().bootstrap;
+        let engine = Arc::new(Engine {
+            config,
+            control: rolled.control,
+            redo: rolled.redo,
+            cache: rolled.cache,
+            txns: rolled.txns,
+            space,
+            temp: rolled.temp,
+            plain: rolled.plain,
+            open: Default::default(),
+            dictionary: OnceLock::new(),
+            recovery,
+            objects: Default::default(),
+            dropped: Default::default(),
+            quiet: Default::default(),
+            threads: Mutex::new(Some(Threads {
+                background: None,
+                writer: rolled.writer,
+                lgwr,
+            })),
+            membership,
+        });
+        if !bootstrap.is_empty() {
+            engine.set_dictionary(dictionary::table_at(&bootstrap)?);
+        }
+        Ok(engine)
+    }
+
+    pub(crate) fn set_dictionary(&self, table: TableDef) {
+        assert!(
+            self.dictionary.set(Arc::new(table)).is_ok(),
+            "invariant: the dictionary is opened once"
+        );
+    }
+
+    /// By which the layer of sequences opens one of this instance's.
+    pub(crate) fn opens_sequences(self: &Arc<Self>) -> Weak<dyn OpensSequences> {
+        let this: Arc<dyn OpensSequences> = self.clone();
+        Arc::downgrade(&this)
     }
 
     /// Set as long as this instance's picture of the dictionary is the present one; `None` if nobody else can change it.
@@ -325,11 +341,6 @@ impl Engine {
             .clone()
     }
 
-    /// If it has been used here.
-    pub(crate) fn open_sequence(&self, object: ObjectId) -> Option<Arc<Sequence>> {
-        self.open.read().sequences.get(&object).cloned()
-    }
-
     /// The object is gone.
     pub(crate) fn forget(&self, object: ObjectId) {
         if let Some(cluster) = self.cluster() {
@@ -369,83 +380,13 @@ impl Engine {
         }
         Ok(dropped)
     }
-
-    /// Stops cleanly: everything is written, and the next start has nothing to recover. All sessions have ended. After an error it has stopped as a crash would have: others find it dead.
-    pub fn stop(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
-        let Some(Threads {
-            background,
-            mut writer,
-            lgwr,
-        }) = self.threads.lock().take()
-        else {
-            return Ok(());
-        };
-        if let Some(background) = background {
-            background.stop();
-        }
-        let finished = self.finish(progress);
-        writer.stop();
-        let closed = match finished {
-            Ok(()) => lgwr
-                .stop()
-                .map_err(Error::from)
-                .and_then(|()| self.close_thread()),
-            Err(e) => {
-                drop(lgwr); // it has ended then
-                Err(e)
-            }
-        };
-        // Nothing writes any more. Also a stand-in ends here, whose process goes on: a member that is left behind would never be found dead.
-        if let Some(m) = &self.membership {
-            m.stop();
-        }
-        closed
-    }
-
-    /// What is left to do before the log may end.
-    fn finish(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
-        // A thread that is closed has no transaction that is not at its end: nobody but its own instance could roll it back.
-        progress.step("rolling back", 0, 0);
-        self.txns.rollback_dead(&**self)?;
-        if let Some(cluster) = self.cluster() {
-            cluster.hand_over(progress)?;
-        }
-        progress.step(
-            "checkpoint: dirty blocks",
-            0,
-            self.cache.dirty_frames() as u64,
-        );
-        Ok(self.cache.checkpoint()?)
-    }
-
-    fn close_thread(&self) -> Result<()> {
-        let thread = ThreadId(self.config.instance);
-        self.control.update(|c| {
-            if let Some(t) = c.thread_mut(thread) {
-                t.state = ThreadState::Closed;
-            }
-        })?;
-        match &self.membership {
-            Some(m) => m.leave(),
-            None => Ok(()),
-        }
-    }
 }
 
-impl Engine {
-    /// Stops without writing anything: what a crash of the process leaves behind. All sessions have ended or only fail.
-    pub fn abandon(&self) {
-        let Some(threads) = self.threads.lock().take() else {
-            return;
-        };
-        if let Some(background) = threads.background {
-            background.stop();
-        }
-        let mut writer = threads.writer;
-        writer.stop();
-        drop(threads.lgwr);
-        if let Some(m) = &self.membership {
-            m.stop();
-        }
+impl OpensSequences for Engine {
+    fn sequence(&self, object: ObjectId, header: Dba) -> Arc<Sequence> {
+        Engine::sequence(self, object, header)
+    }
+    fn if_open(&self, object: ObjectId) -> Option<Arc<Sequence>> {
+        self.open.read().sequences.get(&object).cloned()
     }
 }

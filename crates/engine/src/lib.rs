@@ -1,6 +1,10 @@
 //! One instance put together: creating and opening a database, instance recovery, sessions and their transactions,
 //! tables as a heap with its indexes, background work, and stopping. This is the interface that `sql` sees.
 //!
+//! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the table): `open`, `bootstrap`, `verify`;
+//! sessions (`session`, `read`, `write`, `upsert`, `bulk`, `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`,
+//! `services`; `sequences`, `inquiry`; `host`, `files`, `config`, `background`; `table`, `dictionary`, `sort`, `temp`, `progress`, `error`.
+//!
 //! **Invariants.** Index entries of a row are inserted after its version and marked before its transaction ends, so a
 //! reader that follows an unmarked entry finds in the version it may see the key of the entry, or passes it by. Whoever needs another
 //! block or another transaction's verdict lets go of every latch first (R7).
@@ -13,18 +17,22 @@ mod bulk;
 pub mod cluster;
 mod config;
 mod ddl;
+mod dictionary;
 mod error;
 mod files;
+mod host;
 mod inquiry;
 mod instance;
 mod open;
-mod parts;
+mod progress;
 mod read;
 mod recovery;
 mod sequences;
 pub mod services;
 mod session;
+mod smon;
 mod sort;
+mod stop;
 mod table;
 mod temp;
 mod undo;
@@ -36,16 +44,16 @@ pub use access::heap::Sight;
 pub use bulk::Bulk;
 pub use cache::{Affinity, GranuleRow, PolicyEvent, PolicyRow};
 pub use config::Config;
-pub use ddl::SequenceDef;
 pub use error::{Error, Result};
+pub use host::{Fatal, Host};
 pub use inquiry::{Answer, Inquiries, Missing, Responder};
-pub use instance::{Engine, Progress, exists};
-pub use open::{Fatal, Host};
-pub use read::{HeapScan, IndexScan, IndexTimes};
+pub use instance::{Engine, exists};
+pub use progress::Progress;
+pub use read::{HeapScan, IndexScan};
 pub use recovery::Recovery;
-pub use session::{AdvisoryKey, LockMode, LockWait, ReplyGate, Savepoint, Session};
+pub use session::{AdvisoryKey, IndexTimes, LockMode, LockWait, ReplyGate, Savepoint, Session};
 pub use sort::{Sorted, Sorter};
-pub use table::{IndexColumn, IndexDef, TableDef};
+pub use table::{IndexColumn, IndexDef, SequenceDef, TableDef};
 pub use txn::{HeldSnapshot, Isolation, Snapshot};
 pub use upsert::Upsert;
 pub use verify::{Verified, check_all, verify};

@@ -1,5 +1,6 @@
 //! Cursors over rows. They hold no latch and no pin between calls.
 
+use crate::session::IndexTimes;
 use crate::{Engine, Result, Session, TableDef};
 use access::btree::{BTree, Cursor};
 use access::heap::{Heap, Sight};
@@ -8,7 +9,6 @@ use block::value::{ColType, Datum};
 use block::{Dba, RowId};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 use txn::{Isolation, Snapshot};
 use wait::session::cancellable;
 
@@ -126,22 +126,6 @@ impl HeapScan {
             }
         }
         Ok(scans)
-    }
-}
-
-/// What walks through indexes took, apart from the rows they led to.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct IndexTimes {
-    pub entries: u64,
-    pub gets: u64,
-    pub time: Duration,
-}
-
-impl std::ops::AddAssign for IndexTimes {
-    fn add_assign(&mut self, other: IndexTimes) {
-        self.entries += other.entries;
-        self.gets += other.gets;
-        self.time += other.time;
     }
 }
 

@@ -84,6 +84,22 @@ impl ReplyGate {
     }
 }
 
+/// What walks through indexes took, apart from the rows they led to.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct IndexTimes {
+    pub entries: u64,
+    pub gets: u64,
+    pub time: Duration,
+}
+
+impl std::ops::AddAssign for IndexTimes {
+    fn add_assign(&mut self, other: IndexTimes) {
+        self.entries += other.entries;
+        self.gets += other.gets;
+        self.time += other.time;
+    }
+}
+
 /// One client's way to the engine. Used by one thread at a time.
 pub struct Session {
     pub(crate) engine: Arc<Engine>,
@@ -101,7 +117,7 @@ pub struct Session {
     pub(crate) marks: Vec<(crate::SequenceDef, Mark)>,
     pub(crate) scratch: Vec<u8>,
     lock_timeout: Option<Duration>,
-    pub(crate) index_times: Option<crate::IndexTimes>,
+    pub(crate) index_times: Option<IndexTimes>,
     /// The highest SCN of a commit that the session may have shown, but for what its thread has shown since it was last raised. Only the session's thread writes it.
     shown: Arc<AtomicU64>,
 }

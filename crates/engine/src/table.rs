@@ -5,7 +5,8 @@ use block::row::RowReader;
 use block::value::{ColType, Datum, DatumRef};
 use block::{Dba, ObjectId, Scn};
 
-use crate::{Error, Result, Snapshot};
+use crate::{Error, Result};
+use txn::Snapshot;
 
 #[derive(Clone, Debug)]
 pub struct TableDef {
@@ -136,6 +137,13 @@ impl IndexDef {
         }
         Ok(scratch[..] == *key)
     }
+}
+
+/// A sequence as the engine sees it. Its parameters are in its own block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceDef {
+    pub object: ObjectId,
+    pub header: Dba,
 }
 
 /// All columns of a stored row.

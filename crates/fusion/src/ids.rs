@@ -67,7 +67,7 @@ impl fmt::Debug for Term {
     }
 }
 
-/// A request of one instance, numbered per lane; never used twice within an incarnation.
+/// A request of one instance, numbered per shard; never used twice within an incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RequestId(pub u64);
 

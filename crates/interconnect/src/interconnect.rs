@@ -8,7 +8,7 @@ use crate::faults::{Fault, Faults};
 use crate::frame::{Cluster, Header, KIND_RESERVED, Lane, Member, Role};
 use crate::handshake::Myself;
 use crate::liveness::{Exchange, Seen};
-use crate::mesh::{Mesh, Parts};
+use crate::mesh::{Mesh, MeshParts};
 use crate::outbox::{Body, Common, Message};
 use crate::service::{Clock, Landing, ReplyTo, Served, Service};
 use crate::socket::Listener;
@@ -183,7 +183,7 @@ impl Interconnect {
             payload_crc: 0,
             service: None,
         };
-        let mesh = Arc::new(Mesh::new(Parts {
+        let mesh = Arc::new(Mesh::new(MeshParts {
             common: Common {
                 header,
                 board: CommitBoard::default(),

@@ -213,7 +213,7 @@ impl Refusals {
 }
 
 /// The parts of a mesh; `crate::Interconnect::start` fills them in.
-pub(crate) struct Parts {
+pub(crate) struct MeshParts {
     pub common: Common,
     pub myself: Myself,
     pub service: Arc<dyn Service>,
@@ -225,7 +225,7 @@ pub(crate) struct Parts {
 }
 
 impl Mesh {
-    pub fn new(parts: Parts) -> Result<Mesh> {
+    pub fn new(parts: MeshParts) -> Result<Mesh> {
         Ok(Mesh {
             common: parts.common,
             myself: parts.myself,

@@ -3,7 +3,7 @@
 //! **Invariant.** Id and head change under the log latch only, in step with the record that changes them (but for the id's first store, which
 //! comes before any record). So a copy taken under that latch is right for the position it is taken at.
 
-use crate::enqueue::LockerId;
+use crate::local_enqueues::LockerId;
 use block::{BlockError, TxnId, UndoPtr};
 use seam::Mutex;
 use std::sync::Arc;

@@ -13,10 +13,10 @@
 
 mod active;
 mod cluster;
-mod enqueue;
 mod error;
-mod ges;
+mod global_enqueues;
 mod horizon;
+mod local_enqueues;
 mod locking;
 mod manager;
 mod members;
@@ -31,8 +31,8 @@ mod undo_space;
 mod visibility;
 
 pub use block::undo::UNDO_MAX_PAYLOAD;
-pub use enqueue::{Level, LockMode, LockRow, LockWait, NameClass, Resource};
 pub use error::{Error, HandlerError, Result};
+pub use local_enqueues::{Level, LockMode, LockRow, LockWait, NameClass, Resource};
 pub use manager::{TransactionRow, TxnConfig, TxnManager, TxnStatistics, UndoRecord};
 pub use members::Departed;
 pub use purge::PurgeHint;

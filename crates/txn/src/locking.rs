@@ -1,8 +1,8 @@
 //! Locks as a session takes them: what it holds is written down here, so that the end of the transaction gives it back.
 
 use crate::cluster::is_over;
-use crate::enqueue::{Level, LockMode, LockWait, NameClass, Resource, Runs};
-use crate::ges::PICTURE;
+use crate::global_enqueues::PICTURE;
+use crate::local_enqueues::{Level, LockMode, LockWait, NameClass, Resource, Runs};
 use crate::{Error, Result, Transaction, TxnState};
 use block::{ObjectId, RowId, TxnId};
 

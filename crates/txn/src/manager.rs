@@ -2,9 +2,9 @@
 
 use crate::active::{self, Active, ActiveTable};
 use crate::cluster::Cluster;
-use crate::enqueue::{Enqueues, LockRow};
-use crate::ges::GlobalEnqueues;
+use crate::global_enqueues::GlobalEnqueues;
 use crate::horizon::{Horizon, MAX_SNAPSHOTS};
+use crate::local_enqueues::{Enqueues, LockRow};
 use crate::numbers::Numbers;
 use crate::purge::{PurgeHint, PurgeQueue};
 use crate::recovery::TxnRecovery;

@@ -1,7 +1,7 @@
 //! What the instance calls when others are up: members, messages, headers, the gate on replies, and learning how others' transactions stand.
 
 use crate::cluster::wire::{Reader, kind};
-use crate::ges::GlobalEnqueues;
+use crate::global_enqueues::GlobalEnqueues;
 use crate::manager::TxnManager;
 use crate::status::{CHUNK, StatusArray};
 use crate::{Error, Result, TxnState, status_file};

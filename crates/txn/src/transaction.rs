@@ -9,8 +9,8 @@
 //! [`Transaction::commit`] or [`Transaction::rollback`]; one that is dropped is rolled back by a background thread and keeps its locks until then.
 
 use crate::active::Active;
-use crate::enqueue::{LockMode, Locker, Resource};
 use crate::horizon::{MAX_SNAPSHOTS, SnapshotSlot};
+use crate::local_enqueues::{LockMode, Locker, Resource};
 use crate::manager::{TxnManager, UndoRecord};
 use crate::purge;
 use crate::status::Status;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
-use policy::{Change, Parts, Policy, Window};
+use policy::{Change, CpuParts, Policy, Window};
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -90,7 +90,7 @@ impl Placement {
         }
     }
 
-    fn share_out(&mut self, parts: &Parts, instances: &BTreeMap<u16, u32>) -> io::Result<()> {
+    fn share_out(&mut self, parts: &CpuParts, instances: &BTreeMap<u16, u32>) -> io::Result<()> {
         for (k, part) in parts {
             let mut to = CpuSet::new();
             self.cpus[part.clone()].iter().for_each(|cpu| to.set(*cpu));
@@ -259,7 +259,7 @@ mod tests {
         sched_setaffinity(Pid::from_raw(three as i32), &only(last)).unwrap();
         let instances: BTreeMap<u16, u32> = [(1, one), (2, two), (3, three)].into();
         let n = placement.cpus.len();
-        let parts: Parts = [(1, 0..1), (2, 1..n), (3, 0..1)].into();
+        let parts: CpuParts = [(1, 0..1), (2, 1..n), (3, 0..1)].into();
         placement.share_out(&parts, &instances).unwrap();
         assert_eq!(allowed(one), first.to_string());
         assert_ne!(allowed(two), all);

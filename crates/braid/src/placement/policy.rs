@@ -20,12 +20,12 @@ pub struct Window {
 }
 
 /// The CPUs of each instance that has a part: positions in `Window::idle`.
-pub type Parts = BTreeMap<u16, Range<usize>>;
+pub type CpuParts = BTreeMap<u16, Range<usize>>;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Each runs on its part from now on.
-    ShareOut(Parts),
+    ShareOut(CpuParts),
     /// All run everywhere again.
     Open,
 }
@@ -48,7 +48,7 @@ const LONGEST: u32 = 240;
 
 #[derive(Default)]
 pub struct Policy {
-    parts: Option<Parts>,
+    parts: Option<CpuParts>,
     /// Windows in a row that spoke for a change.
     agreed: u32,
     /// Who was busy in them, while nobody has a part.
@@ -91,7 +91,7 @@ impl Policy {
         Some(Change::ShareOut(parts))
     }
 
-    fn keep(&mut self, parts: Parts, window: &Window) -> Option<Change> {
+    fn keep(&mut self, parts: CpuParts, window: &Window) -> Option<Change> {
         self.age += 1;
         if self.age >= LONGEST {
             self.failures = 0;
@@ -132,7 +132,7 @@ fn busy(window: &Window, from: f64) -> BTreeSet<u16> {
 }
 
 /// Equal parts, if there are CPUs for two or more.
-fn cut(cpus: usize, busy: &BTreeSet<u16>) -> Option<Parts> {
+fn cut(cpus: usize, busy: &BTreeSet<u16>) -> Option<CpuParts> {
     let n = busy.len();
     if n < 2 || n > cpus {
         return None;

@@ -6,11 +6,12 @@
 //! whoever asks most finds that out by itself. Of one that was taken its master sees everything, and offers it to whoever asks most. What an instance adds to a segment it masters from the beginning.
 //!
 //! **Invariants.**
-//! - Nothing here is needed for correctness: who masters what, and moves it, is the lane's ([`fusion::gcs`]). What is counted is forgotten after each window.
+//! - Nothing here is needed for correctness: who masters what, and moves it, is the shard's ([`fusion::gcs`]). What is counted is forgotten after each window.
 //! - Nothing here waits, for more than a latch; the policy is followed on `lmon`'s ticks.
-//! - The latch of [`Policy`] may be taken with a lane's state latched, never the other way round.
+//! - The latch of [`super::policy::Policy`] may be taken with a shard's state latched, never the other way round.
 
-use super::{Cause, OFFER, State};
+use super::policy::{Affinity, GranuleRow, PolicyEvent, PolicyRow, Users};
+use super::state::{Cause, OFFER, State};
 use crate::frame::SHARED;
 use crate::{Cache, Error, Result};
 use block::{Dba, InstanceId, ObjectId};
@@ -18,50 +19,17 @@ use fusion::gcs::GRANULE_BLOCKS;
 use fusion::ids::{Granule, Term};
 use interconnect::{Parcel, Route};
 use seam::HashMap;
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering::*;
-use std::time::{Duration, Instant, SystemTime};
 use wait::{Stat, stat};
-
-/// When a granule gets another master.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Affinity {
-    /// Requests are counted for so long, then looked at. Zero: nothing is moved.
-    pub window: Duration,
-    /// Requests for a granule in a window, below which it stays where it is.
-    pub minimum: u32,
-    /// Of these the share of one instance, in percent, from which on it becomes the master.
-    pub percent: u32,
-}
-
-impl Default for Affinity {
-    fn default() -> Affinity {
-        Affinity {
-            window: Duration::from_secs(10),
-            minimum: 100,
-            percent: 80,
-        }
-    }
-}
 
 /// Windows that a granule stays with a master before it is offered to another: one whose users change by the minute is not carried after them.
 const REST_WINDOWS: u32 = 3;
-/// Granules counted per lane and window; beyond it the busiest are known anyhow.
+/// Granules counted per shard and window; beyond it the busiest are known anyhow.
 const MAX_COUNTED: usize = 1 << 16;
-/// What the view of the policy remembers.
-const MAX_HISTORY: usize = 1000;
-
-/// Requests for blocks of a granule, by instance: there are few.
-type Users = Vec<(InstanceId, u32)>;
-
-/// What a lane counts.
-#[derive(Default)]
-pub(super) struct Uses(HashMap<Granule, Users>);
-
 impl State {
     /// Somebody asks this master for a block.
     pub(super) fn count_use(&mut self, dba: Dba, by: InstanceId) {
-        let granule = self.lane.granule_of(dba);
+        let granule = self.shard.granule_of(dba);
         if self.uses.0.len() >= MAX_COUNTED && !self.uses.0.contains_key(&granule) {
             return;
         }
@@ -86,79 +54,6 @@ impl State {
     }
 }
 
-/// What the policy decided, or did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PolicyEvent {
-    /// This instance takes a granule that it uses most.
-    Take,
-    /// It offers one of its own to who uses it most.
-    Offer,
-    /// It serves a granule that it took.
-    Opened,
-}
-
-/// A line of the policy's history.
-#[derive(Clone, Debug)]
-pub struct PolicyRow {
-    pub at: SystemTime,
-    pub event: PolicyEvent,
-    pub first: Dba,
-    /// Of a block of it that is cached, if one is.
-    pub object: Option<ObjectId>,
-    /// Who is to be the master.
-    pub target: InstanceId,
-    /// Requests counted in the last window, and of them the target's.
-    pub requests: u32,
-    pub of_target: u32,
-    /// How long blocks of it waited; of a granule that is served.
-    pub frozen: Option<Duration>,
-}
-
-/// A granule that somebody took.
-#[derive(Clone, Debug)]
-pub struct GranuleRow {
-    pub first: Dba,
-    pub blocks: u32,
-    pub object: Option<ObjectId>,
-    pub master: InstanceId,
-    /// None: the masters of its blocks' hash buckets, or not known here.
-    pub previous: Option<InstanceId>,
-    /// Moves that this instance has heard of.
-    pub moves: u32,
-    /// The last of them. None if that was before this instance came.
-    pub moved: Option<SystemTime>,
-    /// Why: requests in a window, and of them the master's. Known to the master.
-    pub reason: Option<(u32, u32)>,
-}
-
-/// What is remembered of a granule.
-#[derive(Clone, Default)]
-struct Moves {
-    previous: Option<InstanceId>,
-    count: u32,
-    at: Option<SystemTime>,
-    since: Option<Instant>,
-    object: Option<ObjectId>,
-    reason: Option<(u32, u32)>,
-}
-
-#[derive(Default)]
-pub(super) struct Policy {
-    settings: Affinity,
-    window_began: Option<Instant>,
-    moves: HashMap<Granule, Moves>,
-    history: VecDeque<PolicyRow>,
-}
-
-impl Policy {
-    fn say(&mut self, row: PolicyRow) {
-        if self.history.len() == MAX_HISTORY {
-            self.history.pop_front();
-        }
-        self.history.push_back(row);
-    }
-}
-
 /// What a window showed of a granule: all requests, and who made most of them.
 struct Usage {
     granule: Granule,
@@ -174,13 +69,13 @@ impl Cache {
 
     /// Makes this instance the master of the granule that a block is in. False if that cannot be begun now, or is so already.
     pub fn remaster(&self, dba: Dba) -> bool {
-        !self.lanes().is_empty() && self.take(dba, self.object_near(dba), None)
+        !self.shards().is_empty() && self.take(dba, self.object_near(dba), None)
     }
 
     /// Makes this instance the master of what it alone is about to fill: of the granules of which half at least is in the run. It then asks nobody for a block of them, where otherwise each would be a
-    /// round trip. A hint, which costs each member a message for each granule and lane; what cannot be taken now is asked for block by block. Nothing is taken if granules are not to be moved.
+    /// round trip. A hint, which costs each member a message for each granule and shard; what cannot be taken now is asked for block by block. Nothing is taken if granules are not to be moved.
     pub fn master_run(&self, object: ObjectId, first: Dba, blocks: u32) {
-        if self.lanes().is_empty() || self.gcs.policy.lock().settings.window.is_zero() {
+        if self.shards().is_empty() || self.gcs.policy.lock().settings.window.is_zero() {
             return;
         }
         let (from, to) = (first.block(), first.block() + blocks);
@@ -195,11 +90,11 @@ impl Cache {
 
     fn take(&self, dba: Dba, object: Option<ObjectId>, why: Option<(u32, u32)>) -> bool {
         let mut taken = false;
-        self.each_lane(|s| {
-            let granule = s.lane.granule_of(dba);
+        self.each_shard(|s| {
+            let granule = s.shard.granule_of(dba);
             let mut takes = false;
-            self.step(s, Cause::default(), |lane, out| {
-                takes = lane.take(granule, out);
+            self.step(s, Cause::default(), |shard, out| {
+                takes = shard.take(granule, out);
             });
             // Before it is served: that takes others' answers. Of what is not taken, as by an instance that is alone, nothing is remembered.
             if takes && s.number == 0 {
@@ -219,7 +114,7 @@ impl Cache {
     fn object_near(&self, dba: Dba) -> Option<ObjectId> {
         let mut blocks = None;
         self.with_state(dba, |s| {
-            blocks = Some(s.lane.blocks_of(s.lane.granule_of(dba)))
+            blocks = Some(s.shard.blocks_of(s.shard.granule_of(dba)))
         });
         let (first, last) = blocks?.into_inner();
         (first.0..=last.0).map(Dba).find_map(|dba| {
@@ -251,11 +146,11 @@ impl Cache {
         };
         let mut users: HashMap<Granule, Users> = HashMap::default();
         let mut members = 0;
-        self.each_lane(|s| {
+        self.each_shard(|s| {
             members = s.members.len() as u32;
-            for (granule, of_lane) in std::mem::take(&mut s.uses.0) {
+            for (granule, of_shard) in std::mem::take(&mut s.uses.0) {
                 let all = users.entry(granule).or_default();
-                for (by, n) in of_lane {
+                for (by, n) in of_shard {
                     match all.iter_mut().find(|(i, _)| *i == by) {
                         Some((_, sum)) => *sum = sum.saturating_add(n),
                         None => all.push((by, n)),
@@ -290,9 +185,9 @@ impl Cache {
 
     fn settle_master(&self, usage: &Usage, (settings, members): (Affinity, u32)) {
         let (me, term, first) = {
-            let Ok(Some(s)) = self.lane(0) else { return };
-            let first = *s.lane.blocks_of(usage.granule).start();
-            (s.me, s.lane.term(usage.granule), first)
+            let Ok(Some(s)) = self.shard(0) else { return };
+            let first = *s.shard.blocks_of(usage.granule).start();
+            (s.me, s.shard.term(usage.granule), first)
         };
         let (target, of_target) = usage.most;
         // Of a granule by hash this master has seen a part.
@@ -347,9 +242,9 @@ impl Cache {
     /// Says to another instance that it should take a granule. May be lost: it is said again after the next window.
     fn offer(&self, to: InstanceId, usage: &Usage, term: Term) -> bool {
         let mut epoch = None;
-        self.each_lane(|s| {
+        self.each_shard(|s| {
             if s.members.contains(&to) {
-                epoch = Some(s.lane.epoch().0);
+                epoch = Some(s.shard.epoch().0);
             }
         });
         let Some(epoch) = epoch else { return false };
@@ -382,12 +277,12 @@ impl Cache {
             number: u32_at(8),
             master: InstanceId(u16::from_le_bytes([body[12], body[13]])),
         };
-        let Some(s) = self.lane(0)? else {
+        let Some(s) = self.shard(0)? else {
             return Err(bad);
         };
         // Not if it has gone elsewhere since, or the members have changed.
-        let is_so = s.lane.epoch().0 == epoch && s.lane.term(granule) == term;
-        let first = *s.lane.blocks_of(granule).start();
+        let is_so = s.shard.epoch().0 == epoch && s.shard.term(granule) == term;
+        let first = *s.shard.blocks_of(granule).start();
         drop(s);
         if is_so && term.master == from {
             let why = (u32_at(14), u32_at(18));
@@ -399,7 +294,7 @@ impl Cache {
     /// A granule has another master.
     pub(super) fn master_moved(&self, s: &mut State, granule: Granule, (from, to): (Term, Term)) {
         if !to.is_by_hash() {
-            let blocks = s.lane.blocks_of(granule);
+            let blocks = s.shard.blocks_of(granule);
             let of_it = s.waiting.values_mut().filter(|w| blocks.contains(&w.dba));
             of_it.for_each(|w| w.remastered = true);
         }
@@ -423,10 +318,10 @@ impl Cache {
 
     /// This instance serves a granule that it took.
     pub(super) fn granule_opened(&self, s: &mut State, granule: Granule) {
-        if s.number != 0 || s.lane.term(granule).master != s.me {
+        if s.number != 0 || s.shard.term(granule).master != s.me {
             return;
         }
-        let first = *s.lane.blocks_of(granule).start();
+        let first = *s.shard.blocks_of(granule).start();
         let mut policy = self.gcs.policy.lock();
         let moves = policy.moves.entry(granule).or_default().clone();
         let (requests, of_target) = moves.reason.unwrap_or_default();
@@ -449,11 +344,11 @@ impl Cache {
 
     /// Granules that somebody took, as far as this instance has heard, by address.
     pub fn granules_taken(&self) -> Vec<GranuleRow> {
-        let Ok(Some(s)) = self.lane(0) else {
+        let Ok(Some(s)) = self.shard(0) else {
             return Vec::new();
         };
-        let taken: Vec<_> = s.lane.taken().iter().map(|(&g, &t)| (g, t)).collect();
-        let blocks = |g| s.lane.blocks_of(g).into_inner();
+        let taken: Vec<_> = s.shard.taken().iter().map(|(&g, &t)| (g, t)).collect();
+        let blocks = |g| s.shard.blocks_of(g).into_inner();
         let taken: Vec<_> = taken.into_iter().map(|(g, t)| (g, t, blocks(g))).collect();
         drop(s);
         let policy = self.gcs.policy.lock();

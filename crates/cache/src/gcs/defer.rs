@@ -6,55 +6,25 @@
 //! **Owns** when blocks came that several sessions waited for, and for how long blocks stay.
 //!
 //! **Invariants**
-//! 1. What is deferred is the closing of a frame that the lane has asked for, and on which it does not count at any particular time: until then sessions latch the frame as before. It is asked for no more if the
+//! 1. What is deferred is the closing of a frame that the shard has asked for, and on which it does not count at any particular time: until then sessions latch the frame as before. It is asked for no more if the
 //!    block has another generation.
 //! 2. Each time a block comes it stays once, no longer than [`Cache::defer`] says from its coming on: so whoever waits for it waits so much longer at most, however busy it is here (and until `lmc0`, which closes it then, has the latches that it waits for before).
 //! 3. It does not stay for a single session, nor once it has not been changed between two looks, which are several times as far apart as its changes.
 
-use super::State;
-use super::helper::Job;
+use super::jobs::Job;
+use super::state::State;
+use super::stay::{SHORTEST_LOOK, Stay};
 use crate::Cache;
 use crate::frame::Frame;
 use block::Dba;
 use fusion::gcs::Mode;
 use fusion::ids::Generation;
-use seam::HashMap;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 use wait::{Stat, stat};
 
 /// Sessions that wait for a block when it comes, from which on it stays.
 const USERS: usize = 2;
-/// From one look at what stays to the next: so many times as long as it takes from one of its changes to the next, which come at random. Of blocks that go on being changed one in fifty is left alone for that long.
-const PATIENCE: u32 = 4;
-/// But no shorter, nor longer: a session that changed it has committed and is back by then, if its client is quick.
-const SHORTEST_LOOK: Duration = Duration::from_micros(300);
-const LONGEST_LOOK: Duration = Duration::from_micros(1_200);
-
-/// When blocks came for which several sessions waited.
-#[derive(Default)]
-pub(super) struct Wanted(HashMap<Dba, Instant>);
-
-impl Wanted {
-    /// Its closing is asked for. When it came, if it is to stay.
-    pub fn goes(&mut self, dba: Dba) -> Option<Instant> {
-        self.0.remove(&dba)
-    }
-}
-
-/// A frame to be closed, but not yet.
-pub(super) struct Stay {
-    pub dba: Dba,
-    pub keep: Option<Mode>,
-    pub generation: Generation,
-    since: Instant,
-    /// It leaves then, whatever is done with it.
-    until: Instant,
-    /// Its changes since then that looks have seen.
-    changes: u32,
-    pub next_look: Instant,
-}
-
 impl Cache {
     /// For how long a block that several sessions waited for may stay after it has come.
     pub fn defer(&self, time: Duration) {
@@ -76,7 +46,7 @@ impl Cache {
         };
     }
 
-    /// The lane asks for the closing of a frame whose block came then ([`Wanted::goes`]). Whether that is put off.
+    /// The shard asks for the closing of a frame whose block came then ([`super::stay::Stays::goes`]). Whether that is put off.
     pub(super) fn stays(
         &self,
         s: &mut State,
@@ -124,38 +94,5 @@ impl Cache {
     /// Not latched: for hints.
     fn frame_to_look_at(&self, dba: Dba) -> Option<&Frame> {
         self.frame_of(dba).map(|ix| self.frame(ix))
-    }
-}
-
-impl Stay {
-    /// How long after this look the next one is due.
-    fn look(&self, now: Instant) -> Duration {
-        let from_one_to_the_next = (now - self.since) / self.changes.max(1);
-        (from_one_to_the_next * PATIENCE).clamp(SHORTEST_LOOK, LONGEST_LOOK)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn looks_are_several_changes_apart() {
-        let since = seam::now();
-        let look_after_2_ms = |changes| {
-            let stay = Stay {
-                dba: Dba(1),
-                keep: None,
-                generation: Generation(1),
-                since,
-                until: since + Duration::from_secs(1),
-                changes,
-                next_look: since,
-            };
-            stay.look(since + Duration::from_millis(2)).as_micros()
-        };
-        assert_eq!(look_after_2_ms(10), 800);
-        assert_eq!(look_after_2_ms(1_000), SHORTEST_LOOK.as_micros());
-        assert_eq!(look_after_2_ms(1), LONGEST_LOOK.as_micros());
     }
 }

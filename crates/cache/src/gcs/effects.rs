@@ -1,31 +1,31 @@
-//! One step of the lane, and what it asks for.
+//! One step of the shard, and what it asks for.
 
-use super::helper::Job;
-use super::session::{How, Told, Waiting};
-use super::timing::Spent;
-use super::{
-    Arrived, Cause, ClusterMember, Image, LANE, State, TERMED_LANE, ToRead, state_of, wire,
-};
+use super::dead::ClusterMember;
+use super::jobs::Job;
+use super::provenance::{copy_came, how_it_came};
+use super::slot::Told;
+use super::state::{Arrived, Cause, Image, SHARD, State, TERMED_SHARD, ToRead, state_of};
+use super::wire;
 use crate::Cache;
 use crate::frame::{CLEAN, CLOSED, Frame, FrameIx, SHARED};
 use block::{BlockBuf, Dba, InstanceId, Scn};
-use fusion::gcs::{Closed, Effect, Lane, Message, Mode};
+use fusion::gcs::{Closed, Effect, Message, Mode, Shard};
 use fusion::ids::{Generation, Member, RequestId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use wait::{Event, Stat, stat};
 
 impl Cache {
-    /// Gives the lane an input and does what it asks for, until it asks for nothing more. Never waits.
+    /// Gives the shard an input and does what it asks for, until it asks for nothing more. Never waits.
     pub(super) fn step(
         &self,
         s: &mut State,
         cause: Cause<'_>,
-        input: impl FnOnce(&mut Lane, &mut Vec<Effect>),
+        input: impl FnOnce(&mut Shard, &mut Vec<Effect>),
     ) {
         let mut out = std::mem::take(&mut s.scratch);
         out.clear();
-        input(&mut s.lane, &mut out);
+        input(&mut s.shard, &mut out);
         let mut at = 0;
         while at < out.len() {
             // Cheap: what effects own is a declaration at most.
@@ -40,11 +40,11 @@ impl Cache {
     fn perform(&self, s: &mut State, cause: &Cause<'_>, effect: Effect, out: &mut Vec<Effect>) {
         match effect {
             Effect::Send { to, message } if to == s.me => {
-                let epoch = s.lane.epoch().0;
+                let epoch = s.shard.epoch().0;
                 let message = Box::new(message);
-                let lane = s.number;
+                let shard = s.number;
                 s.outgoing.job(Job::Own {
-                    lane,
+                    shard,
                     epoch,
                     message,
                 });
@@ -70,7 +70,7 @@ impl Cache {
                 self.find_reader(s, block, cause);
                 if s.to_read[&block].claimed.is_none() {
                     // Whoever asked waits no more. Others must not wait for who does not read it.
-                    s.lane.unreadable(block, generation, out);
+                    s.shard.unreadable(block, generation, out);
                 }
             }
             Effect::Install {
@@ -100,7 +100,7 @@ impl Cache {
             Effect::FlushLog { upto } => {
                 let durable = self.redo.durable();
                 if durable >= upto {
-                    s.lane.flushed(durable, out);
+                    s.shard.flushed(durable, out);
                 } else {
                     stat::add(Stat::GcBlockFlushes, 1);
                     s.outgoing.job(Job::Flush(upto));
@@ -120,7 +120,7 @@ impl Cache {
                     s.outgoing.tell(w.slot, waiter.0, Told::Run, how);
                 }
                 // It gave up when its read failed.
-                None => s.lane.latched(block, waiter, out),
+                None => s.shard.latched(block, waiter, out),
             },
             Effect::ReadCopy { waiter, .. } => {
                 let bytes = cause
@@ -136,7 +136,7 @@ impl Cache {
                 }
             }
             Effect::DropCopies { supplier } => {
-                s.undo.gone(supplier, s.lane.epoch().0);
+                s.undo.gone(supplier, s.shard.epoch().0);
                 self.gcs.copies_lost.fetch_add(1, SeqCst);
             }
             Effect::Recover { block, generation } => self.recover(s, block, generation),
@@ -145,8 +145,8 @@ impl Cache {
             Effect::CloseThreads { dead } => {
                 let life = |m: &Member| (m.instance, m.incarnation.0 as u32);
                 let dead: Vec<ClusterMember> = dead.iter().map(life).collect();
-                let (epoch, lanes) = (s.lane.epoch().0, self.lanes().len());
-                let dead = self.gcs.closing.lock().one_more(epoch, dead, lanes);
+                let (epoch, shards) = (s.shard.epoch().0, self.shards().len());
+                let dead = self.gcs.closing.lock().one_more(epoch, dead, shards);
                 let told = self.gcs.closed.get();
                 let told = told.expect(
                     "invariant: before somebody is dead it is said who hears of closed threads",
@@ -174,9 +174,13 @@ impl Cache {
         };
         let spent = s.timing.leaving(to, message, since);
         s.last_sent_to = Some(to);
-        let term = s.lane.term_of(message);
-        let first = if term.is_by_hash() { LANE } else { TERMED_LANE };
-        let head = (to, first + u16::from(s.number), s.lane.epoch().0);
+        let term = s.shard.term_of(message);
+        let first = if term.is_by_hash() {
+            SHARD
+        } else {
+            TERMED_SHARD
+        };
+        let head = (to, first + u16::from(s.number), s.shard.epoch().0);
         stat::add(Stat::GcMessagesSent, 1);
         s.outgoing.letter(head, block, |body| {
             if !term.is_by_hash() {
@@ -206,7 +210,7 @@ impl Cache {
         stat::add(Stat::GcCurrentBlocksServed, 1);
         s.timing.building();
         if let Some(image) = s.images.remove(&block) {
-            if image.version == version && s.lane.mode(block).is_none() {
+            if image.version == version && s.shard.mode(block).is_none() {
                 self.send_message(s, to, message, Some(&image.block));
                 s.images.insert(block, image);
                 return;
@@ -221,7 +225,7 @@ impl Cache {
         let ix = self
             .frame_of(block)
             .expect("invariant: a block that is held is in a frame");
-        // SAFETY: closed or shared, and only a step of the lane, of which this is one, can make it exclusive again or free its frame.
+        // SAFETY: closed or shared, and only a step of the shard, of which this is one, can make it exclusive again or free its frame.
         let bytes = unsafe { &*self.memory.block(ix.0 as usize) };
         debug_assert!(bytes.scn() == version || bytes.is_unformatted());
         self.send_message(s, to, message, Some(bytes));
@@ -276,7 +280,7 @@ impl Cache {
         let message = Message::Copy { block, id, clock };
         self.send_message(s, to, &message, Some(bytes));
         stat::add(Stat::GcCrBlocksServed, 1);
-        s.lane.copied(block, bytes.scn(), out);
+        s.shard.copied(block, bytes.scn(), out);
     }
 
     fn set_mode(&self, s: &mut State, dba: Dba, state: u8) {
@@ -330,14 +334,14 @@ impl Cache {
                 dirty: arrived.dirty,
                 redo: block::LogPos(0),
             };
-            s.lane.closed(dba, generation, found, out);
+            s.shard.closed(dba, generation, found, out);
             return;
         }
         if let Some((evicted, ix)) = s.evicting
             && evicted == dba
         {
             let found = self.close_frame(ix, keep);
-            s.lane.closed(dba, generation, found, out);
+            s.shard.closed(dba, generation, found, out);
             return;
         }
         if self.stays(s, came, (dba, keep, generation)) {
@@ -363,7 +367,7 @@ impl Cache {
             });
         } else {
             let found = self.close_frame(ix, keep);
-            s.lane.closed(dba, generation, found, out);
+            s.shard.closed(dba, generation, found, out);
         }
         // SAFETY: latched above.
         unsafe { frame.latch.unlock_exclusive() }
@@ -388,7 +392,7 @@ impl Cache {
 
     /// Has the block written if it is dirty; otherwise its version is on disk.
     fn write_or_say_so(&self, s: &mut State, dba: Dba, out: &mut Vec<Effect>) {
-        let Some((_, generation)) = s.lane.mode(dba) else {
+        let Some((_, generation)) = s.shard.mode(dba) else {
             return;
         };
         if s.arrived.contains_key(&dba) {
@@ -406,7 +410,7 @@ impl Cache {
             // SAFETY: latched above.
             unsafe { frame.latch.unlock_shared() }
             match clean {
-                true => s.lane.wrote(dba, version, out),
+                true => s.shard.wrote(dba, version, out),
                 false => self.writer.want_block(dba),
             }
         } else {
@@ -434,7 +438,7 @@ impl Cache {
             frame.state.load(Acquire) == CLOSED,
             "invariant: what is given away is closed"
         );
-        // SAFETY: closed, so nobody changes it; its frame is freed by steps of the lane only.
+        // SAFETY: closed, so nobody changes it; its frame is freed by steps of the shard only.
         let block = unsafe { &*self.memory.block(ix.0 as usize) };
         let image = Image {
             block: Box::new(block.clone()),
@@ -474,71 +478,4 @@ fn block_of(message: &Message) -> Option<Dba> {
         Message::Ship { block, .. } | Message::ReadFor { block, .. } => Some(block),
         _ => None,
     }
-}
-
-/// What the wait for a block that may be used now turned out to be.
-pub(super) fn how_it_came(w: &Waiting, cause: &Cause<'_>) -> How {
-    match w.remastered {
-        true => how_the_block_came(w, cause).named(Event::GcRemaster),
-        false => how_the_block_came(w, cause),
-    }
-}
-
-fn how_the_block_came(w: &Waiting, cause: &Cause<'_>) -> How {
-    let Some(from) = cause.from else {
-        // By what another session here did.
-        return How::local(match w.releasing {
-            true => Event::GcBufferBusyRelease,
-            false => Event::GcBufferBusyAcquire,
-        });
-    };
-    if w.joined {
-        return How::local(Event::GcBufferBusyAcquire);
-    }
-    let spent = cause.spent.unwrap_or(Spent {
-        messages: 2,
-        // Nobody granted it but this instance itself, once the others had given it up.
-        busy: true,
-        ..Spent::default()
-    });
-    let event = match (cause.block.is_some(), w.copy_would_do) {
-        (true, _) => match spent {
-            Spent {
-                congested: true, ..
-            } => Event::GcCurrentBlockCongested,
-            Spent { busy: true, .. } => Event::GcCurrentBlockBusy,
-            Spent { messages: 3.., .. } => Event::GcCurrentBlock3Way,
-            _ => Event::GcCurrentBlock2Way,
-        },
-        (false, true) => Event::GcCrGrant2Way,
-        (false, false) if spent.busy => Event::GcCurrentGrantBusy,
-        (false, false) => Event::GcCurrentGrant2Way,
-    };
-    let object = cause.block.map(|b| b.object());
-    How::remote(
-        event,
-        (from, spent, cause.received_ns),
-        object.map(|o| (o, true)),
-    )
-}
-
-/// The same for a copy.
-pub(super) fn copy_came(cause: &Cause<'_>, joined: bool) -> How {
-    let (Some(from), Some(spent), false) = (cause.from, cause.spent, joined) else {
-        return How::local(Event::GcBufferBusyAcquire);
-    };
-    let event = match spent {
-        Spent {
-            congested: true, ..
-        } => Event::GcCrBlockCongested,
-        Spent { busy: true, .. } => Event::GcCrBlockBusy,
-        Spent { messages: 3.., .. } => Event::GcCrBlock3Way,
-        _ => Event::GcCrBlock2Way,
-    };
-    let object = cause.block.map(|b| b.object());
-    How::remote(
-        event,
-        (from, spent, cause.received_ns),
-        object.map(|o| (o, false)),
-    )
 }

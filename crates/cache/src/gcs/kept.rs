@@ -6,8 +6,8 @@
 //!   that it needs, or for none.
 //! - It is not kept when this instance's state is locked by its thread: whoever asks or takes a frame gives it back first.
 
-use super::Cause;
-use super::session::Admission;
+use super::admission::Admission;
+use super::state::Cause;
 use crate::Cache;
 use block::Dba;
 use fusion::ids::Waiter;
@@ -28,8 +28,8 @@ impl Drop for Kept {
         };
         let (dba, waiter) = (self.dba, Waiter(self.waiter));
         cache.with_state(dba, |s| {
-            cache.step(s, Cause::default(), |lane, out| {
-                lane.latched(dba, waiter, out);
+            cache.step(s, Cause::default(), |shard, out| {
+                shard.latched(dba, waiter, out);
             });
         });
     }
@@ -45,7 +45,7 @@ thread_local! {
 pub(crate) fn keep(admission: Admission<'_>) {
     give_back();
     let (cache, dba, waiter) = admission.into_parts();
-    let cache = cache.gcs.this.get().cloned().unwrap_or_default();
+    let cache = cache.this.get().cloned().unwrap_or_default();
     KEPT.set(Some(Kept { cache, dba, waiter }));
     OF.set(Some(dba));
     wait::before_next_wait(Some(give_back));

@@ -1,4 +1,4 @@
-//! The cache among other instances: what drives the global cache service ([`fusion::gcs::Lane`]) with this instance's frames, log and disk.
+//! The cache among other instances: what drives the global cache service ([`fusion::gcs::Shard`]) with this instance's frames, log and disk.
 //!
 //! **Alone** an instance never comes here: its blocks are in its frames exclusively, unregistered, and it sends nothing. When others are about to come
 //! ([`Cache::reconfigure`]), what is cached is declared to the new masters, and from then on every miss is a request.
@@ -6,237 +6,68 @@
 //! **Invariants.**
 //! - A frame's mode is the lowest number of its state ([`crate::frame`]); who has latched the frame looks at it once more. It is raised and lowered by this
 //!   module only, lowered only under the frame's exclusive latch; so what is latched in a mode stays so until it is let go (R7, race 8 of docs/design.md).
-//! - All about one block is one lane's ([`lanes`]).
-//! - Order of latches: frame, then the lane's [`State`]. Whoever has the state only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).
-//! - A block's bytes that arrived are in [`State::arrived`] until a session has put them into a frame: receiving threads never look for a frame.
-//! - A frame that was closed for another instance has its content, clean or not, until the lane says what becomes of it; it is written by nobody meanwhile.
-//! - A past image is in [`State::images`] before its frame is clean, and the checkpoint reads frames before images: so it never passes one (R5).
-//! - Undo blocks belong to their instance: they never go through the lane. Others get copies ([`Cache::read_undo`]).
+//! - All about one block is one shard's ([`shards`]).
+//! - Order of latches: frame, then the shard's [`state::State`]. Whoever has the state only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).
+//! - A block's bytes that arrived are in [`state::State::arrived`] until a session has put them into a frame: receiving threads never look for a frame.
+//! - A frame that was closed for another instance has its content, clean or not, until the shard says what becomes of it; it is written by nobody meanwhile.
+//! - A past image is in [`state::State::images`] before its frame is clean, and the checkpoint reads frames before images: so it never passes one (R5).
+//! - Undo blocks belong to their instance: they never go through the shard. Others get copies ([`Cache::read_undo`]).
+//!
+//! **Layers**, from the top; a module imports only from layers below its own: this module, which hears the messages; `helper`; `recovery`, `affinity`,
+//! `undo`, `defer`; `session`; `kept`, `admission`; `effects`, by which a shard's step is carried out; `shards`, which latches a shard; `state`, `provenance`;
+//! `outgoing`, `jobs`; `slot`, `stay`, `policy`, `dead`, `undo_wanted`, `timing`, `wire`.
 
+mod admission;
 mod affinity;
+mod dead;
 mod defer;
 mod effects;
 mod helper;
+mod jobs;
 pub(crate) mod kept;
-mod lanes;
 mod outgoing;
+mod policy;
+mod provenance;
 mod recovery;
 mod session;
+mod shards;
+mod slot;
+mod state;
+mod stay;
 mod timing;
 mod undo;
+mod undo_wanted;
 mod wire;
 
-pub use affinity::{Affinity, GranuleRow, PolicyEvent, PolicyRow};
-pub use recovery::{DeadThreads, Reconfiguration, ThreadsClosed};
-pub(crate) use session::{Acquired, Admission};
+pub(crate) use admission::Admission;
+pub use dead::{ClusterMember, DeadThreads, Reconfiguration, ThreadsClosed};
+pub use policy::{Affinity, GranuleRow, PolicyEvent, PolicyRow};
+pub(crate) use session::Acquired;
+pub(crate) use state::{Gcs, is_private};
 
-use crate::frame::{CLEAN, CLOSED, EXCLUSIVE, FrameIx, SHARED};
+use crate::frame::{CLEAN, CLOSED, FrameIx, SHARED};
 use crate::{Cache, Error, Result};
 use block::{BlockBuf, Dba, InstanceId, Scn};
-use fusion::gcs::{Admission as Epochs, Effect, Lane, Message, Mode};
-use fusion::ids::{Epoch, Generation, Term};
+use fusion::gcs::{Admission as Epochs, Message, Shard};
+use fusion::ids::{Epoch, Term};
 use interconnect::Post;
-use lanes::LaneCell;
-use outgoing::{Latched, Outgoing};
-use seam::{HashMap, Mutex};
-use session::Waiting;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, OnceLock, Weak};
-use timing::{Spent, Timing};
-
-/// Buckets of the directory.
-const BUCKETS: u16 = 256;
-
-/// Kinds of messages, within [`interconnect::kinds::CACHE`].
-const UNDO_WANTED: u16 = 2;
-const UNDO_COPY: u16 = 3;
-/// This instance uses most what its receiver uses less: it should master it.
-const OFFER: u16 = 4;
-/// Of the first lane, the others after it.
-const LANE: u16 = 10;
-/// The same with a term in front: about a block of a granule that somebody took.
-const TERMED_LANE: u16 = 50;
-
-/// A member of the cluster in one of its lives.
-pub type ClusterMember = (InstanceId, u32);
-
-/// The cache's part that knows of other instances.
-#[derive(Default)]
-pub(crate) struct Gcs {
-    /// Whether misses are requests. Never falls.
-    clustered: AtomicBool,
-    /// Loads under way of those who have seen it false.
-    lone_loads: AtomicUsize,
-    post: OnceLock<Arc<dyn Post>>,
-    /// The cache that this is a part of, once it has joined.
-    this: OnceLock<Weak<Cache>>,
-    /// None before it joins.
-    lanes: OnceLock<Box<[LaneCell]>>,
-    helper: Arc<helper::Jobs>,
-    /// Who is told that dead threads are needed no more.
-    closed: OnceLock<ThreadsClosed>,
-    closing: Mutex<lanes::Closing>,
-    /// How often a member was gone: see [`Cache::copies_lost`].
-    copies_lost: AtomicU64,
-    policy: Mutex<affinity::Policy>,
-    /// See [`Cache::defer`].
-    defer_us: AtomicU64,
-}
-
-/// A lane. See the module.
-struct State {
-    me: InstanceId,
-    number: u8,
-    lane: Lane,
-    members: Vec<InstanceId>,
-    /// Who has asked for blocks of which granule.
-    uses: affinity::Uses,
-    dead: recovery::Dead,
-    /// Sessions that wait, by the number that the lane knows them by.
-    waiting: HashMap<u64, Waiting>,
-    last_waiter: u64,
-    /// Blocks granted from disk, or to be brought back, that are in no frame yet.
-    to_read: HashMap<Dba, ToRead>,
-    arrived: HashMap<Dba, Arrived>,
-    wanted: defer::Wanted,
-    images: HashMap<Dba, Image>,
-    /// Messages of an epoch that this instance has not entered.
-    later: Vec<Later>,
-    /// The frame that its evictor has latched.
-    evicting: Option<(Dba, FrameIx)>,
-    undo: undo::Wanted,
-    timing: Timing,
-    /// The instance that the last message went to.
-    last_sent_to: Option<InstanceId>,
-    /// Kept so that a step allocates nothing.
-    scratch: Vec<Effect>,
-    outgoing: Outgoing,
-}
-
-/// Sender, epoch and term of a message, and the block that came with it.
-type Later = ((InstanceId, u64, Term), Message, Option<Box<BlockBuf>>);
-
-struct ToRead {
-    mode: Mode,
-    generation: Generation,
-    /// Who reads it, if anybody does yet.
-    claimed: Option<Reader>,
-    /// It is to be brought back.
-    recovery: bool,
-    /// How often background threads could not read it: no session gets these errors, so they are said.
-    failures: u32,
-    /// Its owner has died meanwhile: it is dirty from the moment on at which it is here (17b).
-    owed: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reader {
-    /// The session that waits under this number.
-    Waiter(u64),
-    /// Those who bring blocks back, or read them for others.
-    Background,
-}
-
-/// A block that was received.
-struct Arrived {
-    block: Box<BlockBuf>,
-    /// State that its frame will have.
-    state: u8,
-    dirty: bool,
-}
-
-/// What is kept of a block that was given away dirty.
-struct Image {
-    block: Box<BlockBuf>,
-    version: Scn,
-    /// Position that the checkpoint may not pass, or [`CLEAN`].
-    first_dirty: u64,
-}
-
-/// What a step is about, besides the state.
-#[derive(Default)]
-struct Cause<'a> {
-    /// The instance that a message came from, and the block that came with it.
-    from: Option<InstanceId>,
-    block: Option<&'a BlockBuf>,
-    /// What was said behind it, and when it was read.
-    spent: Option<Spent>,
-    received_ns: u64,
-}
-
-fn state_of(mode: Mode) -> u8 {
-    match mode {
-        Mode::Shared => SHARED,
-        Mode::Exclusive => EXCLUSIVE,
-    }
-}
-
-impl State {
-    fn new(me: InstanceId, number: u8) -> State {
-        State {
-            me,
-            number,
-            lane: Lane::new(me),
-            members: Vec::new(),
-            uses: affinity::Uses::default(),
-            dead: recovery::Dead::default(),
-            waiting: HashMap::default(),
-            last_waiter: 0,
-            to_read: HashMap::default(),
-            arrived: HashMap::default(),
-            wanted: defer::Wanted::default(),
-            images: HashMap::default(),
-            later: Vec::new(),
-            evicting: None,
-            undo: undo::Wanted::default(),
-            timing: Timing::default(),
-            last_sent_to: None,
-            scratch: Vec::new(),
-            outgoing: Outgoing::default(),
-        }
-    }
-
-    /// Of a block that is held: whether its frame has it, and not what the block was when it was last here.
-    fn is_in_its_frame(&self, dba: Dba) -> bool {
-        !self.arrived.contains_key(&dba) && !self.to_read.contains_key(&dba)
-    }
-
-    /// Which instance masters a block.
-    fn master(&self, dba: Dba) -> InstanceId {
-        self.lane.master_of(dba)
-    }
-}
-
-/// The same for all members without a word between them, and only the buckets of those who go, or a share for those who come, move: each instance has a weight of its own for each bucket, and the
-/// heaviest masters it (rendezvous hashing).
-fn master_of(members: &[InstanceId], bucket: u16) -> InstanceId {
-    let weight = |i: &InstanceId| {
-        // The finalizer of splitmix64.
-        let z = (u64::from(bucket) << 16 | u64::from(i.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    let heaviest = members.iter().max_by_key(|i| (weight(i), i.0));
-    *heaviest.expect("invariant: an epoch has members")
-}
+use state::{
+    Cause, OFFER, SHARD, State, TERMED_SHARD, UNDO_COPY, UNDO_WANTED, received_ns, shards_of,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use timing::Spent;
 
 impl Cache {
-    /// Whether misses are requests to other instances, or to this one as master.
-    #[inline]
-    pub(crate) fn is_clustered(&self) -> bool {
-        self.gcs.clustered.load(SeqCst)
-    }
-
     /// Says how other instances are reached and starts the thread that does what receiving threads leave. Called once, before [`Cache::reconfigure`].
-    /// `lanes`: the same for all members.
-    pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>, lanes: u8) -> Result<()> {
-        let lanes = lanes::new(post.me(), lanes);
+    /// `shards`: the same for all members.
+    pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>, shards: u8) -> Result<()> {
+        let shards = shards_of(post.me(), shards);
         assert!(
-            self.gcs.post.set(post).is_ok() && self.gcs.lanes.set(lanes).is_ok(),
+            self.gcs.post.set(post).is_ok() && self.gcs.shards.set(shards).is_ok(),
             "invariant: a cache joins a cluster once"
         );
-        self.gcs.this.get_or_init(|| Arc::downgrade(self));
+        self.this.get_or_init(|| Arc::downgrade(self));
         helper::start(self)
     }
 
@@ -245,10 +76,10 @@ impl Cache {
         self.gcs.helper.stop();
     }
 
-    /// What this instance has cached alone becomes known to its lane, to be declared in the first epoch.
+    /// What this instance has cached alone becomes known to its shard, to be declared in the first epoch.
     fn register_everything(&self) {
         self.gcs.clustered.store(true, SeqCst);
-        // Whoever loads without the lane has looked at the flag before; it needs no more than the disk to go on.
+        // Whoever loads without the shard has looked at the flag before; it needs no more than the disk to go on.
         while self.gcs.lone_loads.load(SeqCst) > 0 {
             seam::thread::yield_now();
         }
@@ -256,7 +87,7 @@ impl Cache {
             frame.latch.lock_shared(&self.latch_group);
             let dba = frame.dba();
             if frame.state.load(Acquire) >= SHARED && !is_private(dba) {
-                self.with_state(dba, |s| s.lane.adopt(dba));
+                self.with_state(dba, |s| s.shard.adopt(dba));
             }
             // SAFETY: latched above.
             unsafe { frame.latch.unlock_shared() }
@@ -276,11 +107,11 @@ impl Cache {
             UNDO_WANTED => self.undo_wanted(from, body),
             UNDO_COPY => self.undo_arrived((from, epoch), body, block),
             OFFER => self.offered((from, epoch), body),
-            LANE.. => {
+            SHARD.. => {
                 let bad = Error::BadMessage { from, kind };
                 let (first, termed) = match kind {
-                    TERMED_LANE.. => (TERMED_LANE, wire::split_term(body)),
-                    _ => (LANE, Some((Term::BY_HASH, body))),
+                    TERMED_SHARD.. => (TERMED_SHARD, wire::split_term(body)),
+                    _ => (SHARD, Some((Term::BY_HASH, body))),
                 };
                 let Some((term, body)) = termed else {
                     return Err(bad);
@@ -290,12 +121,12 @@ impl Cache {
                 };
                 let message = wire::decode(body).ok_or(bad)?;
                 let carries = matches!(message, Message::Block { .. } | Message::Copy { .. });
-                let lane = kind - first;
-                let of_lane = |dba| u16::from(self.lane_number(dba)) == lane;
-                if carries != block.is_some() || !message.block().is_none_or(of_lane) {
+                let shard = kind - first;
+                let of_shard = |dba| u16::from(self.shard_number(dba)) == shard;
+                if carries != block.is_some() || !message.block().is_none_or(of_shard) {
                     return Err(Error::BadMessage { from, kind });
                 }
-                let mut s = self.lane(lane)?.ok_or(Error::BadMessage { from, kind })?;
+                let mut s = self.shard(shard)?.ok_or(Error::BadMessage { from, kind })?;
                 self.admit(&mut s, (from, epoch, term), (message, spent), block);
                 Ok(())
             }
@@ -310,7 +141,7 @@ impl Cache {
         (message, spent): (Message, Option<Spent>),
         block: Option<&BlockBuf>,
     ) {
-        match s.lane.admits(Epoch(epoch)) {
+        match s.shard.admits(Epoch(epoch)) {
             Epochs::Never => {}
             Epochs::Later => {
                 let block = block.map(|b| Box::new(b.clone()));
@@ -328,23 +159,27 @@ impl Cache {
                     spent,
                     received_ns,
                 };
-                self.step(s, cause, |lane, out| lane.message(from, term, message, out));
+                self.step(s, cause, |shard, out| {
+                    shard.message(from, term, message, out)
+                });
             }
         }
     }
 
     /// The connection to `peer` broke and is back.
     pub fn reconnected(&self, peer: InstanceId) {
-        self.each_lane(|s| {
-            self.step(s, Cause::default(), |lane, out| lane.reconnected(peer, out));
+        self.each_shard(|s| {
+            self.step(s, Cause::default(), |shard, out| {
+                shard.reconnected(peer, out)
+            });
             self.ask_undo_again(s, Some(peer));
         });
     }
 
     /// Drives again what may have been lost: to be called about once a second.
     pub fn tick(&self) {
-        self.each_lane(|s| {
-            self.step(s, Cause::default(), Lane::timer);
+        self.each_shard(|s| {
+            self.step(s, Cause::default(), Shard::timer);
             self.ask_undo_again(s, None);
             self.start_recoveries(s);
             self.read_unattended(s);
@@ -355,12 +190,12 @@ impl Cache {
     /// Past images kept here: a clean leave waits until there are none, and asks for their writing.
     pub fn past_images(&self) -> usize {
         let mut n = 0;
-        self.each_lane(|s| {
+        self.each_shard(|s| {
             let images: Vec<Dba> = s.images.keys().copied().collect();
             n += images.len();
             for dba in images {
-                self.step(s, Cause::default(), |lane, out| {
-                    lane.image_in_the_way(dba, out)
+                self.step(s, Cause::default(), |shard, out| {
+                    shard.image_in_the_way(dba, out)
                 });
             }
         });
@@ -370,7 +205,7 @@ impl Cache {
     /// Lets go of every clean block, so that this instance can leave. Returns how many blocks it could not let go of yet.
     pub fn release_everything(&self) -> usize {
         // There may be nobody left to whom ticks are due.
-        self.each_lane(|s| self.read_unattended(s));
+        self.each_shard(|s| self.read_unattended(s));
         let mut left = 0;
         for (i, frame) in self.frames.iter().enumerate() {
             frame.latch.lock_exclusive(&self.latch_group);
@@ -389,9 +224,9 @@ impl Cache {
     pub(crate) fn oldest_image(&self) -> u64 {
         let mut oldest = CLEAN;
         if self.is_clustered() {
-            self.each_lane(|s| {
-                let of_lane = s.images.values().map(|i| i.first_dirty).min();
-                oldest = oldest.min(of_lane.unwrap_or(CLEAN));
+            self.each_shard(|s| {
+                let of_shard = s.images.values().map(|i| i.first_dirty).min();
+                oldest = oldest.min(of_shard.unwrap_or(CLEAN));
             });
         }
         oldest
@@ -409,11 +244,11 @@ impl Cache {
         if !self.is_clustered() {
             return;
         }
-        self.each_lane(|s| {
+        self.each_shard(|s| {
             let old = s.images.iter().filter(|(_, i)| i.first_dirty < upto);
             for dba in old.map(|(&dba, _)| dba).collect::<Vec<_>>() {
-                self.step(s, Cause::default(), |lane, out| {
-                    lane.image_in_the_way(dba, out)
+                self.step(s, Cause::default(), |shard, out| {
+                    shard.image_in_the_way(dba, out)
                 });
             }
         });
@@ -424,14 +259,14 @@ impl Cache {
         if !self.is_clustered() {
             return;
         }
-        let mut of_lanes = vec![Vec::new(); self.lanes().len()];
+        let mut of_shards = vec![Vec::new(); self.shards().len()];
         for (dba, version) in written.filter(|(dba, _)| !is_private(*dba)) {
-            of_lanes[usize::from(self.lane_number(dba))].push((dba, version));
+            of_shards[usize::from(self.shard_number(dba))].push((dba, version));
         }
-        self.each_lane(|s| {
-            for &(dba, version) in &of_lanes[usize::from(s.number)] {
-                self.step(s, Cause::default(), |lane, out| {
-                    lane.wrote(dba, version, out)
+        self.each_shard(|s| {
+            for &(dba, version) in &of_shards[usize::from(s.number)] {
+                self.step(s, Cause::default(), |shard, out| {
+                    shard.wrote(dba, version, out)
                 });
             }
         });
@@ -450,44 +285,15 @@ impl Cache {
         }
         let s = &mut *self.state(dba);
         if s.members.is_empty() {
-            // Others are about to come; this lane is not in their epoch yet, and has no masters to be told.
-            s.lane.disown(dba);
+            // Others are about to come; this shard is not in their epoch yet, and has no masters to be told.
+            s.shard.disown(dba);
             return true;
         }
-        if s.lane.mode(dba).is_some() {
+        if s.shard.mode(dba).is_some() {
             s.evicting = Some((dba, ix));
-            self.step(s, Cause::default(), |lane, out| lane.evict(dba, out));
+            self.step(s, Cause::default(), |shard, out| shard.evict(dba, out));
             s.evicting = None;
         }
-        s.lane.mode(dba).is_none()
+        s.shard.mode(dba).is_none()
     }
-
-    /// The block's lane, when it has entered an epoch.
-    fn planned(&self, dba: Dba) -> Latched<'_> {
-        let mut s = self.state(dba);
-        if s.members.is_empty() {
-            let lane = &self.lanes()[usize::from(s.number)];
-            wait::during(wait::Event::GcDirectoryFrozen, [0; 3], || {
-                lane.entered.wait_while(s.guard(), |s| s.members.is_empty());
-            });
-        }
-        s
-    }
-
-    fn post(&self) -> &Arc<dyn Post> {
-        self.gcs
-            .post
-            .get()
-            .expect("invariant: a clustered cache can send")
-    }
-}
-
-/// When the message that this thread handles was read; now, if it handles none.
-fn received_ns() -> u64 {
-    interconnect::handled_message_received_ns().unwrap_or_else(interconnect::now_ns)
-}
-
-/// Whether a block is its instance's own, of which others only get copies.
-pub(crate) fn is_private(dba: Dba) -> bool {
-    dba.file().is_undo()
 }

@@ -1,23 +1,19 @@
-//! What a step of the lane wants said, said once the state is let go.
+//! What a step of the shard wants said, said once the state is let go.
 //!
 //! Sending and waking are calls of the system. Whoever is woken, or answered by another instance on the same machine, looks at the state at once: done under its latch, each would meet a
 //! latch whose owner has just lost its CPU to the one that wants it.
 //!
 //! **Invariants.**
 //! - A letter has its bytes with it: the frame that a block was sent from is anybody's once the state is let go.
-//! - Two threads may say what they have to say in another order than that of their steps. The lane admits messages in any order (`fusion::gcs` is checked with a network that keeps none);
+//! - Two threads may say what they have to say in another order than that of their steps. The shard admits messages in any order (`fusion::gcs` is checked with a network that keeps none);
 //!   a session takes no notice of what was meant for an earlier wait of its, nor of less than it has been told already ([`Slot::tell`]).
 
-use super::State;
-use super::helper::Job;
-use super::lanes::LaneCell;
-use super::session::{How, Slot, Told};
-use crate::Cache;
+use super::jobs::{Job, Jobs};
+use super::slot::{How, Slot, Told};
 use block::{BlockBuf, InstanceId};
-use interconnect::{Parcel, Route};
-use seam::MutexGuard;
-use std::cell::RefCell;
-use std::ops::{Deref, DerefMut, Range};
+use interconnect::{Parcel, Post, Route};
+use redo::Redo;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Buffers for blocks that a thread keeps for its next letters.
@@ -39,11 +35,6 @@ struct Letter {
     epoch: u64,
     body: Range<usize>,
     block: Option<Box<BlockBuf>>,
-}
-
-thread_local! {
-    /// Empty, with the memory of the last one.
-    static LAST: RefCell<Outgoing> = RefCell::default();
 }
 
 impl Outgoing {
@@ -78,21 +69,21 @@ impl Outgoing {
         self.jobs.push(job);
     }
 
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.letters.is_empty() && self.told.is_empty() && self.jobs.is_empty()
     }
 
-    /// By this lane. Letters first: others work on them while sessions here wake up.
-    fn say(&mut self, lane: u8, cache: &Cache) {
+    /// By this shard. Letters first: others work on them while sessions here wake up.
+    pub fn say(&mut self, shard: u8, post: &dyn Post, redo: &Redo, helper: &Jobs) {
         for letter in self.letters.drain(..) {
             let parcel = Parcel {
-                route: Route::Hash(u64::from(lane)),
+                route: Route::Hash(u64::from(shard)),
                 kind: letter.kind,
                 epoch: letter.epoch,
                 body: &self.bodies[letter.body],
                 block: letter.block.as_deref(),
             };
-            cache.post().send(letter.to, parcel);
+            post.send(letter.to, parcel);
             self.spare.extend(letter.block);
         }
         self.bodies.clear();
@@ -102,63 +93,9 @@ impl Outgoing {
         }
         for job in self.jobs.drain(..) {
             // Whoever writes the log just now tells of it, too: nobody needs to be woken for that.
-            if !matches!(job, Job::Flush(upto) if cache.redo.want(upto)) {
-                cache.gcs.helper.push(job);
+            if !matches!(job, Job::Flush(upto) if redo.want(upto)) {
+                helper.push(job);
             }
         }
-    }
-}
-
-/// A lane's state, latched. What steps want said is said when it is let go.
-pub(super) struct Latched<'a> {
-    cache: &'a Cache,
-    /// None only while it is being dropped.
-    guard: Option<MutexGuard<'a, State>>,
-}
-
-impl<'a> Latched<'a> {
-    pub fn new(cache: &'a Cache, lane: &'a LaneCell) -> Latched<'a> {
-        Latched {
-            cache,
-            guard: Some(lane.state.lock()),
-        }
-    }
-
-    /// For a wait that lets it go meanwhile. To be called before any step.
-    pub fn guard(&mut self) -> &mut MutexGuard<'a, State> {
-        self.guard
-            .as_mut()
-            .expect("invariant: latched until it is dropped")
-    }
-}
-
-impl Deref for Latched<'_> {
-    type Target = State;
-    fn deref(&self) -> &State {
-        self.guard
-            .as_ref()
-            .expect("invariant: latched until it is dropped")
-    }
-}
-
-impl DerefMut for Latched<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        self.guard()
-    }
-}
-
-impl Drop for Latched<'_> {
-    fn drop(&mut self) {
-        let Some(mut guard) = self.guard.take() else {
-            return;
-        };
-        if guard.outgoing.is_empty() {
-            return;
-        }
-        let mut outgoing = std::mem::replace(&mut guard.outgoing, LAST.take());
-        let lane = guard.number;
-        drop(guard);
-        outgoing.say(lane, self.cache);
-        LAST.set(outgoing);
     }
 }

@@ -1,71 +1,27 @@
 //! Changes of epoch, and bringing back the blocks of members that have died.
 //!
-//! The plan and the directory are the lane's (`fusion::gcs`). Here: the redo of the dead, which each survivor's engine reads and hands in, and the blocks that this instance
+//! The plan and the directory are the shard's (`fusion::gcs`). Here: the redo of the dead, which each survivor's engine reads and hands in, and the blocks that this instance
 //! was told to bring back, done by the threads `lmr0`, `lmr1`, ...: the newest of disk and its own past image, and what the dead have logged since.
 //!
 //! **Invariants.**
-//! - A block under recovery is in [`State::to_read`] until it is in its frame and the lane knows it. No session may use it before, and no other instance gets it.
+//! - A block under recovery is in [`State::to_read`] until it is in its frame and the shard knows it. No session may use it before, and no other instance gets it.
 //! - Its making begins only when the redo of all that are dead in the present epoch is here. One that has begun goes on across a change of epoch: whoever dies later cannot have changed
 //!   the block since it was lost, and had no newer image of it, or it would have been told to bring it back.
 //! - What was read ahead for a block counts only in the epoch, and for the grant, under which it was read: nobody else can have written the block to disk meanwhile.
 //! - A read that fails is tried again at every tick, and said: whoever wants the block waits for it.
 
-use super::helper::Job;
-use super::outgoing::Latched;
+use super::dead::{ClusterMember, Dead, DeadThreads, Reconfiguration, ThreadsClosed};
+use super::jobs::Job;
 use super::session::Fill;
-use super::{BUCKETS, Cause, ClusterMember, Reader, State, ToRead, is_private, master_of};
+use super::shards::Latched;
+use super::state::{BUCKETS, Cause, Reader, State, ToRead, is_private, master_of};
 use crate::{Cache, Result};
-use block::{BLOCK_SIZE, BlockBuf, Dba, InstanceId};
+use block::{BLOCK_SIZE, BlockBuf, Dba};
 use fusion::gcs::{Message, Mode, Plan};
 use fusion::ids::{Epoch, Generation, Incarnation, Member, Term};
-use redo::DeadRedo;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use storage::{AlignedBuf, TornHomes};
-
-/// What a change of epoch decides; the same for all members.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reconfiguration {
-    pub epoch: u64,
-    pub members: Vec<ClusterMember>,
-    /// Those who are dead and whose redo threads are open and not recovered.
-    pub dead: Vec<ClusterMember>,
-    /// The dead, and those who have been recovered and have not come back to life: their undo is not up to date, and waited for.
-    pub in_limbo: Vec<InstanceId>,
-    /// The member that says when they are. Anybody if nobody is dead.
-    pub recoverer: InstanceId,
-}
-
-/// What the dead have left on the storage.
-pub struct DeadThreads {
-    /// All their redo threads, each from its checkpoint to its end.
-    pub redo: Arc<DeadRedo>,
-    /// Their double-write files.
-    pub torn: TornHomes,
-}
-
-/// Told that these threads are needed no more: all blocks that they name are on synced disk (private ones are their heir's). Called by receiving threads, with latches held.
-pub type ThreadsClosed = Box<dyn Fn(u64, &[ClusterMember]) + Send + Sync>;
-
-/// What the epoch says of the dead.
-#[derive(Default)]
-pub(super) struct Dead {
-    members: Vec<ClusterMember>,
-    in_limbo: Vec<InstanceId>,
-    recoverer: Option<InstanceId>,
-    threads: Option<Arc<DeadThreads>>,
-}
-
-impl Dead {
-    pub fn in_limbo(&self, instance: InstanceId) -> bool {
-        self.in_limbo.contains(&instance)
-    }
-
-    /// Whether blocks can be brought back.
-    fn is_known(&self) -> bool {
-        self.members.is_empty() || self.threads.is_some()
-    }
-}
+use storage::AlignedBuf;
 
 /// A block as it is on disk, and the grant under which it was read.
 struct Ahead {
@@ -78,7 +34,7 @@ type Grant = (Epoch, Generation);
 /// The one by which the block is being brought back here.
 fn grant_of(s: &State, dba: Dba) -> Option<Grant> {
     let to_read = s.to_read.get(&dba).filter(|r| r.recovery)?;
-    Some((s.lane.epoch(), to_read.generation))
+    Some((s.shard.epoch(), to_read.generation))
 }
 
 fn member((instance, incarnation): ClusterMember) -> Member {
@@ -105,14 +61,14 @@ impl Cache {
         if !self.is_clustered() {
             self.register_everything();
         }
-        for lane in self.lanes() {
-            self.enter(&mut Latched::new(self, lane), r);
-            lane.entered.notify_all();
+        for shard in self.shards() {
+            self.enter(&mut Latched::new(self, shard), r);
+            shard.entered.notify_all();
         }
     }
 
     fn enter(&self, s: &mut State, r: &Reconfiguration) {
-        if r.epoch <= s.lane.epoch().0 {
+        if r.epoch <= s.shard.epoch().0 {
             return;
         }
         s.timing.forget();
@@ -131,7 +87,9 @@ impl Cache {
             recovering: r.dead.iter().copied().map(member).collect(),
             recoverer: r.recoverer,
         };
-        self.step(s, Cause::default(), |lane, out| lane.reconfigure(plan, out));
+        self.step(s, Cause::default(), |shard, out| {
+            shard.reconfigure(plan, out)
+        });
         for (from, message, block) in std::mem::take(&mut s.later) {
             self.admit(s, from, (message, None), block.as_deref());
         }
@@ -150,33 +108,33 @@ impl Cache {
         let named = threads.redo.blocks().chain(threads.torn.blocks());
         let named: BTreeSet<Dba> = named.filter(shared).collect();
         let threads = Arc::new(threads);
-        self.each_lane(|s| {
-            if s.lane.epoch().0 != epoch || s.dead.is_known() {
+        self.each_shard(|s| {
+            if s.shard.epoch().0 != epoch || s.dead.is_known() {
                 return;
             }
             s.dead.threads = Some(threads.clone());
             if s.dead.recoverer == Some(s.me) {
-                let of_lane = |dba: &&Dba| self.lane_number(**dba) == s.number;
-                let named = named.iter().filter(of_lane).copied().collect();
-                self.step(s, Cause::default(), |lane, out| lane.pass_one(named, out));
+                let of_shard = |dba: &&Dba| self.shard_number(**dba) == s.number;
+                let named = named.iter().filter(of_shard).copied().collect();
+                self.step(s, Cause::default(), |shard, out| shard.pass_one(named, out));
             }
             self.start_recoveries(s);
         });
         Ok(())
     }
 
-    /// What the lane has left to say to itself, in a step of its own.
-    pub(super) fn hear_itself(&self, lane: u8, epoch: u64, message: Message) {
-        let s = &mut *Latched::new(self, &self.lanes()[usize::from(lane)]);
-        if s.lane.epoch().0 == epoch {
+    /// What the shard has left to say to itself, in a step of its own.
+    pub(super) fn hear_itself(&self, shard: u8, epoch: u64, message: Message) {
+        let s = &mut *Latched::new(self, &self.shards()[usize::from(shard)]);
+        if s.shard.epoch().0 == epoch {
             let me = s.me;
-            self.step(s, Cause::default(), |lane, out| {
-                lane.message(me, Term::BY_HASH, message, out)
+            self.step(s, Cause::default(), |shard, out| {
+                shard.message(me, Term::BY_HASH, message, out)
             });
         }
     }
 
-    /// The lane wants a block brought back.
+    /// The shard wants a block brought back.
     pub(super) fn recover(&self, s: &mut State, dba: Dba, generation: Generation) {
         let to_read = ToRead {
             mode: Mode::Exclusive,

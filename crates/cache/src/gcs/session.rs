@@ -1,182 +1,22 @@
 //! How a session gets a block that its frames do not have in the mode it needs.
 
-use super::effects::how_it_came;
-use super::helper::Job;
-use super::timing::Spent;
-use super::{Arrived, Cause, DeadThreads, Gcs, Reader, State, ToRead, kept, state_of};
+use super::admission::Admission;
+use super::dead::DeadThreads;
+use super::jobs::Job;
+use super::kept;
+use super::provenance::how_it_came;
+use super::slot::{Asked, Slot, Told, Waiting};
+use super::state::{Arrived, Cause, Gcs, Reader, State, ToRead, state_of};
 use crate::frame::{CLOSED, FrameIx};
-use crate::guard::assert_none_held;
-use crate::load::Claim;
+use crate::frames::Claim;
+use crate::held::assert_none_held;
 use crate::{Cache, Error, Result};
-use block::{BlockBuf, Dba, InstanceId, ObjectId, Scn};
+use block::{BlockBuf, Dba, Scn};
 use fusion::gcs::Want;
 use fusion::ids::Waiter;
-use seam::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
-use wait::remote::{Served, Transfer};
-use wait::session::{Interrupt, Session};
 use wait::{Event, Stat, stat};
-
-/// What a waiting session is told.
-pub(super) enum Told {
-    /// The block is here in the mode asked for, and stays until the session has latched it once.
-    Run,
-    /// The block is granted: read it from disk.
-    Read,
-    /// A copy made by another instance.
-    Copy(Arc<BlockBuf>),
-    /// By its own statement, which is cancelled. Whoever asked may be told otherwise all the same, until it has withdrawn.
-    GiveUp,
-}
-
-/// What a wait turned out to be.
-pub(super) struct How {
-    event: Event,
-    /// What those said who served it, and when their answer was read here.
-    served: Option<(Served, u64)>,
-}
-
-impl How {
-    /// Nobody was asked, or not for this session.
-    pub fn local(event: Event) -> How {
-        How {
-            event,
-            served: None,
-        }
-    }
-
-    /// `came`: of which object a block came, and whether it is the current one.
-    pub fn remote(
-        event: Event,
-        (from, spent, received_ns): (InstanceId, Spent, u64),
-        came: Option<(ObjectId, bool)>,
-    ) -> How {
-        let mut served = spent.served(from, 0);
-        served.transfer = came.map(|(object, current)| Transfer {
-            object: object.0,
-            current,
-            busy: spent.busy || spent.congested,
-        });
-        How {
-            event,
-            served: Some((served, received_ns)),
-        }
-    }
-}
-
-impl How {
-    /// The same under another name.
-    pub fn named(self, event: Event) -> How {
-        How { event, ..self }
-    }
-}
-
-/// A session that waits for a block of the lane.
-pub(super) struct Waiting {
-    pub dba: Dba,
-    pub slot: Arc<Slot>,
-    pub asked_ns: u64,
-    /// It came to read.
-    pub copy_would_do: bool,
-    /// Another session had asked already.
-    pub joined: bool,
-    /// The block was here, and on its way to another instance.
-    pub releasing: bool,
-    /// Its granule was getting another master meanwhile.
-    pub remastered: bool,
-}
-
-/// A session's place to wait.
-#[derive(Default)]
-pub(super) struct Slot {
-    place: Mutex<Place>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Place {
-    /// The number under which it waits now.
-    waiter: u64,
-    told: Option<(Told, How)>,
-}
-
-/// Whom a session has asked, and when, by the clock of waits.
-#[derive(Clone, Copy)]
-pub(super) struct Asked {
-    pub of: InstanceId,
-    pub at_ns: u64,
-}
-
-impl Slot {
-    /// A wait begins: to be called before anybody can be told of its number.
-    pub fn begin(&self, waiter: u64) {
-        *self.place.lock() = Place { waiter, told: None };
-    }
-
-    /// Without effect if the wait of that number is over, or its session has been told to go on: this was said late.
-    pub fn tell(&self, waiter: u64, told: Told, how: How) {
-        let mut place = self.place.lock();
-        let goes_on = matches!(place.told, Some((Told::Run | Told::Copy(_), _)));
-        if place.waiter != waiter || goes_on {
-            return;
-        }
-        place.told = Some((told, how));
-        drop(place);
-        self.changed.notify_one();
-    }
-
-    /// Waits, shown under `event`; charged to what it turned out to be, with its parts. `cancellable`: the session whose statement may be cancelled meanwhile. A request to other instances is not taken back then: somebody else may be
-    /// served by it.
-    pub(super) fn wait(
-        self: &Arc<Self>,
-        event: Event,
-        p: [u64; 3],
-        asked: Asked,
-        cancellable: Option<&Session>,
-    ) -> Told {
-        let mut place = self.place.lock();
-        let at_once = place.told.take_if(|(_, how)| how.served.is_none());
-        drop(place);
-        if let Some((told, _)) = at_once {
-            return told; // nobody else was asked
-        }
-        wait::during_remote(event, p, (asked.of.0, asked.at_ns), || {
-            let (told, how) = match cancellable {
-                Some(s) => {
-                    s.interruptible(self.clone(), || self.until_told(event, || s.cancel_asked()))
-                }
-                None => self.until_told(event, || false),
-            };
-            let served = how.served.map(|(mut served, received_ns)| {
-                served.wake_ns = interconnect::now_ns().saturating_sub(received_ns);
-                served
-            });
-            (told, how.event, served)
-        })
-    }
-
-    fn until_told(&self, shown: Event, is_cancelled: impl Fn() -> bool) -> (Told, How) {
-        let mut place = self.place.lock();
-        loop {
-            if let Some(told) = place.told.take() {
-                return told;
-            }
-            if is_cancelled() {
-                return (Told::GiveUp, How::local(shown));
-            }
-            self.changed.wait(&mut place);
-        }
-    }
-}
-
-impl Interrupt for Slot {
-    fn interrupt(&self) {
-        // Whoever waits has looked before this, or looks after it.
-        drop(self.place.lock());
-        self.changed.notify_one();
-    }
-}
 
 thread_local! {
     /// A thread waits for one block at a time.
@@ -206,34 +46,7 @@ pub(crate) enum Acquired<'a> {
     Copy(Arc<BlockBuf>),
 }
 
-/// The right to latch a block once before it is recalled (R7). Given back when dropped, after the latch.
-pub(crate) struct Admission<'a> {
-    cache: &'a Cache,
-    dba: Dba,
-    waiter: u64,
-}
-
-impl<'a> Admission<'a> {
-    /// For who gives it back himself.
-    pub(super) fn into_parts(self) -> (&'a Cache, Dba, u64) {
-        let parts = (self.cache, self.dba, self.waiter);
-        std::mem::forget(self);
-        parts
-    }
-}
-
-impl Drop for Admission<'_> {
-    fn drop(&mut self) {
-        let (dba, waiter) = (self.dba, Waiter(self.waiter));
-        self.cache.with_state(dba, |s| {
-            self.cache.step(s, Cause::default(), |lane, out| {
-                lane.latched(dba, waiter, out);
-            });
-        });
-    }
-}
-
-/// Held while a block is loaded without the lane.
+/// Held while a block is loaded without the shard.
 pub(crate) struct LoneLoad<'a>(&'a Gcs);
 
 impl Drop for LoneLoad<'_> {
@@ -276,7 +89,7 @@ impl Cache {
                 // It is about to be told.
                 Told::GiveUp => cancellable = None,
                 Told::Copy(block) => {
-                    // The lane has forgotten this waiter: there is nothing to give back.
+                    // The shard has forgotten this waiter: there is nothing to give back.
                     std::mem::forget(admission);
                     stat::add(Stat::GcCrBlocksReceived, 1);
                     return Ok(Acquired::Copy(block));
@@ -304,7 +117,7 @@ impl Cache {
         let at_ns = wait::timestamp_ns();
         let s = &mut *self.planned(dba);
         s.last_waiter += 1;
-        // A thread's place is the same whichever lane it waits in: what another lane says late must not be taken for this one's.
+        // A thread's place is the same whichever shard it waits in: what another shard says late must not be taken for this one's.
         let waiter = s.last_waiter << 8 | u64::from(s.number);
         slot.begin(waiter);
         let waiting = Waiting {
@@ -313,14 +126,14 @@ impl Cache {
             asked_ns: interconnect::now_ns(),
             copy_would_do: matches!(want, Want::Read { .. }),
             joined: s.waiting.values().any(|w| w.dba == dba),
-            releasing: s.lane.mode(dba).is_some_and(|(m, _)| want.mode() <= m),
-            remastered: s.lane.is_frozen(dba) && !s.lane.term_of_block(dba).is_by_hash(),
+            releasing: s.shard.mode(dba).is_some_and(|(m, _)| want.mode() <= m),
+            remastered: s.shard.is_frozen(dba) && !s.shard.term_of_block(dba).is_by_hash(),
         };
         s.count_own_use(dba, waiting.joined);
         s.waiting.insert(waiter, waiting);
         s.last_sent_to = None;
-        self.step(s, Cause::default(), |lane, out| {
-            lane.request(dba, want, Waiter(waiter), out);
+        self.step(s, Cause::default(), |shard, out| {
+            shard.request(dba, want, Waiter(waiter), out);
         });
         self.find_reader(s, dba, &Cause::default());
         // If no message was necessary the master has been asked already, by another session.
@@ -376,8 +189,8 @@ impl Cache {
         let (recovery, generation) = (to_read.recovery, to_read.generation);
         self.find_reader(s, dba, &Cause::default());
         if !recovery && s.to_read.get(&dba).is_some_and(|r| r.claimed.is_none()) {
-            self.step(s, Cause::default(), |lane, out| {
-                lane.unreadable(dba, generation, out);
+            self.step(s, Cause::default(), |shard, out| {
+                shard.unreadable(dba, generation, out);
             });
         }
     }
@@ -424,7 +237,7 @@ impl Cache {
         }
     }
 
-    /// Reads a block that was granted, and tells the lane.
+    /// Reads a block that was granted, and tells the shard.
     pub(super) fn read_granted(&self, dba: Dba, fill: Fill) -> Result<()> {
         let (mode, generation) = {
             match self.state(dba).to_read.get(&dba) {
@@ -468,8 +281,8 @@ impl Cache {
             if s.to_read.remove(&dba).is_some_and(|r| r.owed) {
                 self.take_duty(s, dba);
             }
-            self.step(s, Cause::default(), |lane, out| {
-                lane.installed(dba, version, generation, out);
+            self.step(s, Cause::default(), |shard, out| {
+                shard.installed(dba, version, generation, out);
             });
         });
         Ok(())

@@ -103,7 +103,7 @@ impl Spent {
 struct Entry {
     of: (InstanceId, u64),
     received_ns: u64,
-    /// Its serving began in this step of the lane.
+    /// Its serving began in this step of the shard.
     step: u64,
     /// It came to the master; otherwise to the holder.
     at_master: bool,
@@ -124,7 +124,7 @@ struct Closing {
 pub(super) struct Timing {
     requests: Box<[Option<Entry>]>,
     closings: Box<[Option<Closing>]>,
-    /// Rises with every step of the lane.
+    /// Rises with every step of the shard.
     step: u64,
     /// Since when the answer is being made that leaves next.
     building_ns: Option<u64>,

@@ -6,35 +6,19 @@
 //!
 //! A copy dies with its owner ([`Cache::copies_lost`]), also one that is still on its way: what a former life has sent is not taken for the next one's.
 
-use super::effects::copy_came;
+use super::jobs::Job;
 use super::outgoing::Outgoing;
-use super::session::{Asked, How, Slot, Told};
+use super::provenance::copy_came;
+use super::slot::{Asked, How, Slot, Told};
+use super::state::{Cause, State, UNDO_COPY, UNDO_WANTED, is_private, received_ns};
 use super::timing::{Spent, of_undo};
-use super::{Cause, State, UNDO_COPY, UNDO_WANTED, helper::Job, is_private};
 use crate::frame::SHARED;
-use crate::guard::assert_none_held;
+use crate::held::assert_none_held;
 use crate::{Cache, Error, ReadGuard, Result};
 use block::{BlockBuf, Dba, FileId, InstanceId};
 use interconnect::{Parcel, Route};
-use seam::HashMap;
 use std::sync::Arc;
 use wait::{Event, Stat, stat};
-
-/// Requests of this instance's sessions.
-#[derive(Default)]
-pub(super) struct Wanted {
-    last: u64,
-    waiting: HashMap<u64, (Dba, Arc<Slot>)>,
-    /// Of an instance that was gone once: the epoch in which it was.
-    gone: HashMap<InstanceId, u64>,
-}
-
-impl Wanted {
-    /// What it has sent in an earlier epoch is worthless.
-    pub fn gone(&mut self, instance: InstanceId, epoch: u64) {
-        self.gone.insert(instance, epoch);
-    }
-}
 
 /// Reads of a block that was being written each time: then something else is wrong with it.
 const TORN_READS: usize = 100;
@@ -92,7 +76,7 @@ impl Cache {
             slot.begin(id);
             s.undo.waiting.insert(id, (dba, slot.clone()));
             if !s.dead.in_limbo(owner) {
-                let epoch = s.lane.epoch().0;
+                let epoch = s.shard.epoch().0;
                 want_undo(&mut s.outgoing, (owner, epoch), dba, id);
             }
         });
@@ -123,7 +107,7 @@ impl Cache {
 
     /// Asks again what may have been lost. If the owner has left, what is on disk is its last word; if it is dead, its undo is waited for.
     pub(super) fn ask_undo_again(&self, s: &mut State, only: Option<InstanceId>) {
-        let (members, dead, epoch) = (&s.members, &s.dead, s.lane.epoch().0);
+        let (members, dead, epoch) = (&s.members, &s.dead, s.shard.epoch().0);
         let outgoing = &mut s.outgoing;
         s.undo.waiting.retain(|&id, (dba, slot)| {
             let owner = owner(*dba);
@@ -149,7 +133,7 @@ impl Cache {
         })?;
         let block = Dba(block);
         let mut me = None;
-        let received_ns = super::received_ns();
+        let received_ns = received_ns();
         self.with_state(block, |s| {
             me = Some(s.me);
             let asked = Spent {
@@ -175,7 +159,7 @@ impl Cache {
         // Read before the block is: what is sent is at least as new.
         let mut epoch = 0;
         self.with_state(block, |s| {
-            epoch = s.lane.epoch().0;
+            epoch = s.shard.epoch().0;
             s.timing.copying(of);
         });
         let answer = |bytes: Option<&BlockBuf>| {
@@ -184,7 +168,7 @@ impl Cache {
             body.extend(id.to_le_bytes());
             self.with_state(block, |s| s.timing.copy_leaves(of).put(&mut body));
             let parcel = Parcel {
-                route: Route::Hash(u64::from(self.lane_number(block))),
+                route: Route::Hash(u64::from(self.shard_number(block))),
                 kind: UNDO_COPY,
                 epoch,
                 body: &body,
@@ -231,7 +215,7 @@ impl Cache {
             from: Some(from),
             block,
             spent,
-            received_ns: super::received_ns(),
+            received_ns: received_ns(),
         };
         self.with_state(Dba(dba), |s| {
             if s.undo.gone.get(&from).is_some_and(|&gone| epoch < gone) {

@@ -1,4 +1,4 @@
-//! The messages of a lane as bytes: a tag, then the fields in the order of their declaration, little-endian, without padding.
+//! The messages of a shard as bytes: a tag, then the fields in the order of their declaration, little-endian, without padding.
 
 use block::{Dba, InstanceId, Scn};
 use fusion::gcs::{Declaration, DeclaredHold, Message, Mode, Source, Want};

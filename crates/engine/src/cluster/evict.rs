@@ -1,6 +1,6 @@
 //! What becomes of a member that does not answer and keeps its locks: it hangs, or the network between two that live is cut.
 //!
-//! It is waited for. After [`Eviction::misscount`] its end is ordered, on shared storage; whoever guards it there kills it, and then its locks go, which alone prove that it is dead. If they do not, an operator's fence command is asked, whose success proves the
+//! It is waited for. After [`super::Eviction::misscount`] its end is ordered, on shared storage; whoever guards it there kills it, and then its locks go, which alone prove that it is dead. If they do not, an operator's fence command is asked, whose success proves the
 //! same. After a cut both sides are silent to each other and one has to go. The largest group whose members all hear each other stays, of equal ones that with the lowest number (`fusion::membership`), by what each says in its heartbeats of whom it hears: who is in that group orders at once, who is not waits as long again, for the case
 //! that the group hangs as a whole. What a silent member said last counts: it says that its part may be whole.
 //!
@@ -8,7 +8,10 @@
 //! - Nothing here proves a death. An order too many costs an instance that lived, never a row.
 //! - Who finds an order for its own end gives none, and ends: of two who would end each other one is left, as long as the control file's lock can be had. (If the silent one has it, its end is ordered without.)
 
-use super::{Cluster, Contact, Members, SUSPICIOUS_LOOKS, State};
+use super::members::{Members, list};
+use super::setup::Contact;
+use super::state::Cluster;
+use super::suspicion::SUSPICIOUS_LOOKS;
 use crate::Result;
 use block::InstanceId;
 use fusion::membership::{Reach, who_stays};
@@ -17,68 +20,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
 use storage::lease::{ClusterFile, FenceCommand, Order, Orders, Proof};
 use storage::{OsStorage, Storage};
-
-/// When, and how else than by its guard, an instance is ended that does not answer.
-#[derive(Clone, Debug)]
-pub struct Eviction {
-    pub misscount: Duration,
-    pub fence: Option<FenceCommand>,
-}
-
-impl Default for Eviction {
-    fn default() -> Eviction {
-        Eviction {
-            misscount: Duration::from_secs(30),
-            fence: None,
-        }
-    }
-}
-
-/// How long an order may take to be carried out before it is given again, or the fence command asked.
-const ORDER_TIME: Duration = Duration::from_secs(3);
-
-/// What speaks for a peer's silence. All of it is forgotten when it answers: the next silence begins anew, with an order before the fence command.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(super) struct Suspicion {
-    /// How often in a row it was found silent, or not connected.
-    looks: u32,
-    since: Option<Instant>,
-    /// When its end was ordered last.
-    ordered: Option<Instant>,
-}
-
-impl Suspicion {
-    pub fn looked(&mut self, is_odd: bool, now: Instant) {
-        match is_odd {
-            true => {
-                self.looks = self.looks.saturating_add(1);
-                self.since.get_or_insert(now);
-            }
-            false => *self = Suspicion::default(),
-        }
-    }
-
-    /// For so long that its locks are to be tried.
-    pub fn is_silent(&self) -> bool {
-        self.looks >= SUSPICIOUS_LOOKS
-    }
-
-    /// Whether its end is to be ordered, or ordered again.
-    fn is_overdue(&self, patience: Duration, now: Instant) -> bool {
-        self.since.is_some_and(|since| now - since > patience)
-            && self.ordered.is_none_or(|at| now - at > ORDER_TIME)
-    }
-}
-
-impl State {
-    pub(super) fn is_silent(&self, peer: InstanceId) -> bool {
-        let suspicion = self.suspicion.get(&peer.0);
-        suspicion.is_some_and(Suspicion::is_silent)
-    }
-}
 
 /// Orders as a guard reads them.
 pub struct Evictions {
@@ -126,7 +69,7 @@ impl Cluster {
         let state = self.state.lock();
         let heard = |m: &&Member| !state.is_silent(m.instance);
         let heard: Vec<Member> = members.up.iter().filter(heard).copied().collect();
-        let patience = match goes_first(self.me, &members, &heard, &views) {
+        let patience = match stays(self.me, &members, &heard, &views) {
             true => self.eviction.misscount,
             false => 2 * self.eviction.misscount,
         };
@@ -142,7 +85,7 @@ impl Cluster {
         }
         tracing::warn!(
             "{} has not answered for {} s: its end is ordered",
-            super::list(&[silent.instance]),
+            list(&[silent.instance]),
             self.eviction.misscount.as_secs()
         );
         orders.give(Order {
@@ -178,7 +121,7 @@ impl Cluster {
         let Some(order) = order.filter(|o| o.incarnation >= self.me.incarnation) else {
             return Ok(false);
         };
-        let by = super::list(&[order.by]);
+        let by = list(&[order.by]);
         self.end(&format!(
             "{by} has ordered the end of this instance: it did not answer"
         ));
@@ -222,8 +165,9 @@ impl Cluster {
     }
 }
 
-/// Whether this instance is of those who are to end the others, rather than the other way round. `heard`: by itself; `views`: what the others have said last of whom they hear.
-fn goes_first(me: Member, members: &Members, heard: &[Member], views: &[ViewOf]) -> bool {
+/// Whether this instance is of the group that stays and orders the others' end, rather than the other way round.
+/// `heard`: whom it hears itself; `views`: what the others have said last of whom they hear.
+fn stays(me: Member, members: &Members, heard: &[Member], views: &[ViewOf]) -> bool {
     let hears = |seen: &Seen| seen.silent_looks < SUSPICIOUS_LOOKS;
     let mut reach = Reach::new();
     for member in &members.up {
@@ -246,24 +190,6 @@ fn goes_first(me: Member, members: &Members, heard: &[Member], views: &[ViewOf])
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_silence_that_ended_leaves_nothing_behind() {
-        let (start, patience) = (Instant::now(), Duration::from_secs(30));
-        let at = |s| start + Duration::from_secs(s);
-        let mut s = Suspicion::default();
-        (0..SUSPICIOUS_LOOKS).for_each(|_| s.looked(true, at(0)));
-        assert!(s.is_silent() && !s.is_overdue(patience, at(30)) && s.is_overdue(patience, at(31)));
-        s.ordered = Some(at(31));
-        assert!(!s.is_overdue(patience, at(32)) && s.is_overdue(patience, at(35)));
-        s.looked(false, at(36));
-        s.looked(true, at(37));
-        assert!(!s.is_silent() && !s.is_overdue(patience, at(60)));
-        assert!(
-            s.ordered.is_none(),
-            "the first order of the next silence is a first one"
-        );
-    }
-
     fn member(k: u16) -> Member {
         Member {
             instance: InstanceId(k),
@@ -271,8 +197,9 @@ mod tests {
         }
     }
 
-    /// Who goes first of `n` members between which these links are cut: each hears the heartbeats of whom it is not cut from; what it heard last of the others is from before.
-    fn first(n: u16, cut: &[(u16, u16)]) -> Vec<u16> {
+    /// Which of `n` members find that they stay, when these links between them are cut: each hears the heartbeats of
+    /// those that it is not cut from; what it heard last of the others is from before.
+    fn those_who_stay(n: u16, cut: &[(u16, u16)]) -> Vec<u16> {
         let all: Vec<Member> = (1..=n).map(member).collect();
         let members = Members {
             epoch: 1,
@@ -296,7 +223,7 @@ mod tests {
                 })
                 .collect(),
         };
-        let goes = |k: &u16| {
+        let finds_so = |k: &u16| {
             let heard: Vec<Member> = all
                 .iter()
                 .copied()
@@ -304,13 +231,13 @@ mod tests {
                 .collect();
             let others = (1..=n).filter(|o| o != k);
             let views: Vec<ViewOf> = others.map(|o| view(o, linked(*k, o))).collect();
-            goes_first(member(*k), &members, &heard, &views)
+            stays(member(*k), &members, &heard, &views)
         };
-        (1..=n).filter(goes).collect()
+        (1..=n).filter(finds_so).collect()
     }
 
     #[test]
-    fn of_two_parts_exactly_one_goes_first() {
+    fn of_two_parts_exactly_one_stays() {
         for n in 1..=6u16 {
             for part in 0..1u32 << n {
                 let (a, b): (Vec<u16>, Vec<u16>) = (1..=n).partition(|k| part >> (k - 1) & 1 == 1);
@@ -323,17 +250,17 @@ mod tests {
                     std::cmp::Ordering::Equal if a.contains(&1) => a,
                     _ => b,
                 };
-                assert_eq!(first(n, &cut), larger);
+                assert_eq!(those_who_stay(n, &cut), larger);
             }
         }
     }
 
     /// Where some reach both sides of a cut.
     #[test]
-    fn c22_in_a_network_that_is_half_broken_the_largest_group_goes_first() {
-        assert_eq!(first(5, &[(1, 2), (1, 3)]), [2, 3, 4, 5]);
-        assert_eq!(first(3, &[(2, 3)]), [1, 2]);
-        assert_eq!(first(4, &[(1, 2), (3, 4)]), [1, 3]);
-        assert_eq!(first(3, &[]), [1, 2, 3]);
+    fn c22_in_a_network_that_is_half_broken_the_largest_group_stays() {
+        assert_eq!(those_who_stay(5, &[(1, 2), (1, 3)]), [2, 3, 4, 5]);
+        assert_eq!(those_who_stay(3, &[(2, 3)]), [1, 2]);
+        assert_eq!(those_who_stay(4, &[(1, 2), (3, 4)]), [1, 3]);
+        assert_eq!(those_who_stay(3, &[]), [1, 2, 3]);
     }
 }

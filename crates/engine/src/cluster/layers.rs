@@ -1,6 +1,7 @@
 //! The layers below as the cluster knows them.
 
-use super::{Evidence, Kinds, Layer, Members};
+use super::members::{Kinds, Layer, Members};
+use super::setup::Evidence;
 use crate::inquiry::{INQUIRY_KINDS, Inquiries};
 use crate::sequences::{SEQUENCE_KINDS, Sequences};
 use crate::{Progress, Result};
@@ -104,7 +105,7 @@ impl Evidence for Commits {
 /// The buffer cache.
 struct Blocks {
     cache: Arc<Cache>,
-    /// A lane for each connection.
+    /// A shard of the blocks for each connection.
     lms: u8,
 }
 

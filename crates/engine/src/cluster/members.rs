@@ -1,11 +1,14 @@
 //! The members of an epoch, and the layers that hear of them.
 
-use super::{Cluster, Kinds};
 use crate::{Progress, Result};
 use block::{BlockBuf, InstanceId};
 use interconnect::{Member, Post};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use storage::lease::{self, MemberState};
+
+/// Kinds of messages.
+pub type Kinds = RangeInclusive<u16>;
 
 /// Who is up in an epoch, this instance included, in the order of numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -126,10 +129,10 @@ impl Layers {
         found.map(|(_, layer)| &**layer)
     }
 
-    pub fn join(&self, cluster: &Arc<Cluster>) -> Result<()> {
+    pub fn join(&self, post: &Arc<dyn Post>) -> Result<()> {
         self.0
             .iter()
-            .try_for_each(|(_, layer)| layer.join(cluster.post()))
+            .try_for_each(|(_, layer)| layer.join(post.clone()))
     }
 
     pub fn are_ready(&self, members: &Members) -> bool {

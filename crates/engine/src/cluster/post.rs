@@ -1,6 +1,6 @@
 //! Sending: by number of the instance, to the life of it that is a member.
 
-use super::Cluster;
+use super::state::Cluster;
 use block::InstanceId;
 use interconnect::memory::SharedMemory;
 use interconnect::{Body, Lane, Member, Message, Parcel, Post, Route};
@@ -13,13 +13,13 @@ thread_local! {
 }
 
 /// What the layers send through. The cluster holds them, so they do not hold the cluster.
-pub(super) struct Sender {
+struct Sender {
     me: InstanceId,
     cluster: Weak<Cluster>,
 }
 
 impl Sender {
-    pub fn new(cluster: &Arc<Cluster>) -> Sender {
+    fn new(cluster: &Arc<Cluster>) -> Sender {
         Sender {
             me: cluster.me.instance,
             cluster: Arc::downgrade(cluster),
@@ -48,6 +48,11 @@ impl Post for Sender {
 }
 
 impl Cluster {
+    /// How the engine's own parts, and tests, send.
+    pub fn post(self: &Arc<Self>) -> Arc<dyn Post> {
+        Arc::new(Sender::new(self))
+    }
+
     pub(super) fn send_to(&self, to: Member, parcel: Parcel<'_>) {
         let Some(interconnect) = self.interconnect.get() else {
             return;

@@ -1,6 +1,8 @@
 //! The thread `rcfg`: moves this instance from epoch to epoch, and finds out whether those who do not answer are dead.
 
-use super::{Cluster, Contact, EAGER_INTERVAL, EAGER_TIME, LOOK_INTERVAL, Members, members};
+use super::members::{Members, list};
+use super::setup::Contact;
+use super::state::{Cluster, LOCK_PATIENCE, LOOK_INTERVAL};
 use crate::{Result, files};
 use interconnect::{Member, PeerAddress};
 use std::sync::Arc;
@@ -9,13 +11,14 @@ use storage::lease::{self, Attempt, MemberState, Proof, Takeover};
 use storage::{ReadOnly, Storage};
 use wait::Event;
 
+/// How often, and for how long after a connection broke, a peer's locks are tried: a process that is killed takes a while to let go of all of them.
+const EAGER_INTERVAL: Duration = Duration::from_millis(20);
+const EAGER_TIME: Duration = Duration::from_secs(2);
+
 /// How often a peer that does not answer and cannot be proved dead is mentioned.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
 /// How long the connections of those who come are waited for before an epoch is entered without them: longer than any pause between two attempts.
 const MEETING_PATIENCE: Duration = Duration::from_secs(3);
-/// How long the control file's lock is waited for to try a peer's locks; it is tried again at the next look.
-pub(super) const LOCK_PATIENCE: Duration = Duration::from_millis(100);
-
 impl Cluster {
     pub(super) fn reconfigurations(self: &Arc<Self>) {
         // What was said last, and since when there has been no look without an error.
@@ -33,17 +36,6 @@ impl Cluster {
             self.end_if_hopeless("see to the members", &e, since);
             trouble = Some((now, since));
         }
-    }
-
-    /// Ends this instance if what it cannot do for an error is better done by others: they wait for it, and would wait no longer (`css_misscount`) if it were silent. A failed
-    /// sync is not tried again by whom it was told ([`storage::Error::Sync`]); anything else is, and for as long as this instance is alone. True: it has ended.
-    pub(super) fn end_if_hopeless(&self, what: &str, e: &crate::Error, since: Instant) -> bool {
-        let lasts = !self.members().is_alone() && seam::elapsed(since) > self.eviction.misscount;
-        let ends = lasts || e.is_sync_failure();
-        if ends {
-            self.end(&format!("it cannot {what}: {e}"));
-        }
-        ends
     }
 
     /// False when it is time to end.
@@ -315,7 +307,7 @@ impl Cluster {
         drop(state);
         tracing::warn!(
             "{} does not answer, but it lives: it has locked {path}. What needs it waits",
-            members::list(&[silent.instance])
+            list(&[silent.instance])
         );
     }
 }

@@ -8,10 +8,11 @@
 //! - An instance is marked as recovered in the epoch in which its blocks were, after every member has said what it has heard of the dead one's last groups: afterwards nobody hears of it any more. If nobody has heard of
 //!   it, it takes effect when the instance is marked: above all that survivors have been told, and below what a joiner sees first, which waits for the mark.
 
-use super::{Cluster, Members};
+use super::members::{Members, list};
+use super::state::{Cluster, LOCK_PATIENCE, State};
 use crate::Result;
 use crate::files::{self, double_write, status_double_write};
-use block::{InstanceId, LastGroups, Scn, ThreadId};
+use block::{InstanceId, ThreadId};
 use cache::DeadThreads;
 use interconnect::Member;
 use redo::{BatchNo, DeadRedo, LogFiles, RedoReader, RestartPoint, ThreadEnd};
@@ -31,7 +32,7 @@ impl Cluster {
     /// Starts the thread that reads the redo of the dead of the epoch entered last, unless it has been started: everybody who needs a block of theirs waits for it, so a start that fails is tried again at the next look.
     pub(super) fn read_the_dead(self: &Arc<Self>) -> Result<()> {
         let members = self.members();
-        let begun = |s: &super::State| s.entered < members.epoch || s.reading >= members.epoch;
+        let begun = |s: &State| s.entered < members.epoch || s.reading >= members.epoch;
         if members.dead.is_empty() || begun(&self.state.lock()) {
             return Ok(());
         }
@@ -63,14 +64,14 @@ impl Cluster {
                 Ok(blocks) => {
                     return tracing::info!(
                         "{} died; {blocks} blocks in the redo, read in {} ms",
-                        super::members::list(&numbers(&members.dead)),
+                        list(&numbers(&members.dead)),
                         seam::elapsed(began).as_millis()
                     );
                 }
                 Err(e) => {
                     tracing::warn!(
                         "the redo of {} cannot be read, and is tried again: {e}",
-                        super::members::list(&numbers(&members.dead))
+                        list(&numbers(&members.dead))
                     );
                     if self.end_if_hopeless("read the redo of the dead", &e, began) {
                         return;
@@ -140,17 +141,14 @@ impl Cluster {
                 return Ok(());
             }
         }
-        let Some(turn) = self
-            .file
-            .lock(Some(seam::now() + super::rcfg::LOCK_PATIENCE))?
-        else {
+        let Some(turn) = self.file.lock(Some(seam::now() + LOCK_PATIENCE))? else {
             return Ok(());
         };
         if turn.read()?.epoch == members.epoch {
             turn.recovered(&self.last_groups(&members)?)?;
             tracing::info!(
                 "the blocks of {} are recovered",
-                super::members::list(&numbers(&members.dead))
+                list(&numbers(&members.dead))
             );
         }
         turn.release()?;
@@ -177,28 +175,6 @@ impl Cluster {
         Ok(members.dead.iter().map(life).collect())
     }
 
-    /// The newest groups of an instance's thread that any member has heard of.
-    fn heard_groups_of(&self, instance: InstanceId) -> LastGroups {
-        let mut groups = self.evidence.last_groups_of(instance);
-        let state = self.state.lock();
-        let heard = state.heard.get(&instance.0);
-        heard.into_iter().for_each(|heard| groups.merge(*heard));
-        groups
-    }
-
-    /// What this instance tells the others: the newest groups of its own thread, for who joins, and what is known of those of the dead.
-    pub(super) fn heard_groups(&self, members: &Members) -> Vec<u8> {
-        let mut out = Vec::new();
-        for m in members.dead.iter().chain([&self.me]) {
-            for (batch, scn) in self.heard_groups_of(m.instance).iter() {
-                out.extend(m.instance.0.to_le_bytes());
-                out.extend(batch.to_le_bytes());
-                out.extend(scn.0.to_le_bytes());
-            }
-        }
-        out
-    }
-
     /// What the dead had written down of each other's last groups: what is left of one may rest on a group of another that no survivor has heard of.
     fn hear_from_the_dead(&self, members: &Members, redo: &DeadRedo, ends: &Ends) {
         let mut state = self.state.lock();
@@ -208,19 +184,6 @@ impl Cluster {
             let written = redo.groups_of(ThreadId(m.instance.0));
             state.heard.entry(m.instance.0).or_default().merge(written);
         }
-    }
-
-    /// Takes in what another member has heard. False: these are no bytes of ours.
-    pub(super) fn hear_of_groups(&self, body: &[u8]) -> bool {
-        let (entries, rest) = body.as_chunks::<18>();
-        let mut state = self.state.lock();
-        for e in entries {
-            let instance = u16::from_le_bytes([e[0], e[1]]);
-            let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| e[at + i]));
-            let (batch, scn) = (u64_at(2), Scn(u64_at(10)));
-            state.heard.entry(instance).or_default().note(batch, scn);
-        }
-        rest.is_empty()
     }
 }
 

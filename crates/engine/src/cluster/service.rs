@@ -1,6 +1,8 @@
 //! Receiving: what the interconnect's threads hand to the layers.
 
-use super::{Cluster, EPOCH, Suspicion};
+use super::epochs::EPOCH;
+use super::state::Cluster;
+use super::suspicion::Suspicion;
 use block::{BLOCK_SIZE, BlockBuf, InstanceId, Scn};
 use interconnect::{
     Arrival, Block, Evidence, Header, Interconnect, Landing, LinkChange, Member, Service,

@@ -1,22 +1,35 @@
 //! What an instance needs to be one of several.
 
-use super::Layer;
+use super::members::{Kinds, Layer};
 use crate::{Error, Result};
 use block::{InstanceId, LastGroups};
 use interconnect::memory::SharedMemory;
 use interconnect::{Bound, PeerAddress, Secret};
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use storage::lease::FenceCommand;
 use wait::priority::Priority;
-
-/// Kinds of messages.
-pub type Kinds = RangeInclusive<u16>;
 
 /// In the text of a contact.
 const STAND_IN: &str = " stand-in";
+
+/// When, and how else than by its guard, an instance is ended that does not answer.
+#[derive(Clone, Debug)]
+pub struct Eviction {
+    pub misscount: Duration,
+    pub fence: Option<FenceCommand>,
+}
+
+impl Default for Eviction {
+    fn default() -> Eviction {
+        Eviction {
+            misscount: Duration::from_secs(30),
+            fence: None,
+        }
+    }
+}
 
 /// Where and how an instance meets the others.
 pub struct ClusterHost {
@@ -37,7 +50,7 @@ pub struct ClusterHost {
     /// Memory in which instances on one machine announce their commits; `None`: by messages.
     pub memory: Option<Arc<dyn SharedMemory>>,
     /// What is done with members that do not answer.
-    pub eviction: super::Eviction,
+    pub eviction: Eviction,
     /// Further protocols beside the engine's own.
     pub layers: Vec<(Kinds, Arc<dyn Layer>)>,
 }
@@ -55,7 +68,7 @@ impl ClusterHost {
             certificates: None,
             stands_in: true,
             memory: Some(Arc::new(interconnect::memory::Process)),
-            eviction: super::Eviction::default(),
+            eviction: Eviction::default(),
             layers: Vec::new(),
         }
     }

@@ -1,7 +1,7 @@
 //! Looking who lives: under the control file's lock, until nobody waits to be recovered by others that live.
 
-use super::Opening;
-use crate::cluster::{self, Contact, list};
+use super::opening::{LOOK_INTERVAL, Opening};
+use crate::cluster::{Contact, list};
 use crate::{Error, Result};
 use block::{InstanceId, ThreadId};
 use std::time::Duration;
@@ -11,8 +11,6 @@ use storage::lease::{
 use storage::{Control, ControlFile, ThreadState};
 use wait::{Event, Waiter};
 
-/// How often a start that waits for other instances looks and tells.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a former life of this instance may take to end once it has been killed, and how often that is looked at.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 const EXIT_INTERVAL: Duration = Duration::from_millis(20);
@@ -139,24 +137,6 @@ impl Opening<'_> {
             }
             self.waits("waiting for another instance that is starting")?;
         }
-    }
-
-    pub(super) fn turn<'c>(&self, file: &'c ClusterFile) -> Result<Exclusive<'c>> {
-        loop {
-            if let Some(turn) = file.lock(Some(seam::now() + LOOK_INTERVAL))? {
-                return Ok(turn);
-            }
-            self.waits("waiting for the control file")?;
-        }
-    }
-
-    /// Says so, as long as anybody wants to hear it.
-    pub(super) fn waits(&self, what: &str) -> Result<()> {
-        if !self.progress.is_wanted() {
-            return Err(cluster::unwanted());
-        }
-        self.progress.step(what, 0, 0);
-        Ok(())
     }
 
     /// Whether another instance lives this one's life, and has its locks.

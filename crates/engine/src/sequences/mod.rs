@@ -15,7 +15,7 @@
 mod wire;
 
 use crate::cluster::{Layer, Members, Worker};
-use crate::{Engine, Error, Progress, Result};
+use crate::{Error, Progress, Result};
 use access::sequence::{Draw, Floor, Logged, Sequence, Taken};
 use block::sequence::SequenceState;
 use block::{BlockBuf, Dba, InstanceId, LogPos, ObjectId};
@@ -71,13 +71,20 @@ struct Inbox {
     stop: bool,
 }
 
+/// The instance, by which a home that is asked for values opens a sequence of its own.
+pub(crate) trait OpensSequences: Send + Sync {
+    fn sequence(&self, object: ObjectId, header: Dba) -> Arc<Sequence>;
+    /// Only if it has been used here.
+    fn if_open(&self, object: ObjectId) -> Option<Arc<Sequence>>;
+}
+
 /// See the module.
 pub struct Sequences {
     redo: Arc<Redo>,
     /// This instance has, or has had, company.
     active: AtomicBool,
     state: Mutex<State>,
-    engine: OnceLock<Weak<Engine>>,
+    opener: OnceLock<Weak<dyn OpensSequences>>,
     post: OnceLock<Arc<dyn Post>>,
     inbox: Mutex<Inbox>,
     arrived: Condvar,
@@ -135,7 +142,7 @@ impl Sequences {
                 waiting: HashMap::default(),
                 last_waiter: 0,
             }),
-            engine: OnceLock::new(),
+            opener: OnceLock::new(),
             post: OnceLock::new(),
             inbox: Mutex::default(),
             arrived: Condvar::new(),
@@ -145,8 +152,8 @@ impl Sequences {
     }
 
     /// The engine is there: from now on others are served.
-    pub(crate) fn attach(&self, engine: &Arc<Engine>) {
-        let set = self.engine.set(Arc::downgrade(engine));
+    pub(crate) fn attach(&self, opener: Weak<dyn OpensSequences>) {
+        let set = self.opener.set(opener);
         assert!(set.is_ok(), "invariant: an engine is attached once");
     }
 
@@ -379,9 +386,9 @@ impl Sequences {
                     increment,
                     mark,
                 } => {
-                    let engine = self.engine.get().and_then(Weak::upgrade);
+                    let opener = self.opener.get().and_then(Weak::upgrade);
                     // Whoever asked had it open; if it is gone by now nobody draws from it.
-                    if let Some(s) = engine.and_then(|e| e.open_sequence(object)) {
+                    if let Some(s) = opener.and_then(|o| o.if_open(object)) {
                         s.keep(range, increment, mark);
                     }
                 }
@@ -463,8 +470,8 @@ impl Sequences {
     }
 
     fn opened(&self, serve: &Serve) -> Option<Arc<Sequence>> {
-        let engine = self.engine.get()?.upgrade()?;
-        Some(engine.sequence(serve.object, serve.header))
+        let opener = self.opener.get()?.upgrade()?;
+        Some(opener.sequence(serve.object, serve.header))
     }
 
     fn served(

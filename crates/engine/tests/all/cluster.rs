@@ -442,7 +442,7 @@ fn who_waits_to_be_let_in_keeps_nobody_else_out() {
 
 /// Two that live and do not hear each other: the end of one is ordered, that of the other is not. Only when its guard has ended it is it dead, and its work is recovered.
 #[test]
-fn of_two_that_are_cut_apart_one_goes() {
+fn of_two_that_are_cut_apart_one_is_ended() {
     let (s, _) = create();
     let soon = Eviction {
         misscount: Duration::from_secs(1),

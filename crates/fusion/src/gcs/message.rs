@@ -1,4 +1,4 @@
-//! What instances say to each other about blocks, and what a lane asks its driver to do.
+//! What instances say to each other about blocks, and what a shard asks its driver to do.
 
 use crate::ids::{Bucket, Generation, Granule, Member, RequestId, Term, Turn, Waiter};
 use block::ids::{Dba, InstanceId, LogPos, Scn};
@@ -65,7 +65,7 @@ pub struct DeclaredHold {
 /// the interconnect holds 256 KiB.
 pub const BLOCKS_PER_MESSAGE: usize = 4096;
 
-/// A message between two instances' lanes. `Block` and `Copy` travel with the block's bytes.
+/// A message between two instances' shards. `Block` and `Copy` travel with the block's bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Message {
     // requester to master
@@ -321,7 +321,7 @@ impl Message {
 pub enum Effect {
     /// Send the message. If it is about many blocks, `to` may be this instance itself: the driver
     /// then feeds the message back like one from another instance, in a step of its own, so that
-    /// others get at the lane in between.
+    /// others get at the shard in between.
     Send { to: InstanceId, message: Message },
     /// Send [`Message::Block`] with the bytes of the frame (closed by now), or of the past image of
     /// that version.

@@ -1,12 +1,11 @@
 //! The global cache service of one LMS lane: which instance may use which block how.
 //!
-//! A [`Lane`] is one instance's part of the service for the blocks of its buckets. [`Holder`] keeps
+//! A [`Shard`] is one instance's part of the service for the blocks of its buckets. [`Holder`] keeps
 //! what this instance holds and asks for. [`Master`] keeps the directory of the buckets that this
 //! instance masters. Both speak only in messages, also with each other. The README lists the rules
 //! R1-R8 and the place where each is kept.
 
 mod holder;
-mod lane;
 mod master;
 mod masters;
 mod message;
@@ -14,18 +13,19 @@ mod message;
 mod pauses;
 #[cfg(test)]
 mod scenarios;
+mod shard;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod world;
 
 pub use holder::{Holder, STEP_DOWN_AFTER_COPIES};
-pub use lane::{Admission, Lane, Plan};
 pub use master::Master;
 pub use masters::{GRANULE_BLOCKS, GRANULE_SHIFT};
 pub use message::{
     BLOCKS_PER_MESSAGE, Closed, Declaration, DeclaredHold, Effect, Message, Mode, Source, Want,
 };
+pub use shard::{Admission, Plan, Shard};
 
 use block::ids::Dba;
 

@@ -1,4 +1,4 @@
-//! Measures how long a change of epoch keeps a lane busy. The lane's driver runs one step at a
+//! Measures how long a change of epoch keeps a shard busy. The shard's driver runs one step at a
 //! time, so local sessions and other instances wait for each step.
 
 use super::*;
@@ -15,7 +15,7 @@ fn processor_time() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// What one instance's lane was busy with: the number of steps, their time in all, the longest.
+/// What one instance's shard was busy with: the number of steps, their time in all, the longest.
 #[derive(Default, Clone, Copy)]
 struct Busy {
     steps: usize,
@@ -23,25 +23,25 @@ struct Busy {
     longest: Duration,
 }
 
-type Step<'a> = Box<dyn FnOnce(&mut Lane, &mut Vec<Effect>) + 'a>;
+type Step<'a> = Box<dyn FnOnce(&mut Shard, &mut Vec<Effect>) + 'a>;
 
 struct Cluster {
-    lanes: BTreeMap<InstanceId, Lane>,
+    shards: BTreeMap<InstanceId, Shard>,
     mail: VecDeque<(InstanceId, InstanceId, Message)>,
     busy: BTreeMap<InstanceId, Busy>,
     recovered: usize,
 }
 
 impl Cluster {
-    fn step(&mut self, i: InstanceId, input: impl FnOnce(&mut Lane, &mut Vec<Effect>)) {
+    fn step(&mut self, i: InstanceId, input: impl FnOnce(&mut Shard, &mut Vec<Effect>)) {
         self.take_step(i, Box::new(input));
     }
 
     fn take_step(&mut self, i: InstanceId, input: Step<'_>) {
-        let lane = self.lanes.get_mut(&i).expect("it is there");
+        let shard = self.shards.get_mut(&i).expect("it is there");
         let mut out = Vec::new();
         let began = processor_time();
-        input(lane, &mut out);
+        input(shard, &mut out);
         let took = processor_time() - began;
         let busy = self.busy.entry(i).or_default();
         busy.steps += 1;
@@ -52,8 +52,8 @@ impl Cluster {
                 Effect::Send { to, message } => self.mail.push_back((i, to, message)),
                 Effect::Recover { block, generation } => {
                     self.recovered += 1;
-                    self.step(i, |lane, out| {
-                        lane.installed(block, Scn(9), generation, out)
+                    self.step(i, |shard, out| {
+                        shard.installed(block, Scn(9), generation, out)
                     });
                 }
                 Effect::Write { block } => {
@@ -70,8 +70,8 @@ impl Cluster {
                         dirty: true,
                         redo: LogPos(0),
                     };
-                    let done = move |lane: &mut Lane, out: &mut Vec<Effect>| {
-                        lane.closed(block, generation, found, out);
+                    let done = move |shard: &mut Shard, out: &mut Vec<Effect>| {
+                        shard.closed(block, generation, found, out);
                     };
                     self.take_step(i, Box::new(done));
                 }
@@ -82,9 +82,9 @@ impl Cluster {
 
     fn deliver_all(&mut self) {
         while let Some((from, to, message)) = self.mail.pop_front() {
-            if self.lanes.contains_key(&to) {
-                self.step(to, |lane, out| {
-                    lane.message(from, Term::BY_HASH, message, out)
+            if self.shards.contains_key(&to) {
+                self.step(to, |shard, out| {
+                    shard.message(from, Term::BY_HASH, message, out)
                 });
             }
         }
@@ -111,7 +111,7 @@ impl Cluster {
         };
         for &m in members {
             let plan = plan.clone();
-            self.step(InstanceId(m), |lane, out| lane.reconfigure(plan, out));
+            self.step(InstanceId(m), |shard, out| shard.reconfigure(plan, out));
         }
         self.deliver_all();
     }
@@ -134,17 +134,17 @@ impl Cluster {
 /// instance dies, and its redo names `named` blocks, half of which nobody else has.
 fn measure(blocks: u32, named: u32) {
     let mut cluster = Cluster {
-        lanes: BTreeMap::new(),
+        shards: BTreeMap::new(),
         mail: VecDeque::new(),
         busy: BTreeMap::new(),
         recovered: 0,
     };
     for i in 1..=3u16 {
-        let mut lane = Lane::new(InstanceId(i));
+        let mut shard = Shard::new(InstanceId(i));
         for b in 0..blocks {
-            lane.adopt(Dba::new(FileId::DATA, u32::from(i) * 10_000_000 + b));
+            shard.adopt(Dba::new(FileId::DATA, u32::from(i) * 10_000_000 + b));
         }
-        cluster.lanes.insert(InstanceId(i), lane);
+        cluster.shards.insert(InstanceId(i), shard);
     }
     cluster.enter(1, &[1, 2, 3], &[]);
     cluster.tell(&format!(
@@ -154,15 +154,15 @@ fn measure(blocks: u32, named: u32) {
     for i in 1..=2u32 {
         for b in 0..blocks / 10 {
             let block = Dba::new(FileId::DATA, i * 10_000_000 + b);
-            cluster.step(InstanceId(3), |lane, out| {
-                lane.request(block, Want::Exclusive, crate::ids::Waiter(1), out);
+            cluster.step(InstanceId(3), |shard, out| {
+                shard.request(block, Want::Exclusive, crate::ids::Waiter(1), out);
             });
             cluster.deliver_all();
         }
     }
     cluster.tell("a tenth of two caches went to the third");
     let began = processor_time();
-    cluster.lanes.remove(&InstanceId(3));
+    cluster.shards.remove(&InstanceId(3));
     cluster.enter(2, &[1, 2], &[3]);
     cluster.tell("the third dies: declarations");
     let of_dead = (0..named).map(|n| match n % 2 {
@@ -170,7 +170,7 @@ fn measure(blocks: u32, named: u32) {
         _ => Dba::new(FileId::DATA, 10_000_000 + n),
     });
     let of_dead: BTreeSet<Dba> = of_dead.collect();
-    cluster.step(InstanceId(1), |lane, out| lane.pass_one(of_dead, out));
+    cluster.step(InstanceId(1), |shard, out| shard.pass_one(of_dead, out));
     cluster.deliver_all();
     let all = (processor_time() - began).as_millis();
     let recovered = cluster.recovered;

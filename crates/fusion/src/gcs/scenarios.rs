@@ -65,7 +65,7 @@ impl Story {
         self.settle_without(|_| false);
         for n in 0..self.0.nodes.len() {
             if self.0.recovering() && self.0.nodes[n].is_some() {
-                self.0.with(n, 0, |lane, out| lane.timer(out));
+                self.0.with(n, 0, |shard, out| shard.timer(out));
                 self.settle_without(|_| false);
             }
         }
@@ -78,13 +78,13 @@ impl Story {
     /// Lets node `n` become the master of the block's granule.
     fn take(&mut self, n: usize, block: Dba) {
         let node = self.0.nodes[n].as_ref().expect("it lives");
-        let granule = node.lane.granule_of(block);
+        let granule = node.shard.granule_of(block);
         self.go(Action::Take(n, granule));
     }
 
     fn master_of(&self, n: usize, block: Dba) -> usize {
         let node = self.0.nodes[n].as_ref().expect("it lives");
-        usize::from(node.lane.master_of(block).0) - 1
+        usize::from(node.shard.master_of(block).0) - 1
     }
 
     fn fine(&self) -> bool {
@@ -444,7 +444,7 @@ fn r6_a_holder_that_only_serves_readers_steps_down() {
         }
         let mode = |story: &Story, n: usize| {
             let node = story.0.nodes[n].as_ref().expect("it lives");
-            node.lane.mode(block).map(|(mode, _)| mode)
+            node.shard.mode(block).map(|(mode, _)| mode)
         };
         assert_eq!(mode(&story, 1), None, "it has had copies only");
         story.settle();
@@ -477,7 +477,7 @@ fn a_lone_instance_sends_no_messages() {
 
 /// A block that leaves the cache before the first epoch is not declared.
 ///
-/// What an instance cached alone becomes known to its lane when others come. Some of it leaves the
+/// What an instance cached alone becomes known to its shard when others come. Some of it leaves the
 /// cache before the epoch has begun, when there is no master to be told.
 #[test]
 fn what_left_the_cache_before_the_first_epoch_is_not_declared() {
@@ -486,10 +486,10 @@ fn what_left_the_cache_before_the_first_epoch_is_not_declared() {
         instance: InstanceId(i),
         incarnation: Incarnation(1),
     });
-    let mut lane = Lane::new(me.instance);
-    lane.adopt(kept);
-    lane.adopt(gone);
-    lane.disown(gone);
+    let mut shard = Shard::new(me.instance);
+    shard.adopt(kept);
+    shard.adopt(gone);
+    shard.disown(gone);
     let plan = Plan {
         epoch: Epoch(1),
         members: [me, other].into(),
@@ -498,14 +498,14 @@ fn what_left_the_cache_before_the_first_epoch_is_not_declared() {
         recoverer: me.instance,
     };
     let mut out = Vec::new();
-    lane.reconfigure(plan, &mut out);
-    assert!(lane.mode(kept).is_some() && lane.mode(gone).is_none());
+    shard.reconfigure(plan, &mut out);
+    assert!(shard.mode(kept).is_some() && shard.mode(gone).is_none());
     let all = Message::DeclareWanted {
         buckets: vec![Bucket::Hash(0)],
         blocks: Vec::new(),
     };
     out.clear();
-    lane.message(other.instance, Term::BY_HASH, all, &mut out);
+    shard.message(other.instance, Term::BY_HASH, all, &mut out);
     let said = format!("{out:?}");
     let names = |block: Dba| said.contains(&format!("{block:?}"));
     assert!(names(kept) && !names(gone), "{said}");

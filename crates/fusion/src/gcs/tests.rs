@@ -154,14 +154,14 @@ impl Walk {
             }
             for (n, block) in images {
                 self.world
-                    .with(n, 0, |lane, out| lane.image_in_the_way(block, out));
+                    .with(n, 0, |shard, out| shard.image_in_the_way(block, out));
             }
             for n in 0..self.world.nodes.len() {
                 if self.world.nodes[n]
                     .as_ref()
-                    .is_some_and(|n| n.lane.epoch().0 > 0)
+                    .is_some_and(|n| n.shard.epoch().0 > 0)
                 {
-                    self.world.with(n, 0, |lane, out| lane.timer(out));
+                    self.world.with(n, 0, |shard, out| shard.timer(out));
                 }
             }
         }

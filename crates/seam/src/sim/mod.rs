@@ -2,7 +2,7 @@
 //! threads runs at a time. At every call of the seam the next thread is drawn from a seed, and time
 //! passes only as the simulation says. So one seed gives one run.
 //!
-//! **Owns** the threads' turns ([`core`]), virtual time, and the network between the processes
+//! **Owns** the threads' turns ([`scheduler`]), virtual time, and the network between the processes
 //! ([`net`]).
 //!
 //! **Invariants.**
@@ -15,12 +15,12 @@
 //!   steps run out, something waits in vain. Both are found bugs: the report says which thread
 //!   waits for what since when.
 
-mod core;
 pub mod net;
 mod report;
+mod scheduler;
 
-use self::core::{Core, State};
-pub(crate) use self::core::{Key, Woken};
+pub(crate) use self::scheduler::{Key, Woken};
+use self::scheduler::{Scheduler, State};
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -67,7 +67,7 @@ pub struct Outcome<R> {
 pub(crate) struct World {
     /// The moment from which virtual time is counted. Only differences of moments mean anything.
     base: Instant,
-    core: Mutex<Core>,
+    scheduler: Mutex<Scheduler>,
     net: Mutex<net::Net>,
 }
 
@@ -111,26 +111,26 @@ pub fn run<R>(options: Options, f: impl FnOnce() -> R) -> Outcome<R> {
     // Threads of killed processes refer to the world for ever.
     let world: &'static World = Box::leak(Box::new(World {
         base: Instant::now(),
-        core: Mutex::new(Core::new(options)),
+        scheduler: Mutex::new(Scheduler::new(options)),
         net: Mutex::new(net::Net::default()),
     }));
     ANY.store(true, Relaxed);
-    let number = world.core.lock().add("main", 0);
+    let number = world.scheduler.lock().add("main", 0);
     CURRENT.set(Some(Task { world, number }));
     let result = catch_unwind(AssertUnwindSafe(f));
     CURRENT.set(None);
-    let mut core = world.core.lock();
-    core.over = true;
+    let mut scheduler = world.scheduler.lock();
+    scheduler.over = true;
     match result {
         Ok(result) => Outcome {
             result,
-            trace: core.trace,
-            steps: core.steps,
-            time: Duration::from_nanos(core.now_ns),
+            trace: scheduler.trace,
+            steps: scheduler.steps,
+            time: Duration::from_nanos(scheduler.now_ns),
         },
         Err(panic) => {
-            eprintln!("{}", report::of(&core));
-            drop(core);
+            eprintln!("{}", report::of(&scheduler));
+            drop(scheduler);
             resume_unwind(panic)
         }
     }
@@ -154,7 +154,7 @@ where
 /// break. If it is the caller's own process, this does not return.
 pub fn kill(process: Process) {
     let me = of_simulation();
-    me.world.core.lock().kill(process);
+    me.world.scheduler.lock().kill(process);
     net::process_killed(me, process);
     if me.process() == process {
         me.block(Key::Never, None);
@@ -165,7 +165,7 @@ pub fn kill(process: Process) {
 /// Stops all threads of a process for some time, as SIGSTOP does, or a host without CPU.
 pub fn freeze(process: Process, time: Duration) {
     let me = of_simulation();
-    me.world.core.lock().freeze(process, time);
+    me.world.scheduler.lock().freeze(process, time);
     me.point();
 }
 
@@ -176,31 +176,31 @@ pub fn process() -> Process {
 
 /// The virtual time since the beginning.
 pub fn time() -> Duration {
-    Duration::from_nanos(of_simulation().world.core.lock().now_ns)
+    Duration::from_nanos(of_simulation().world.scheduler.lock().now_ns)
 }
 
 /// A number drawn by the simulation's seed. None outside a simulation.
 pub fn random() -> Option<u64> {
-    Some(current()?.world.core.lock().random.next())
+    Some(current()?.world.scheduler.lock().random.next())
 }
 
 /// Whether this mistake is to be made.
 pub fn is_planted(mistake: &str) -> bool {
-    current().is_some_and(|task| task.world.core.lock().planted() == Some(mistake))
+    current().is_some_and(|task| task.world.scheduler.lock().planted() == Some(mistake))
 }
 
 /// Does one call of a simulated device, which takes a while, now and then a long one. Outside a
 /// simulation this does nothing.
 pub fn device() {
     if let Some(task) = current() {
-        let time = task.world.core.lock().device_time();
+        let time = task.world.scheduler.lock().device_time();
         task.sleep(time);
     }
 }
 
 /// Says which thread waits for what, for a test that has found that something does not come about.
 pub fn report() -> String {
-    report::of(&of_simulation().world.core.lock())
+    report::of(&of_simulation().world.scheduler.lock())
 }
 
 impl Task {
@@ -209,7 +209,7 @@ impl Task {
     }
 
     pub fn process(self) -> Process {
-        self.world.core.lock().tasks[self.number].process
+        self.world.scheduler.lock().tasks[self.number].process
     }
 
     pub fn now(self) -> Instant {
@@ -217,15 +217,15 @@ impl Task {
     }
 
     pub fn now_ns(self) -> u64 {
-        let mut core = self.world.core.lock();
-        core.look_at_clock();
-        core.now_ns
+        let mut scheduler = self.world.scheduler.lock();
+        scheduler.look_at_clock();
+        scheduler.now_ns
     }
 
     pub fn wall_clock(self) -> SystemTime {
         // A day of 2026.
         let began = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
-        began + Duration::from_nanos(self.world.core.lock().now_ns)
+        began + Duration::from_nanos(self.world.scheduler.lock().now_ns)
     }
 
     fn moment(self, at: Instant) -> u64 {
@@ -237,18 +237,18 @@ impl Task {
         if std::thread::panicking() {
             return;
         }
-        let mut core = self.world.core.lock();
-        if core.step(self.number) {
-            self.pass(core);
+        let mut scheduler = self.world.scheduler.lock();
+        if scheduler.step(self.number) {
+            self.pass(scheduler);
         }
     }
 
     /// Lets the other threads go on.
     pub fn yield_now(self) {
-        let mut core = self.world.core.lock();
-        core.step(self.number);
-        core.pass_time(1_000);
-        self.pass(core);
+        let mut scheduler = self.world.scheduler.lock();
+        scheduler.step(self.number);
+        scheduler.pass_time(1_000);
+        self.pass(scheduler);
     }
 
     /// Waits until woken under this key, or until the moment has come.
@@ -257,40 +257,40 @@ impl Task {
     }
 
     fn block_until(self, key: Key, until_ns: Option<u64>) -> Woken {
-        let mut core = self.world.core.lock();
-        core.step(self.number);
-        let since_ns = core.now_ns;
-        core.tasks[self.number].state = State::Waiting {
+        let mut scheduler = self.world.scheduler.lock();
+        scheduler.step(self.number);
+        let since_ns = scheduler.now_ns;
+        scheduler.tasks[self.number].state = State::Waiting {
             key,
             until_ns,
             since_ns,
         };
-        self.pass(core);
-        self.world.core.lock().tasks[self.number].woken
+        self.pass(scheduler);
+        self.world.scheduler.lock().tasks[self.number].woken
     }
 
     pub fn sleep(self, time: Duration) {
-        let until = self.world.core.lock().now_ns + time.as_nanos() as u64;
+        let until = self.world.scheduler.lock().now_ns + time.as_nanos() as u64;
         self.block_until(Key::Sleep, Some(until));
     }
 
     /// Gives the turn to the thread that is drawn, and returns when the turn is this thread's
     /// again.
-    fn pass(self, mut core: parking_lot::MutexGuard<'_, Core>) {
-        let next = core.next();
-        let mine = core.tasks[self.number].baton.clone();
+    fn pass(self, mut scheduler: parking_lot::MutexGuard<'_, Scheduler>) {
+        let next = scheduler.next();
+        let mine = scheduler.tasks[self.number].baton.clone();
         if next == self.number {
             return;
         }
-        let theirs = core.tasks[next].baton.clone();
-        drop(core);
+        let theirs = scheduler.tasks[next].baton.clone();
+        drop(scheduler);
         theirs.give();
         mine.take();
     }
 
     /// Makes all threads ready that wait under this key.
     pub fn wake(self, key: Key) -> usize {
-        self.world.core.lock().wake(key, true)
+        self.world.scheduler.lock().wake(key, true)
     }
 
     /// Notes that a lock was let go. If a thread waits for it, another thread may go on.
@@ -301,34 +301,34 @@ impl Task {
     }
 
     pub fn notify(self, key: Key, all: bool) -> usize {
-        let woken = self.world.core.lock().wake(key, all);
+        let woken = self.world.scheduler.lock().wake(key, all);
         self.point();
         woken
     }
 
     pub fn unpark(self) {
-        self.world.core.lock().unpark(self.number);
+        self.world.scheduler.lock().unpark(self.number);
         if let Some(me) = current() {
             me.point();
         }
     }
 
     pub fn park(self, until: Option<Instant>) {
-        let token = std::mem::take(&mut self.world.core.lock().tasks[self.number].token);
+        let token = std::mem::take(&mut self.world.scheduler.lock().tasks[self.number].token);
         if token {
             return self.point();
         }
         self.block(Key::Park(self.number), until);
-        self.world.core.lock().tasks[self.number].token = false;
+        self.world.scheduler.lock().tasks[self.number].token = false;
     }
 
     pub fn has_ended(self) -> bool {
-        self.world.core.lock().tasks[self.number].state == State::Ended
+        self.world.scheduler.lock().tasks[self.number].state == State::Ended
     }
 
     /// Makes a new thread, which runs once it calls [`Task::run`] and has the baton.
     pub fn start(self, name: &str, process: Process) -> Task {
-        let number = self.world.core.lock().add(name, process);
+        let number = self.world.scheduler.lock().add(name, process);
         Task {
             world: self.world,
             number,
@@ -336,22 +336,22 @@ impl Task {
     }
 
     pub fn never_ran(self) {
-        self.world.core.lock().end(self.number);
+        self.world.scheduler.lock().end(self.number);
     }
 
     /// The life of a thread.
     pub fn run<T>(self, f: impl FnOnce() -> T) -> T {
-        let baton = self.world.core.lock().tasks[self.number].baton.clone();
+        let baton = self.world.scheduler.lock().tasks[self.number].baton.clone();
         baton.take();
         CURRENT.set(Some(self));
         let result = catch_unwind(AssertUnwindSafe(f));
         CURRENT.set(None);
-        let mut core = self.world.core.lock();
-        core.end(self.number);
-        core.wake(Key::Join(self.number), true);
-        let next = core.next();
-        let theirs = core.tasks[next].baton.clone();
-        drop(core);
+        let mut scheduler = self.world.scheduler.lock();
+        scheduler.end(self.number);
+        scheduler.wake(Key::Join(self.number), true);
+        let next = scheduler.next();
+        let theirs = scheduler.tasks[next].baton.clone();
+        drop(scheduler);
         theirs.give();
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }

@@ -6,7 +6,7 @@
 //! be lost. During a cut nothing arrives and nobody is told. A connection lives on through a cut of
 //! any length, because the kernel's own limits are longer than those of the engine.
 
-use super::core::{Core, Key, Woken};
+use super::scheduler::{Key, Scheduler, Woken};
 use super::{Process, Task, of_simulation};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -67,19 +67,19 @@ const NOT_YET: u64 = u64::MAX;
 const FIRST_PORT: u16 = 20_000;
 
 impl Net {
-    fn habits(&mut self, core: &mut Core) -> Habits {
+    fn habits(&mut self, scheduler: &mut Scheduler) -> Habits {
         *self.habits.get_or_insert_with(|| Habits {
-            delay_us: [30, 200, 2_000][core.random.below(3) as usize],
-            capacity: [16 << 10, 256 << 10, 4 << 20][core.random.below(3) as usize],
+            delay_us: [30, 200, 2_000][scheduler.random.below(3) as usize],
+            capacity: [16 << 10, 256 << 10, 4 << 20][scheduler.random.below(3) as usize],
         })
     }
 
-    fn delay_ns(&mut self, core: &mut Core) -> u64 {
-        let most = match core.random.one_in(200) {
+    fn delay_ns(&mut self, scheduler: &mut Scheduler) -> u64 {
+        let most = match scheduler.random.one_in(200) {
             true => 30_000,
-            false => self.habits(core).delay_us,
+            false => self.habits(scheduler).delay_us,
         };
-        1_000 * (5 + core.random.below(most))
+        1_000 * (5 + scheduler.random.below(most))
     }
 
     fn is_cut(&self, a: Process, b: Process) -> bool {
@@ -87,8 +87,8 @@ impl Net {
     }
 
     /// Ends what `by` sends on a connection. If `losing`, what is on the way is lost.
-    fn close(&mut self, core: &mut Core, number: u64, by: usize, losing: bool) {
-        let delay = self.delay_ns(core);
+    fn close(&mut self, scheduler: &mut Scheduler, number: u64, by: usize, losing: bool) {
+        let delay = self.delay_ns(scheduler);
         let Some(c) = self.connections.get_mut(&number) else {
             return;
         };
@@ -105,15 +105,17 @@ impl Net {
         let last = other.on_the_way.back().map_or(0, |chunk| chunk.at);
         other.end_at = Some(match cut {
             true => NOT_YET,
-            false => last.max(core.now_ns + delay),
+            false => last.max(scheduler.now_ns + delay),
         });
         if losing {
-            other.on_the_way.retain(|chunk| chunk.at <= core.now_ns);
+            other
+                .on_the_way
+                .retain(|chunk| chunk.at <= scheduler.now_ns);
             other.bytes = other.on_the_way.iter().map(Chunk::left).sum();
             other.broken = true;
         }
         let is_over = c.ends.iter().all(|e| e.closed);
-        wake(core, number);
+        wake(scheduler, number);
         if is_over {
             self.connections.remove(&number);
         }
@@ -137,9 +139,9 @@ impl End {
     }
 }
 
-fn wake(core: &mut Core, connection: u64) {
-    core.wake(Key::Network(2 * connection), true);
-    core.wake(Key::Network(2 * connection + 1), true);
+fn wake(scheduler: &mut Scheduler, connection: u64) {
+    scheduler.wake(Key::Network(2 * connection), true);
+    scheduler.wake(Key::Network(2 * connection + 1), true);
 }
 
 /// The key of a port: ports have numbers of their own among what is waited for.
@@ -153,7 +155,7 @@ fn local(port: u16) -> SocketAddr {
 
 /// Ends the connections and ports of a killed process.
 pub(super) fn process_killed(me: Task, process: Process) {
-    let mut core = me.world.core.lock();
+    let mut scheduler = me.world.scheduler.lock();
     let mut net = me.world.net.lock();
     net.listeners.retain(|_, l| l.process != process);
     let of_process: Vec<(u64, usize)> = net
@@ -166,8 +168,8 @@ pub(super) fn process_killed(me: Task, process: Process) {
         .map(|(number, end, _)| (number, end))
         .collect();
     for (number, end) in of_process {
-        let losing = core.random.one_in(2);
-        net.close(&mut core, number, end, losing);
+        let losing = scheduler.random.one_in(2);
+        net.close(&mut scheduler, number, end, losing);
     }
 }
 
@@ -175,10 +177,10 @@ pub(super) fn process_killed(me: Task, process: Process) {
 pub fn cut(a: Process, b: Process) {
     let me = of_simulation();
     {
-        let core = me.world.core.lock();
+        let scheduler = me.world.scheduler.lock();
         let mut net = me.world.net.lock();
         net.cuts.insert((a.min(b), a.max(b)));
-        let now = core.now_ns;
+        let now = scheduler.now_ns;
         for c in between(&mut net, a, b) {
             for end in &mut c.ends {
                 let late = end.on_the_way.iter_mut().filter(|chunk| chunk.at > now);
@@ -194,10 +196,10 @@ pub fn cut(a: Process, b: Process) {
 pub fn heal(a: Process, b: Process) {
     let me = of_simulation();
     {
-        let mut core = me.world.core.lock();
+        let mut scheduler = me.world.scheduler.lock();
         let mut net = me.world.net.lock();
         net.cuts.remove(&(a.min(b), a.max(b)));
-        let at = core.now_ns + net.delay_ns(&mut core);
+        let at = scheduler.now_ns + net.delay_ns(&mut scheduler);
         let mut numbers = Vec::new();
         for (&number, c) in &mut net.connections {
             if !is_between(c, a, b) {
@@ -213,8 +215,8 @@ pub fn heal(a: Process, b: Process) {
                 end.end_at = end.end_at.map(|e| if e == NOT_YET { at } else { e });
             }
         }
-        numbers.into_iter().for_each(|n| wake(&mut core, n));
-        core.wake(Key::Network(0), true);
+        numbers.into_iter().for_each(|n| wake(&mut scheduler, n));
+        scheduler.wake(Key::Network(0), true);
     }
     me.point();
 }
@@ -223,7 +225,7 @@ pub fn heal(a: Process, b: Process) {
 pub fn break_connections(a: Process, b: Process) {
     let me = of_simulation();
     {
-        let mut core = me.world.core.lock();
+        let mut scheduler = me.world.scheduler.lock();
         let mut net = me.world.net.lock();
         let numbers: Vec<u64> = net
             .connections
@@ -237,10 +239,10 @@ pub fn break_connections(a: Process, b: Process) {
                     end.on_the_way.clear();
                     end.bytes = 0;
                     end.broken = true;
-                    end.end_at = Some(core.now_ns);
+                    end.end_at = Some(scheduler.now_ns);
                 }
             }
-            wake(&mut core, number);
+            wake(&mut scheduler, number);
         }
     }
     me.point();
@@ -299,13 +301,13 @@ impl Listener {
         me.point();
         loop {
             let until = {
-                let core = me.world.core.lock();
+                let scheduler = me.world.scheduler.lock();
                 let mut net = me.world.net.lock();
                 let Some(l) = net.listeners.get_mut(&self.port) else {
                     return Err(io::ErrorKind::InvalidInput.into());
                 };
                 match l.waiting.front().copied() {
-                    Some((at, number)) if at <= core.now_ns => {
+                    Some((at, number)) if at <= scheduler.now_ns => {
                         l.waiting.pop_front();
                         let socket = Socket::of(me, number, 1);
                         return Ok((socket, local(40_000 + (number % 20_000) as u16)));
@@ -318,9 +320,9 @@ impl Listener {
     }
 
     pub fn close(&self) {
-        let mut core = self.task.world.core.lock();
+        let mut scheduler = self.task.world.scheduler.lock();
         self.task.world.net.lock().listeners.remove(&self.port);
-        core.wake(port_key(self.port), true);
+        scheduler.wake(port_key(self.port), true);
     }
 }
 
@@ -342,9 +344,9 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut core = self.task.world.core.lock();
+        let mut scheduler = self.task.world.scheduler.lock();
         let mut net = self.task.world.net.lock();
-        net.close(&mut core, self.connection, self.end, false);
+        net.close(&mut scheduler, self.connection, self.end, false);
     }
 }
 
@@ -360,16 +362,16 @@ impl Socket {
     pub fn connect(address: SocketAddr, timeout: Duration) -> io::Result<Socket> {
         let me = of_simulation();
         let process = me.process();
-        let deadline = me.world.core.lock().now_ns + timeout.as_nanos() as u64;
+        let deadline = me.world.scheduler.lock().now_ns + timeout.as_nanos() as u64;
         loop {
             let (delay, number) = {
-                let mut core = me.world.core.lock();
+                let mut scheduler = me.world.scheduler.lock();
                 let mut net = me.world.net.lock();
-                let delay = net.delay_ns(&mut core);
+                let delay = net.delay_ns(&mut scheduler);
                 match net.listeners.get(&address.port()).map(|l| l.process) {
                     None => (delay, None),
                     Some(other) if net.is_cut(process, other) => {
-                        drop((net, core));
+                        drop((net, scheduler));
                         if me.block_until(Key::Network(0), Some(deadline)) == Woken::TooLate {
                             return Err(io::ErrorKind::TimedOut.into());
                         }
@@ -383,11 +385,11 @@ impl Socket {
                             ends: Default::default(),
                         };
                         net.connections.insert(number, connection);
-                        let at = core.now_ns + delay;
+                        let at = scheduler.now_ns + delay;
                         let l = net.listeners.get_mut(&address.port());
                         let l = l.expect("invariant: just seen, under the same latch");
                         l.waiting.push_back((at, number));
-                        core.wake(port_key(address.port()), true);
+                        scheduler.wake(port_key(address.port()), true);
                         (delay, Some(number))
                     }
                 }
@@ -417,10 +419,10 @@ impl Socket {
     }
 
     fn send_now(&self, me: Task, parts: &[&[u8]]) -> io::Result<usize> {
-        let mut core = me.world.core.lock();
+        let mut scheduler = me.world.scheduler.lock();
         let mut net = me.world.net.lock();
-        let delay = net.delay_ns(&mut core);
-        let capacity = net.habits(&mut core).capacity;
+        let delay = net.delay_ns(&mut scheduler);
+        let capacity = net.habits(&mut scheduler).capacity;
         let Net {
             connections, cuts, ..
         } = &mut *net;
@@ -430,7 +432,7 @@ impl Socket {
         let [a, b] = c.processes;
         let is_cut = cuts.contains(&(a.min(b), a.max(b)));
         let mine = &c.ends[self.0.end];
-        let told = mine.end_at.is_some_and(|at| at <= core.now_ns);
+        let told = mine.end_at.is_some_and(|at| at <= scheduler.now_ns);
         if mine.closed || told {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -450,10 +452,10 @@ impl Socket {
         let last = other.on_the_way.back().map_or(0, |chunk| chunk.at);
         let at = match is_cut {
             true => NOT_YET,
-            false => last.max(core.now_ns + delay),
+            false => last.max(scheduler.now_ns + delay),
         };
         other.on_the_way.push_back(Chunk { at, bytes, used: 0 });
-        core.wake(self.send_key(), true);
+        scheduler.wake(self.send_key(), true);
         Ok(sent)
     }
 
@@ -465,9 +467,9 @@ impl Socket {
         me.point();
         loop {
             let next = {
-                let mut core = me.world.core.lock();
+                let mut scheduler = me.world.scheduler.lock();
                 let mut net = me.world.net.lock();
-                let now = core.now_ns;
+                let now = scheduler.now_ns;
                 let Some(c) = net.connections.get_mut(&self.0.connection) else {
                     return Ok((0, 0));
                 };
@@ -484,7 +486,7 @@ impl Socket {
                         mine.on_the_way.pop_front();
                     }
                     mine.bytes -= n;
-                    core.wake(self.send_key(), true);
+                    scheduler.wake(self.send_key(), true);
                     return Ok((n, age));
                 }
                 if mine.end_at.is_some_and(|at| at <= now) {
@@ -518,19 +520,19 @@ impl Socket {
     /// Ends the connection in both directions.
     pub fn close(&self) {
         let task = self.0.task;
-        let mut core = task.world.core.lock();
+        let mut scheduler = task.world.scheduler.lock();
         let mut net = task.world.net.lock();
-        net.close(&mut core, self.0.connection, self.0.end, false);
+        net.close(&mut scheduler, self.0.connection, self.0.end, false);
     }
 
     /// Whether bytes have arrived that nobody has read.
     pub fn has_unread(&self) -> bool {
         let task = self.0.task;
-        let core = task.world.core.lock();
+        let scheduler = task.world.scheduler.lock();
         let net = task.world.net.lock();
         net.connections.get(&self.0.connection).is_some_and(|c| {
             let first = c.ends[self.0.end].on_the_way.front();
-            first.is_some_and(|chunk| chunk.at <= core.now_ns)
+            first.is_some_and(|chunk| chunk.at <= scheduler.now_ns)
         })
     }
 }

@@ -1,19 +1,19 @@
 //! The report of which thread waits for what.
 
-use super::core::{Core, State};
+use super::scheduler::{Scheduler, State};
 use std::fmt::Write;
 
-pub(super) fn of(core: &Core) -> String {
+pub(super) fn of(scheduler: &Scheduler) -> String {
     let mut text = format!(
         "simulation of seed {}, {:?}: {} steps, {} us of virtual time",
-        core.seed(),
-        core.temper(),
-        core.steps,
-        core.now_ns / 1_000
+        scheduler.seed(),
+        scheduler.temper(),
+        scheduler.steps,
+        scheduler.now_ns / 1_000
     );
-    for (n, t) in core.tasks.iter().enumerate() {
+    for (n, t) in scheduler.tasks.iter().enumerate() {
         let what = match t.state {
-            _ if core.is_killed(t.process) => continue,
+            _ if scheduler.is_killed(t.process) => continue,
             State::Ended => continue,
             State::Ready => "can go on".to_string(),
             State::Waiting {

@@ -1,7 +1,7 @@
 //! Deadlocks that lead over several instances.
 //!
 //! A session that has waited for a while and finds no circle among the waits of its own instance sends a *walk* along every wait that it reaches for another instance's transaction, to the
-//! session of that, or for a lock that others have: to its master, from there to the instances in the way, and on each to the sessions that use what the instance keeps ([`crate::ges`]).
+//! session of that, or for a lock that others have: to its master, from there to the instances in the way, and on each to the sessions that use what the instance keeps ([`crate::global_enqueues`]).
 //! Each instance carries a walk on over the waits there. Back at the session where it began, the path is a circle that may never
 //! have existed at one time: a *check* goes round once more and finds every wait under the number that it had, leading to the same next one. As a wait keeps its number for as
 //! long as it lasts, all of them existed at once when the first round was over (race 26 of docs/design.md). Then the wait with the highest number is the victim, whoever walked: two
@@ -12,8 +12,8 @@
 use super::Letter;
 use super::wire::{self, Reader, kind};
 use crate::Result;
-use crate::enqueue::{Exit, Hop, LockerId, Wait};
-use crate::ges::{Global, GlobalEnqueues, put_resource};
+use crate::global_enqueues::{Global, GlobalEnqueues, put_resource};
+use crate::local_enqueues::{Exit, Hop, LockerId, Wait};
 use crate::manager::TxnManager;
 use block::InstanceId;
 use fusion::RequestId;
@@ -393,11 +393,11 @@ impl TxnManager {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ges::PICTURE;
+    use crate::global_enqueues::PICTURE;
 
     #[test]
     fn stages_come_back_and_others_are_refused() {
-        let lock = crate::ges::global(PICTURE).expect("it is locked among instances");
+        let lock = crate::global_enqueues::global(PICTURE).expect("it is locked among instances");
         let read = |bytes: &[u8]| -> Result<(Global, Stage)> {
             let mut r = Reader::new(InstanceId(1), bytes);
             let read = stage(&mut r)?;

@@ -217,7 +217,7 @@ fn the_longest_messages_fit_a_frame() {
         more: true,
     };
     let asked = Message::DeclareWanted {
-        buckets: vec![Bucket::Granule(Granule(1), TERM); usize::from(super::super::BUCKETS)],
+        buckets: vec![Bucket::Granule(Granule(1), TERM); usize::from(super::super::state::BUCKETS)],
         blocks: vec![Dba(1); BLOCKS_PER_MESSAGE],
     };
     let taken = Message::Taken {

@@ -286,9 +286,9 @@ impl Cluster {
             closed.0.lock().unwrap().epochs.push(epoch);
             closed.1.notify_all();
         }));
-        // One lane, two, three: by the seed.
-        let lanes = (self.seed / 2 % 3) as u8 + 1;
-        life.cache.join_cluster(life.clone(), lanes).unwrap();
+        // One shard, two, three: by the seed.
+        let shards = (self.seed / 2 % 3) as u8 + 1;
+        life.cache.join_cluster(life.clone(), shards).unwrap();
         self.up.write().unwrap().insert(member.0.0, life);
     }
 

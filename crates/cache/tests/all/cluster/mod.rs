@@ -75,7 +75,7 @@ struct Node {
 
 struct Cluster {
     /// Of each instance.
-    lanes: u8,
+    shards: u8,
     data: SimStorage,
     nodes: Vec<Node>,
 }
@@ -111,9 +111,13 @@ impl Cluster {
                 wait::thread::spawn_named("deliver", deliver).unwrap();
             }
         }
-        // One lane, two, three: by the seed.
-        let lanes = (seed % 3) as u8 + 1;
-        Cluster { lanes, data, nodes }
+        // One shard, two, three: by the seed.
+        let shards = (seed % 3) as u8 + 1;
+        Cluster {
+            shards,
+            data,
+            nodes,
+        }
     }
 
     fn cache(&self, n: usize) -> &Arc<Cache> {
@@ -135,7 +139,7 @@ impl Cluster {
 
     fn join(&self, n: usize) {
         let network = self.nodes[n].network.clone();
-        self.cache(n).join_cluster(network, self.lanes).unwrap();
+        self.cache(n).join_cluster(network, self.shards).unwrap();
     }
 
     fn end(self) -> SimStorage {
@@ -376,7 +380,7 @@ fn sleeps_at_buffers() -> u64 {
     buffers.map(|row| row.sleeps).sum()
 }
 
-/// A lone instance needs frames for its own undo while somebody comes: between its blocks' becoming known to their lanes and the first plan nobody could be told that one of them is gone. A latch that somebody has holds up the
+/// A lone instance needs frames for its own undo while somebody comes: between its blocks' becoming known to their shards and the first plan nobody could be told that one of them is gone. A latch that somebody has holds up the
 /// one who makes them known: at one end of the frames or the other.
 #[test]
 fn frames_are_needed_while_the_first_epoch_begins() {

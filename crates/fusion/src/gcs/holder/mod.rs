@@ -118,7 +118,7 @@ impl Local {
 /// A part of a bucket's declaration, in the order of addresses, and whether there is more.
 pub(super) type Part = (Vec<(Dba, Declaration)>, bool);
 
-/// All blocks of a lane in which this instance has a part.
+/// All blocks of a shard in which this instance has a part.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Holder {
     me: InstanceId,

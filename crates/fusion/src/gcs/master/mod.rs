@@ -113,7 +113,7 @@ struct Served {
     done: BTreeSet<RequestId>,
 }
 
-/// The directory of this instance's buckets in one lane.
+/// The directory of this instance's buckets in one shard.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Master {
     pub(super) entries: BTreeMap<Dba, Entry>,

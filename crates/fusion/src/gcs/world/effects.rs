@@ -1,19 +1,19 @@
-//! What lanes ask for, done to frames, disk and network; and what must hold after every step.
+//! What shards ask for, done to frames, disk and network; and what must hold after every step.
 
 use super::*;
 
 impl World {
-    /// Runs a step of a node's lane and does what the lane asks for. `bytes`: the version that came
+    /// Runs a step of a node's shard and does what the shard asks for. `bytes`: the version that came
     /// with a message.
     pub(in crate::gcs) fn with(
         &mut self,
         n: usize,
         bytes: u64,
-        step: impl FnOnce(&mut Lane, &mut Vec<Effect>),
+        step: impl FnOnce(&mut Shard, &mut Vec<Effect>),
     ) {
         let mut out = Vec::new();
         step(
-            &mut self.nodes[n].as_mut().expect("the living act").lane,
+            &mut self.nodes[n].as_mut().expect("the living act").shard,
             &mut out,
         );
         for effect in out {
@@ -26,12 +26,12 @@ impl World {
         let epoch = self.nodes[from]
             .as_ref()
             .expect("the living act")
-            .lane
+            .shard
             .epoch();
         let term = self.nodes[from]
             .as_ref()
             .expect("the living act")
-            .lane
+            .shard
             .term_of(&message);
         self.letters.push(Letter {
             from,
@@ -149,7 +149,7 @@ impl World {
         // The supplier's clock, counted in versions. It was lifted to the asker's snapshot.
         let clock = snapshot.max(Scn(version));
         self.post(n, to, Message::Copy { block, id, clock }, version);
-        self.with(n, 0, |lane, out| lane.copied(block, Scn(version), out));
+        self.with(n, 0, |shard, out| shard.copied(block, Scn(version), out));
     }
 
     #[expect(clippy::too_many_arguments, reason = "the fields of a frame")]
@@ -237,7 +237,9 @@ impl World {
             dirty: frame.dirty,
             redo: LogPos(frame.redo as u64),
         };
-        self.with(n, 0, |lane, out| lane.closed(block, generation, found, out));
+        self.with(n, 0, |shard, out| {
+            shard.closed(block, generation, found, out)
+        });
     }
 
     pub(super) fn write(&mut self, n: usize, block: Dba) {
@@ -250,7 +252,7 @@ impl World {
             frame.write_wanted = true;
             node.flush_wanted = node.flush_wanted.max(frame.redo);
         } else {
-            self.with(n, 0, |lane, out| lane.wrote(block, version, out));
+            self.with(n, 0, |shard, out| shard.wrote(block, version, out));
         }
     }
 
@@ -348,7 +350,7 @@ impl World {
 
     /// Whether nothing is frozen anywhere.
     pub(in crate::gcs) fn is_whole(&self) -> bool {
-        self.nodes.iter().flatten().all(|n| n.lane.is_whole())
+        self.nodes.iter().flatten().all(|n| n.shard.is_whole())
     }
 
     pub(in crate::gcs) fn recovering(&self) -> bool {

@@ -1,4 +1,4 @@
-//! A cluster around the lanes: frames, redo, disk, sessions, and a network that delays, reorders,
+//! A cluster around the shards: frames, redo, disk, sessions, and a network that delays, reorders,
 //! duplicates and loses messages. Instances die at any point and come back.
 //!
 //! The content of a block is the number of changes made to it. So the world knows at every moment
@@ -7,7 +7,7 @@
 mod effects;
 mod steps;
 
-use super::{Closed, Effect, Lane, Message, Mode, Plan, Want};
+use super::{Closed, Effect, Message, Mode, Plan, Shard, Want};
 use crate::gcs::bucket_of;
 use crate::ids::{Epoch, Generation, Granule, Incarnation, Member, RequestId, Term, Waiter};
 use crate::planted::{Mutation, Planted};
@@ -72,7 +72,7 @@ enum Stage {
     Ready {
         version: u64,
         generation: Generation,
-        /// Whether the session found the block in the cache without asking the lane. If so, nobody
+        /// Whether the session found the block in the cache without asking the shard. If so, nobody
         /// waits for it.
         hit: bool,
     },
@@ -96,7 +96,7 @@ struct Session {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Node {
-    pub(super) lane: Lane,
+    pub(super) shard: Shard,
     incarnation: Incarnation,
     frames: BTreeMap<Dba, Frame>,
     images: BTreeMap<Dba, u64>,
@@ -210,12 +210,12 @@ impl World {
 
     fn start(&mut self, n: usize) {
         self.lives[n] = Incarnation(self.lives[n].0 + 1);
-        let mut lane = Lane::new(instance(n));
-        lane.plant(self.config.planted);
-        lane.declare_in_parts_of(self.config.part);
-        lane.with_granules_of(self.config.granule_shift);
+        let mut shard = Shard::new(instance(n));
+        shard.plant(self.config.planted);
+        shard.declare_in_parts_of(self.config.part);
+        shard.with_granules_of(self.config.granule_shift);
         self.nodes[n] = Some(Node {
-            lane,
+            shard,
             incarnation: self.lives[n],
             frames: BTreeMap::new(),
             images: BTreeMap::new(),
@@ -269,7 +269,7 @@ impl World {
     }
 
     fn new_work(&self, n: usize, node: &Node, all: &mut Vec<Action>) {
-        let entered = node.lane.epoch() != Epoch(0);
+        let entered = node.shard.epoch() != Epoch(0);
         if entered && self.next_session < self.config.sessions {
             for b in 0..self.config.blocks {
                 for &want in &self.config.wants {
@@ -286,9 +286,9 @@ impl World {
             all.extend(reading.map(|(&b, _)| Action::FailRead(n, b)));
         }
         if self.config.takes > 0 && entered {
-            let granules = (0..self.config.blocks).map(|b| node.lane.granule_of(dba(b)));
+            let granules = (0..self.config.blocks).map(|b| node.shard.granule_of(dba(b)));
             let granules: BTreeSet<Granule> = granules.collect();
-            let can = |&g: &Granule| node.lane.clone().take(g, &mut Vec::new());
+            let can = |&g: &Granule| node.shard.clone().take(g, &mut Vec::new());
             let taken = granules.into_iter().filter(can);
             all.extend(taken.map(|g| Action::Take(n, g)));
         }
@@ -330,13 +330,13 @@ impl World {
             }
             let stray = node.stray_writes.keys();
             all.extend(stray.map(|&b| Action::EndWrite(n, b)));
-            if node.lane.epoch() < self.plan.epoch && self.is_member(n) {
+            if node.shard.epoch() < self.plan.epoch && self.is_member(n) {
                 all.push(Action::Enter(n));
             }
         }
         for (l, letter) in self.letters.iter().enumerate() {
             let node = self.nodes[letter.to].as_ref();
-            if node.is_none_or(|node| node.lane.epoch() >= letter.epoch) {
+            if node.is_none_or(|node| node.shard.epoch() >= letter.epoch) {
                 all.push(Action::Deliver(l));
             }
         }
@@ -344,7 +344,7 @@ impl World {
             all.push(Action::Decide);
         }
         let recoverer = node_of(self.plan.recoverer);
-        let entered = |n: &Node| n.lane.epoch() == self.plan.epoch;
+        let entered = |n: &Node| n.shard.epoch() == self.plan.epoch;
         if !self.read_redo && self.nodes[recoverer].as_ref().is_some_and(entered) {
             all.push(Action::ReadRedo(recoverer));
         }

@@ -11,7 +11,7 @@ impl World {
                 let node = self.nodes[n].as_mut().expect("enabled");
                 node.durable = node.dropped + node.redo.len();
                 let upto = LogPos(node.durable as u64);
-                self.with(n, 0, |lane, out| lane.flushed(upto, out));
+                self.with(n, 0, |shard, out| shard.flushed(upto, out));
             }
             Action::BeginWrite(n, block) => {
                 let frame = self.frame(n, block);
@@ -25,7 +25,7 @@ impl World {
             }
             Action::Evict(n, block) => {
                 self.config.evictions -= 1;
-                self.with(n, 0, |lane, out| lane.evict(block, out));
+                self.with(n, 0, |shard, out| shard.evict(block, out));
             }
             Action::Deliver(l) => self.deliver(l),
             Action::Duplicate(l) => {
@@ -49,15 +49,15 @@ impl World {
             }
             Action::Take(n, granule) => {
                 self.config.takes -= 1;
-                self.with(n, 0, |lane, out| {
-                    lane.take(granule, out);
+                self.with(n, 0, |shard, out| {
+                    shard.take(granule, out);
                 });
             }
             Action::Enter(n) => self.enter(n),
             Action::ReadRedo(n) => {
                 self.read_redo = true;
                 let blocks = self.dead.values().flatten().map(|v| v.block).collect();
-                self.with(n, 0, |lane, out| lane.pass_one(blocks, out));
+                self.with(n, 0, |shard, out| shard.pass_one(blocks, out));
             }
         }
         self.truncate();
@@ -105,7 +105,7 @@ impl World {
         if found {
             return;
         }
-        self.with(n, 0, |lane, out| lane.request(block, want, waiter, out));
+        self.with(n, 0, |shard, out| shard.request(block, want, waiter, out));
     }
 
     /// Lets the session latch the frame, check again that the instance still owns the block, and do
@@ -168,13 +168,13 @@ impl World {
                 }
                 let node = self.nodes[n].as_mut().expect("enabled");
                 node.sessions.remove(at);
-                self.with(n, 0, |lane, out| lane.latched(block, waiter, out));
+                self.with(n, 0, |shard, out| shard.latched(block, waiter, out));
             }
             _ => {
                 node.sessions[at].stage = Stage::Waiting;
-                self.with(n, 0, |lane, out| {
-                    lane.latched(block, waiter, out);
-                    lane.request(block, session.want, waiter, out);
+                self.with(n, 0, |shard, out| {
+                    shard.latched(block, waiter, out);
+                    shard.request(block, session.want, waiter, out);
                 });
             }
         }
@@ -194,7 +194,7 @@ impl World {
         }
         let closing = frame.closing;
         self.reach_disk(block, version);
-        self.with(n, 0, |lane, out| lane.wrote(block, Scn(version), out));
+        self.with(n, 0, |shard, out| shard.wrote(block, Scn(version), out));
         if let Some((keep, generation)) = closing {
             self.close(n, block, keep, generation);
         }
@@ -233,8 +233,8 @@ impl World {
         frame.dirty = recovery && !on_disk;
         frame.write_wanted &= frame.dirty;
         let generation = frame.generation;
-        self.with(n, 0, |lane, out| {
-            lane.installed(block, Scn(version), generation, out);
+        self.with(n, 0, |shard, out| {
+            shard.installed(block, Scn(version), generation, out);
         });
     }
 
@@ -245,7 +245,7 @@ impl World {
         let waits = |s: &Session| s.block == block && s.stage == Stage::Waiting;
         node.sessions.retain(|s| !waits(s));
         let generation = node.frames[&block].generation;
-        self.with(n, 0, |lane, out| lane.unreadable(block, generation, out));
+        self.with(n, 0, |shard, out| shard.unreadable(block, generation, out));
     }
 
     pub(in crate::gcs) fn deliver(&mut self, l: usize) {
@@ -253,13 +253,13 @@ impl World {
         let Some(node) = &self.nodes[letter.to] else {
             return;
         };
-        let admitted = node.lane.admits(letter.epoch) == crate::gcs::Admission::Now;
+        let admitted = node.shard.admits(letter.epoch) == crate::gcs::Admission::Now;
         if node.incarnation != letter.life || !admitted {
             return;
         }
         let from = instance(letter.from);
-        self.with(letter.to, letter.bytes, |lane, out| {
-            lane.message(from, letter.term, letter.message, out);
+        self.with(letter.to, letter.bytes, |shard, out| {
+            shard.message(from, letter.term, letter.message, out);
         });
     }
 
@@ -268,8 +268,8 @@ impl World {
         self.letters.retain(|l| !between(l));
         for (n, peer) in [(a, b), (b, a)] {
             let both = self.nodes[a].is_some() && self.nodes[b].is_some();
-            if both && self.nodes[n].as_ref().unwrap().lane.epoch() != Epoch(0) {
-                self.with(n, 0, |lane, out| lane.reconnected(instance(peer), out));
+            if both && self.nodes[n].as_ref().unwrap().shard.epoch() != Epoch(0) {
+                self.with(n, 0, |shard, out| shard.reconnected(instance(peer), out));
             }
         }
     }
@@ -359,6 +359,6 @@ impl World {
 
     pub(super) fn enter(&mut self, n: usize) {
         let plan = self.plan.clone();
-        self.with(n, 0, |lane, out| lane.reconfigure(plan, out));
+        self.with(n, 0, |shard, out| shard.reconfigure(plan, out));
     }
 }

@@ -1,4 +1,4 @@
-//! Locks among instances (`txn::ges`).
+//! Locks among instances (`txn::global_enqueues`).
 
 use super::*;
 

@@ -15,7 +15,7 @@ fn two(rng: &mut Rng) -> (Arc<Cluster>, [Arc<Life>; 2]) {
     (cluster, living)
 }
 
-/// So many blocks that lanes leave what is about many of them to be taken up in steps of their own.
+/// So many blocks that shards leave what is about many of them to be taken up in steps of their own.
 #[test]
 fn a_death_among_many_blocks() {
     const MANY: u32 = 9_000;

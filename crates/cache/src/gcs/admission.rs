@@ -1,0 +1,33 @@
+//! The right to latch a block once before it is recalled (R7).
+
+use super::state::Cause;
+use crate::Cache;
+use block::Dba;
+use fusion::ids::Waiter;
+
+/// The right to latch a block once before it is recalled (R7). Given back when dropped, after the latch.
+pub(crate) struct Admission<'a> {
+    pub(super) cache: &'a Cache,
+    pub(super) dba: Dba,
+    pub(super) waiter: u64,
+}
+
+impl<'a> Admission<'a> {
+    /// For who gives it back himself.
+    pub(super) fn into_parts(self) -> (&'a Cache, Dba, u64) {
+        let parts = (self.cache, self.dba, self.waiter);
+        std::mem::forget(self);
+        parts
+    }
+}
+
+impl Drop for Admission<'_> {
+    fn drop(&mut self) {
+        let (dba, waiter) = (self.dba, Waiter(self.waiter));
+        self.cache.with_state(dba, |s| {
+            self.cache.step(s, Cause::default(), |shard, out| {
+                shard.latched(dba, waiter, out);
+            });
+        });
+    }
+}

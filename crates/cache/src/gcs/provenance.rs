@@ -1,0 +1,73 @@
+//! What a session's wait turned out to be, by what came and from where.
+
+use super::slot::{How, Waiting};
+use super::state::Cause;
+use super::timing::Spent;
+use wait::Event;
+
+/// What the wait for a block that may be used now turned out to be.
+pub(super) fn how_it_came(w: &Waiting, cause: &Cause<'_>) -> How {
+    match w.remastered {
+        true => how_the_block_came(w, cause).named(Event::GcRemaster),
+        false => how_the_block_came(w, cause),
+    }
+}
+
+fn how_the_block_came(w: &Waiting, cause: &Cause<'_>) -> How {
+    let Some(from) = cause.from else {
+        // By what another session here did.
+        return How::local(match w.releasing {
+            true => Event::GcBufferBusyRelease,
+            false => Event::GcBufferBusyAcquire,
+        });
+    };
+    if w.joined {
+        return How::local(Event::GcBufferBusyAcquire);
+    }
+    let spent = cause.spent.unwrap_or(Spent {
+        messages: 2,
+        // Nobody granted it but this instance itself, once the others had given it up.
+        busy: true,
+        ..Spent::default()
+    });
+    let event = match (cause.block.is_some(), w.copy_would_do) {
+        (true, _) => match spent {
+            Spent {
+                congested: true, ..
+            } => Event::GcCurrentBlockCongested,
+            Spent { busy: true, .. } => Event::GcCurrentBlockBusy,
+            Spent { messages: 3.., .. } => Event::GcCurrentBlock3Way,
+            _ => Event::GcCurrentBlock2Way,
+        },
+        (false, true) => Event::GcCrGrant2Way,
+        (false, false) if spent.busy => Event::GcCurrentGrantBusy,
+        (false, false) => Event::GcCurrentGrant2Way,
+    };
+    let object = cause.block.map(|b| b.object());
+    How::remote(
+        event,
+        (from, spent, cause.received_ns),
+        object.map(|o| (o, true)),
+    )
+}
+
+/// The same for a copy.
+pub(super) fn copy_came(cause: &Cause<'_>, joined: bool) -> How {
+    let (Some(from), Some(spent), false) = (cause.from, cause.spent, joined) else {
+        return How::local(Event::GcBufferBusyAcquire);
+    };
+    let event = match spent {
+        Spent {
+            congested: true, ..
+        } => Event::GcCrBlockCongested,
+        Spent { busy: true, .. } => Event::GcCrBlockBusy,
+        Spent { messages: 3.., .. } => Event::GcCrBlock3Way,
+        _ => Event::GcCrBlock2Way,
+    };
+    let object = cause.block.map(|b| b.object());
+    How::remote(
+        event,
+        (from, spent, cause.received_ns),
+        object.map(|o| (o, false)),
+    )
+}

@@ -1,0 +1,70 @@
+//! What is known of blocks that stay a moment ([`super::defer`]): when they came, and until when.
+
+use block::Dba;
+use fusion::gcs::Mode;
+use fusion::ids::Generation;
+use seam::HashMap;
+use std::time::{Duration, Instant};
+
+/// From one look at what stays to the next: so many times as long as it takes from one of its changes to the next, which come at random. Of blocks that go on being changed one in fifty is left alone for that long.
+const PATIENCE: u32 = 4;
+/// But no shorter, nor longer: a session that changed it has committed and is back by then, if its client is quick.
+pub(super) const SHORTEST_LOOK: Duration = Duration::from_micros(300);
+const LONGEST_LOOK: Duration = Duration::from_micros(1_200);
+
+/// When blocks came for which several sessions waited.
+#[derive(Default)]
+pub(super) struct Stays(pub(super) HashMap<Dba, Instant>);
+
+impl Stays {
+    /// Its closing is asked for. When it came, if it is to stay.
+    pub fn goes(&mut self, dba: Dba) -> Option<Instant> {
+        self.0.remove(&dba)
+    }
+}
+
+/// A frame to be closed, but not yet.
+pub(super) struct Stay {
+    pub dba: Dba,
+    pub keep: Option<Mode>,
+    pub generation: Generation,
+    pub since: Instant,
+    /// It leaves then, whatever is done with it.
+    pub until: Instant,
+    /// Its changes since then that looks have seen.
+    pub changes: u32,
+    pub next_look: Instant,
+}
+
+impl Stay {
+    /// How long after this look the next one is due.
+    pub fn look(&self, now: Instant) -> Duration {
+        let from_one_to_the_next = (now - self.since) / self.changes.max(1);
+        (from_one_to_the_next * PATIENCE).clamp(SHORTEST_LOOK, LONGEST_LOOK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_several_changes_apart() {
+        let since = seam::now();
+        let look_after_2_ms = |changes| {
+            let stay = Stay {
+                dba: Dba(1),
+                keep: None,
+                generation: Generation(1),
+                since,
+                until: since + Duration::from_secs(1),
+                changes,
+                next_look: since,
+            };
+            stay.look(since + Duration::from_millis(2)).as_micros()
+        };
+        assert_eq!(look_after_2_ms(10), 800);
+        assert_eq!(look_after_2_ms(1_000), SHORTEST_LOOK.as_micros());
+        assert_eq!(look_after_2_ms(1), LONGEST_LOOK.as_micros());
+    }
+}

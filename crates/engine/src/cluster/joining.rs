@@ -1,0 +1,114 @@
+//! Joining: the waits until the others have let this instance in.
+
+use super::members;
+use super::state::{Cluster, LOOK_INTERVAL, State};
+use crate::{Error, Progress, Result};
+use std::time::{Duration, Instant};
+use txn::TxnManager;
+use wait::Event;
+
+/// How long a joiner waits for others that it does not reach, at least: longer than anybody takes to notice that one of them is dead. And how many times `css_misscount`: who hangs may be ended meanwhile.
+const JOIN_PATIENCE: Duration = Duration::from_secs(60);
+const JOIN_MISSCOUNTS: u32 = 3;
+
+/// Nobody waits any more for what this process would do once others have done something.
+pub(crate) fn unwanted() -> Error {
+    Error::Cluster("the start was called off".into())
+}
+
+impl Cluster {
+    /// Waits until every member is in this instance's epoch, or a later one, and whoever died meanwhile is recovered: it may not have said which were its newest groups, of which everybody else knew.
+    pub(crate) fn wait_settled(&self, epoch: u64, progress: &dyn Progress) -> Result<()> {
+        let mut lost = None;
+        let mut state = self.state.lock();
+        while !self.is_welcome(&state, epoch) {
+            let until = seam::now() + LOOK_INTERVAL;
+            let timed_out = wait::during(Event::RdbmsIpcMessage, [0; 3], || {
+                self.changed.wait_until(&mut state, until).timed_out()
+            });
+            if timed_out {
+                let missing = self.missing(&state);
+                seam::MutexGuard::unlocked(&mut state, || {
+                    self.still_waits(&missing, &mut lost, progress)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the others have said what they have locked; all are in this instance's epoch.
+    pub(crate) fn wait_established(
+        &self,
+        txns: &TxnManager,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let mut lost = None;
+        while !txns.wait_established(seam::now() + LOOK_INTERVAL) {
+            self.still_waits("what the others have locked", &mut lost, progress)?;
+        }
+        Ok(())
+    }
+
+    /// A joiner waits as long as it reaches the others: they come to it, however much they have to do before, and who died is recovered first. Who cannot be reached may never be, and holds up everybody's commits as long as it is waited for.
+    /// `lost`: since when there is somebody whom it does not reach.
+    fn still_waits(
+        &self,
+        what: &str,
+        lost: &mut Option<Instant>,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let patience = JOIN_PATIENCE.max(self.eviction.misscount * JOIN_MISSCOUNTS);
+        let members = self.members();
+        let is_lost = {
+            let state = self.state.lock();
+            if state.ended || state.stopping {
+                return Err(Error::Cluster(
+                    "this instance was ended while it was joining".into(),
+                ));
+            }
+            members.others(self.me).any(|m| state.is_silent(m.instance))
+        };
+        if !is_lost {
+            *lost = None;
+        } else if seam::elapsed(*lost.get_or_insert_with(seam::now)) > patience {
+            return Err(Error::Cluster(format!(
+                "this instance cannot join: it has waited for {what}, and not reached everybody for {} s{}",
+                patience.as_secs(),
+                self.trouble()
+            )));
+        }
+        if !progress.is_wanted() {
+            return Err(unwanted());
+        }
+        progress.step(&format!("joining: waiting for {what}"), 0, 0);
+        Ok(())
+    }
+
+    fn is_welcome(&self, state: &State, epoch: u64) -> bool {
+        let members = self.members();
+        state.settled >= members.epoch.max(epoch) && members.dead.is_empty()
+    }
+
+    /// Members that have not said that they are in the present epoch.
+    fn missing(&self, state: &State) -> String {
+        let members = self.members();
+        let late: Vec<_> = members
+            .others(self.me)
+            .filter(|m| !state.is_in(*m, members.epoch))
+            .map(|m| m.instance)
+            .collect();
+        let dead: Vec<_> = members.dead.iter().map(|m| m.instance).collect();
+        match (late.is_empty(), dead.is_empty()) {
+            (true, true) => "the control file".to_string(),
+            (true, false) => format!("the recovery of {}", members::list(&dead)),
+            (false, _) => members::list(&late),
+        }
+    }
+
+    /// Why connections cannot be made.
+    fn trouble(&self) -> String {
+        let links = self.links();
+        let why = links.iter().find_map(|l| l.trouble.clone());
+        why.map_or(String::new(), |why| format!(": {why}"))
+    }
+}

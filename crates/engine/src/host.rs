@@ -1,0 +1,100 @@
+//! What an instance stands on: its storage, its redo members, and how it meets others.
+
+use crate::cluster::ClusterHost;
+use crate::{Config, Error, Result};
+use block::InstanceId;
+use interconnect::certs::TlsFiles;
+use interconnect::{Bound, Secret};
+use std::sync::Arc;
+use storage::{OsStorage, Storage};
+
+/// Ends the instance at once, whatever it is doing: called with the reason when a promise of the hardware is broken.
+pub use storage::Fatal;
+
+/// The cluster's secret, in the database directory; nobody but its owner may read it.
+const SECRET_FILE: &str = "cluster.secret";
+
+/// What an instance stands on.
+pub struct Host {
+    pub storage: Arc<dyn Storage>,
+    /// Where the members of the redo files are; `storage` is the first as a rule.
+    pub members: Vec<Arc<dyn Storage>>,
+    /// After it returns, if it does, nothing is written any more and all work fails; a real one does not return.
+    pub fatal: Fatal,
+    /// How it meets other instances; none if it is to be alone.
+    pub cluster: Option<ClusterHost>,
+}
+
+/// A broken promise of the hardware: nothing is safe to do but to end. What is in the log is recovered at the next start.
+pub(crate) fn stop_at_once(why: &str) -> ! {
+    wait::thread::abort(why)
+}
+
+/// Directories of the members of the redo files.
+pub(crate) fn log_members(
+    config: &Config,
+    storage: &Arc<dyn Storage>,
+) -> Result<Vec<Arc<dyn Storage>>> {
+    let mut members = vec![storage.clone()];
+    if let Some(mirror) = &config.redo_mirror {
+        members.push(Arc::new(OsStorage::new(mirror)?));
+    }
+    Ok(members)
+}
+
+/// Takes the port of the interconnect and reads the secret of the cluster, which is drawn when the first instance needs it.
+pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
+    let Some(address) = config.interconnect else {
+        return Ok(None);
+    };
+    let failed = |e: interconnect::Error| Error::Cluster(e.to_string());
+    if address.ip().is_unspecified() {
+        return Err(Error::Cluster(format!(
+            "interconnect_address {}: an address is wanted at which the other instances reach this one",
+            address.ip()
+        )));
+    }
+    let leaves = |a: std::net::SocketAddr| !a.ip().is_loopback();
+    let leaves_host = leaves(address) || config.peers.iter().any(|p| leaves(p.address));
+    if leaves_host {
+        check_certificate(config)?;
+    }
+    let bound = Bound::bind(address).map_err(failed)?;
+    let path = config.dir.join(SECRET_FILE);
+    let secret = match path.exists() {
+        true => Secret::read(&path),
+        // Another instance may be as quick.
+        false => Secret::create(&path).or_else(|e| match path.exists() {
+            true => Secret::read(&path),
+            false => Err(e),
+        }),
+    };
+    let mut host = ClusterHost::new(bound, secret.map_err(failed)?);
+    host.certificates = leaves_host.then(|| config.certificates.clone());
+    host.peers = config.peers.clone();
+    host.lms = config.lms;
+    host.priority = config.priority;
+    host.cpus = config.lms_cpus.clone();
+    host.eviction = config.eviction.clone();
+    if !config.share_memory {
+        host.memory = None;
+    }
+    Ok(Some(host))
+}
+
+/// Says in time, and how to help it, that a certificate is missing.
+fn check_certificate(config: &Config) -> Result<()> {
+    let files = TlsFiles::in_directory(&config.certificates, InstanceId(config.instance));
+    match [&files.authority, &files.certificate, &files.key]
+        .into_iter()
+        .find(|f| !f.exists())
+    {
+        None => Ok(()),
+        Some(missing) => Err(Error::Cluster(format!(
+            "{} is missing: between hosts instances show certificates, which braid certificates --data {} --instances {} makes",
+            missing.display(),
+            config.dir.display(),
+            config.instance.max(2)
+        ))),
+    }
+}

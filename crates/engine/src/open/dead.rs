@@ -1,0 +1,86 @@
+//! Recovering other instances when nobody lives: each one's transactions are rolled back as that instance, which is then stopped cleanly.
+
+use super::held::shared_control;
+use super::looks::Found;
+use super::opening::Opening;
+use crate::recovery::Recovery;
+use crate::{Config, Engine, Result};
+use block::InstanceId;
+use std::sync::Arc;
+use storage::lease::{ClusterFile, Takeover};
+use storage::{ThreadInfo, ThreadState};
+
+impl Opening<'_> {
+    /// Recovers and closes every open thread but this instance's own. None if there was none.
+    pub(super) fn recover_others(
+        &self,
+        file: &Arc<ClusterFile>,
+        found: &Found,
+    ) -> Result<Option<Recovery>> {
+        let is_open = |t: &&ThreadInfo| t.state == ThreadState::Open;
+        let open: Vec<InstanceId> = found
+            .state
+            .threads
+            .iter()
+            .filter(is_open)
+            .map(|t| InstanceId(t.thread.0))
+            .collect();
+        let mut sum: Option<Recovery> = None;
+        for takeover in &found.dead {
+            let k = takeover.victim();
+            if open.contains(&k) {
+                self.progress
+                    .step(&format!("recovering instance {}", k.0), 0, 0);
+                // The first brings all blocks up to date; the others find that they have everything.
+                let with: Vec<_> = match sum {
+                    None => open.iter().copied().filter(|o| *o != k).collect(),
+                    Some(_) => Vec::new(),
+                };
+                let recovery = self.recover(file, found, takeover, &with)?;
+                sum.get_or_insert_default().add(&recovery);
+            }
+            if found.was_member(k) {
+                file.close(takeover, None)?;
+            }
+            takeover.lease().release();
+        }
+        Ok(sum)
+    }
+
+    /// As the dead instance: rolls everything forward, its transactions back, and stops it.
+    fn recover(
+        &self,
+        file: &Arc<ClusterFile>,
+        found: &Found,
+        dead: &Takeover,
+        with: &[InstanceId],
+    ) -> Result<Recovery> {
+        let config = Config {
+            instance: dead.victim().0,
+            ..self.config.clone()
+        };
+        let control = shared_control(file, dead)?;
+        let with: Vec<_> = with.iter().filter_map(|k| found.takeover(*k)).collect();
+        let files = self.files_of(found, dead, &with, control)?;
+        let others = with
+            .iter()
+            .map(|t| self.files_of(found, t, &[], files.control.clone()))
+            .collect::<Result<Vec<_>>>()?;
+        let mut rolled = files.roll_forward(&others, self.progress)?;
+        rolled.know_transactions()?;
+        rolled.move_checkpoint();
+        let recovery = rolled.recovery;
+        let engine = Engine::of(rolled, config, Some(recovery), None)?;
+        self.progress.step("rolling back", 0, recovery.transactions);
+        let rolled_back = engine.txns.rollback_dead(&*engine);
+        // Only what has come to its end is closed.
+        match rolled_back {
+            Ok(_) => engine.stop(self.progress)?,
+            Err(e) => {
+                engine.abandon();
+                return Err(e.into());
+            }
+        }
+        Ok(recovery)
+    }
+}

@@ -1,0 +1,86 @@
+//! Stopping an instance: cleanly, or as a crash of its process would.
+
+use crate::instance::Threads;
+use crate::{Engine, Error, Progress, Result};
+use block::ThreadId;
+use std::sync::Arc;
+use storage::ThreadState;
+
+impl Engine {
+    /// Stops cleanly: everything is written, and the next start has nothing to recover. All sessions have ended. After an error it has stopped as a crash would have: others find it dead.
+    pub fn stop(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
+        let Some(Threads {
+            background,
+            mut writer,
+            lgwr,
+        }) = self.threads.lock().take()
+        else {
+            return Ok(());
+        };
+        if let Some(background) = background {
+            background.stop();
+        }
+        let finished = self.finish(progress);
+        writer.stop();
+        let closed = match finished {
+            Ok(()) => lgwr
+                .stop()
+                .map_err(Error::from)
+                .and_then(|()| self.close_thread()),
+            Err(e) => {
+                drop(lgwr); // it has ended then
+                Err(e)
+            }
+        };
+        // Nothing writes any more. Also a stand-in ends here, whose process goes on: a member that is left behind would never be found dead.
+        if let Some(m) = &self.membership {
+            m.stop();
+        }
+        closed
+    }
+
+    /// What is left to do before the log may end.
+    fn finish(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
+        // A thread that is closed has no transaction that is not at its end: nobody but its own instance could roll it back.
+        progress.step("rolling back", 0, 0);
+        self.txns.rollback_dead(&**self)?;
+        if let Some(cluster) = self.cluster() {
+            cluster.hand_over(progress)?;
+        }
+        progress.step(
+            "checkpoint: dirty blocks",
+            0,
+            self.cache.dirty_frames() as u64,
+        );
+        Ok(self.cache.checkpoint()?)
+    }
+
+    fn close_thread(&self) -> Result<()> {
+        let thread = ThreadId(self.config.instance);
+        self.control.update(|c| {
+            if let Some(t) = c.thread_mut(thread) {
+                t.state = ThreadState::Closed;
+            }
+        })?;
+        match &self.membership {
+            Some(m) => m.leave(),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops without writing anything: what a crash of the process leaves behind. All sessions have ended or only fail.
+    pub fn abandon(&self) {
+        let Some(threads) = self.threads.lock().take() else {
+            return;
+        };
+        if let Some(background) = threads.background {
+            background.stop();
+        }
+        let mut writer = threads.writer;
+        writer.stop();
+        drop(threads.lgwr);
+        if let Some(m) = &self.membership {
+            m.stop();
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Enqueues among instances: drives [`fusion::ges`].
+//!
+//! A lock is taken twice: first in this instance's own lock table, which puts its sessions in order, then here, for the instance against the others. So what waits here waits for other
+//! instances only. Weak table locks are the exception: every instance has them by implication, and a session takes them by the fast path of [`crate::local_enqueues`] without a word. The first
+//! strong lock anywhere closes the fast path of that table, names those who use it, and waits for them; a weak locker that comes after asks here. The first that wants `SX` opens it again, and where all only read
+//! ([`LockMode::SS`]) the next tick does.
+//!
+//! **Owns** the machine, under one latch, and the owners that wait for it.
+//!
+//! **Invariants.**
+//! - What the machine asks of the lock table is done before its latch is let go: a user whom a recall has found cannot let go unnoticed. So its latch comes before the lock table's; nobody calls here with that one held.
+//! - Messages leave with the latch free. Their order does not matter: the protocol is checked with a network that reorders. Each is of the epoch in which the machine said it, also if another has begun when it
+//!   leaves (R6): a grant of a former master, sent as one of the new epoch, would stand beside the new master's.
+//! - An instance that comes uses nothing here before it is told what the others have ([`GlobalEnqueues::wait_established`]).
+
+mod dictionary;
+mod names;
+mod timing;
+mod wire;
+
+use crate::cluster::{Cluster, Letter, kind};
+use crate::local_enqueues::{Enqueues, Locker, LockerId};
+use crate::timing::Spent;
+use crate::{Error, LockMode, LockWait, Resource, Result};
+use block::{InstanceId, ObjectId, TxnId};
+use dictionary::Picture;
+use fusion::ges::{Against, Effect, Message, Mode, Owner, Plan};
+use fusion::{Epoch, Incarnation, Member};
+use seam::HashMap;
+use seam::{Condvar, Mutex, MutexGuard};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+use timing::Timing;
+use wait::Event;
+
+pub(crate) use dictionary::PICTURE;
+pub(crate) use names::{global, local};
+pub(crate) use wire::put_resource;
+
+/// A lock among instances.
+pub(crate) type Global = fusion::ges::Resource;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Granted,
+    Denied,
+}
+
+struct State {
+    machine: fusion::ges::Enqueues,
+    /// Tables whose fast path is closed here.
+    closed: BTreeSet<ObjectId>,
+    /// Sessions that wait for the machine, and what it has said.
+    waiting: HashMap<LockerId, Option<Outcome>>,
+    out: Vec<Effect>,
+    timing: Timing,
+}
+
+/// What the machine has said to others.
+struct Letters {
+    /// The cluster's epoch in which it said so.
+    epoch: u64,
+    messages: Vec<(InstanceId, Message, Option<Spent>)>,
+}
+
+/// See the module.
+pub(crate) struct GlobalEnqueues {
+    me: InstanceId,
+    cluster: Arc<Cluster>,
+    enqueues: Arc<Enqueues>,
+    state: Mutex<State>,
+    /// Of the state: this instance has become established.
+    established: Condvar,
+    picture: Picture,
+}
+
+impl GlobalEnqueues {
+    pub(crate) fn new(
+        me: InstanceId,
+        cluster: Arc<Cluster>,
+        enqueues: Arc<Enqueues>,
+    ) -> GlobalEnqueues {
+        GlobalEnqueues {
+            me,
+            cluster,
+            enqueues,
+            state: Mutex::new(State {
+                machine: fusion::ges::Enqueues::new(me),
+                closed: BTreeSet::new(),
+                waiting: HashMap::default(),
+                out: Vec::new(),
+                timing: Timing::default(),
+            }),
+            established: Condvar::new(),
+            picture: Picture::default(),
+        }
+    }
+
+    fn owner(&self, locker: LockerId) -> Owner {
+        TxnId::new(self.me, u64::from(locker.0))
+    }
+
+    // ---- for this instance's sessions ----
+
+    /// Takes for the instance what the session has in the lock table already.
+    pub(crate) fn take(
+        &self,
+        locker: &Locker,
+        r: Resource,
+        mode: LockMode,
+        wait: LockWait,
+    ) -> Result<()> {
+        let Some(resource) = global(r) else {
+            return Ok(());
+        };
+        let owner = self.owner(locker.id);
+        let patient = wait != LockWait::NoWait;
+        let asked = {
+            let mut s = self.state.lock();
+            s.waiting.insert(locker.id, None);
+            let State { machine, out, .. } = &mut *s;
+            machine.acquire(resource, (owner, mode.into(), patient), out);
+            let letters = self.carry_out(&mut s);
+            if let Some(outcome) = s.waiting[&locker.id] {
+                s.waiting.remove(&locker.id);
+                drop(s);
+                self.send(letters);
+                return self.outcome(outcome, r);
+            }
+            self.enqueues.await_global(locker, resource, mode);
+            let (_, master) = s.machine.blockers(resource, owner);
+            drop(s);
+            self.send(letters);
+            master.filter(|m| *m != self.me)
+        };
+        // Who will not wait waits for the answer only.
+        let wait = match wait {
+            LockWait::NoWait => LockWait::Forever,
+            wait => wait,
+        };
+        let waited = self
+            .enqueues
+            .wait_global(locker, resource, mode, wait, asked);
+        let outcome = self.state.lock().waiting.remove(&locker.id).flatten();
+        waited?;
+        self.outcome(
+            outcome.expect("invariant: whoever is let go was told why"),
+            r,
+        )
+    }
+
+    fn outcome(&self, outcome: Outcome, r: Resource) -> Result<()> {
+        match outcome {
+            Outcome::Granted => Ok(()),
+            Outcome::Denied => Err(Error::LockNotAvailable(r.to_string())),
+        }
+    }
+
+    /// The session needs no more than `mode` of it; what it has waited for it does not wait for.
+    pub(crate) fn lower(&self, locker: &Locker, r: Resource, mode: LockMode) {
+        let Some(resource) = global(r) else {
+            return;
+        };
+        let owner = self.owner(locker.id);
+        self.step(|machine, out| machine.lower(resource, (owner, mode.into()), out));
+    }
+
+    /// The object is gone for good.
+    pub(crate) fn forget(&self, object: ObjectId) {
+        if let Some(resource) = global(Resource::Table(object)) {
+            self.step(|machine, out| machine.forget(resource, out));
+        }
+    }
+
+    // ---- steps of the machine ----
+
+    fn step<R>(&self, f: impl FnOnce(&mut fusion::ges::Enqueues, &mut Vec<Effect>) -> R) -> R {
+        self.step_about(None, |s| f(&mut s.machine, &mut s.out))
+    }
+
+    /// The same, because of a message about this lock.
+    fn step_about<R>(&self, resource: Option<Global>, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut s = self.state.lock();
+        let result = f(&mut s);
+        let letters = self.carry_out(&mut s);
+        if let Some(resource) = resource {
+            let used = s.machine.is_recalled(resource);
+            s.timing.step_is_over(resource, used);
+        }
+        let established = s.machine.is_established();
+        drop(s);
+        self.send(letters);
+        if established {
+            self.established.notify_all();
+        }
+        result
+    }
+
+    /// Does what the machine asks for, but for the messages.
+    fn carry_out(&self, s: &mut MutexGuard<'_, State>) -> Letters {
+        let mut messages = Vec::new();
+        loop {
+            let effects = std::mem::take(&mut s.out);
+            if effects.is_empty() {
+                // The first epoch has nobody to talk to.
+                let epoch = s.machine.epoch().0.saturating_sub(own_epoch(0).0);
+                return Letters { epoch, messages };
+            }
+            for effect in effects {
+                match effect {
+                    Effect::Send { to, message } => {
+                        let spent = s.timing.leaving(self.me, to, &message);
+                        messages.push((to, message, spent));
+                    }
+                    Effect::Granted {
+                        resource, owner, ..
+                    } => self.told(s, owner, resource, Outcome::Granted),
+                    Effect::Denied { resource, owner } => {
+                        self.told(s, owner, resource, Outcome::Denied);
+                    }
+                    Effect::Close { resource } => self.close(s, resource),
+                    Effect::Opened { resource } => {
+                        if let Some(Resource::Table(object)) = local(resource)
+                            && s.closed.remove(&object)
+                        {
+                            self.enqueues.open_table(object);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn told(
+        &self,
+        s: &mut MutexGuard<'_, State>,
+        owner: Owner,
+        resource: Global,
+        outcome: Outcome,
+    ) {
+        let locker = locker(owner);
+        if let Some(told) = s.waiting.get_mut(&locker) {
+            *told = Some(outcome);
+            let how = s.timing.answer();
+            self.enqueues.end_global(locker, resource, how);
+        }
+    }
+
+    fn close(&self, s: &mut MutexGuard<'_, State>, resource: Global) {
+        let mut used = Vec::new();
+        match local(resource) {
+            Some(Resource::Table(object)) if s.closed.insert(object) => {
+                let users = self.enqueues.close_table(object);
+                used.extend(
+                    users
+                        .into_iter()
+                        .map(|(locker, mode)| (self.owner(locker), Mode::from(mode))),
+                );
+            }
+            Some(r) if r == PICTURE => self.picture.is_stale(),
+            _ => {}
+        }
+        let State { machine, out, .. } = &mut **s;
+        machine.closed(resource, &used, out);
+    }
+
+    fn send(&self, letters: Letters) {
+        for (to, message, spent) in letters.messages {
+            let letter = Letter::new(to, kind::GES, |out| wire::put(&message, spent, out));
+            self.cluster.send_in_epoch(letter, letters.epoch);
+        }
+    }
+
+    // ---- messages and members ----
+
+    /// A message of a member, behind its header.
+    pub(crate) fn message(&self, from: InstanceId, epoch: u64, body: &[u8]) -> Result<()> {
+        let (message, spent) = wire::read(from, body)?;
+        self.step_about(message.resource(), |s| {
+            if s.machine.epoch() != own_epoch(epoch) {
+                return Ok(()); // it is said again in the epoch that both are in
+            }
+            if matches!(&message, Message::Declare { epoch, .. } if *epoch != s.machine.epoch()) {
+                return Err(Error::BadMessage {
+                    from,
+                    what: "it declares for another epoch than its own",
+                });
+            }
+            if let Some(resource) = message.resource() {
+                let used = s.machine.is_recalled(resource);
+                s.timing.arrived(from, &message, spent, used);
+            }
+            s.machine.message(from, message, &mut s.out);
+            Ok(())
+        })
+    }
+
+    /// `in_doubt`: [`Plan::in_doubt`].
+    pub(crate) fn members_changed(
+        &self,
+        epoch: u64,
+        members: &BTreeSet<InstanceId>,
+        in_doubt: bool,
+    ) {
+        let all = members.iter().map(|&instance| Member {
+            instance,
+            incarnation: Incarnation(0), // who comes says so itself
+        });
+        let plan = Plan {
+            epoch: own_epoch(epoch),
+            members: all.collect(),
+            masters: members.iter().copied().collect(),
+            in_doubt,
+        };
+        self.step_about(None, |s| {
+            s.timing.forget();
+            s.machine.reconfigure(plan, &mut s.out);
+        });
+    }
+
+    /// Says everything again that may have been lost.
+    pub(crate) fn tick(&self) {
+        self.step(|machine, out| machine.timer(out));
+    }
+
+    /// Returns once this instance knows what of the implied locks the others have taken away: before its first session. An instance that has always been alone has everything.
+    pub(crate) fn wait_established(&self, until: Instant) -> bool {
+        let mut s = self.state.lock();
+        if s.machine.is_alone() {
+            s.machine.establish();
+        }
+        while !s.machine.is_established() {
+            let late = wait::during(Event::GcDirectoryFrozen, [0; 3], || {
+                self.established.wait_until(&mut s, until).timed_out()
+            });
+            if late {
+                return s.machine.is_established();
+            }
+        }
+        true
+    }
+
+    // ---- who stands in the way of whom, for the walk ----
+
+    /// What a session of this instance that waits here waits for: sessions of this instance, and others' that the master knows.
+    pub(crate) fn blockers(
+        &self,
+        resource: Global,
+        waiter: LockerId,
+    ) -> (Vec<LockerId>, Option<InstanceId>) {
+        let s = self.state.lock();
+        let (here, master) = s.machine.blockers(resource, self.owner(waiter));
+        (here.into_iter().map(locker).collect(), master)
+    }
+
+    /// At the master: the instances in the way of `from`.
+    pub(crate) fn instances_against(
+        &self,
+        resource: Global,
+        from: InstanceId,
+    ) -> Vec<(InstanceId, Against)> {
+        self.state.lock().machine.instances_against(resource, from)
+    }
+
+    /// On such an instance: the sessions in the way.
+    pub(crate) fn owners_against(&self, resource: Global, against: Against) -> Vec<LockerId> {
+        let s = self.state.lock();
+        let owners = s.machine.owners_against(resource, against);
+        owners.into_iter().map(locker).collect()
+    }
+}
+
+/// The machine's first epoch comes after none at all.
+fn own_epoch(epoch: u64) -> Epoch {
+    Epoch(epoch + 1)
+}
+
+fn locker(owner: Owner) -> LockerId {
+    // Owners of this instance are made of lockers' ids; in others' messages they do not occur.
+    LockerId(owner.number() as u32)
+}
+
+impl From<LockMode> for Mode {
+    fn from(mode: LockMode) -> Mode {
+        match mode {
+            LockMode::Null => Mode::Null,
+            LockMode::SS => Mode::SubShared,
+            LockMode::SX => Mode::SubExclusive,
+            LockMode::S => Mode::Shared,
+            LockMode::SSX => Mode::SharedSubExclusive,
+            LockMode::X => Mode::Exclusive,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The waits of this instance as part of circles that lead over others ([`crate::cluster`]).
+
+use super::locks::{LockerId, Resource};
+use super::{Enqueues, Tables};
+use crate::global_enqueues::Global;
+use block::{InstanceId, TxnId};
+use seam::HashSet;
+use wait::Stat;
+
+/// Called with a session that has waited for a while and is in no circle of this instance alone. With no latch held.
+pub(crate) type Suspicion = Box<dyn Fn(LockerId) + Send + Sync>;
+
+/// Nobody: lockers are numbered from 1. Walks over several instances follow who holds; who merely stands ahead in a queue waits for the same holders.
+const NOBODY: LockerId = LockerId(0);
+
+/// A session that waits, and the serial of its wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hop {
+    pub(crate) locker: LockerId,
+    pub(crate) serial: u64,
+}
+
+/// Where a way leaves this lock table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exit {
+    /// A wait for a transaction of another instance.
+    Txn(TxnId),
+    /// A wait for a lock that other instances have.
+    Lock(Global),
+}
+
+/// Where one wait leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    Here,
+    Elsewhere(Exit),
+}
+
+/// Where the waits of one session lead.
+#[derive(Default)]
+pub(crate) struct Reach {
+    /// Ways that go on elsewhere.
+    pub(crate) exits: Vec<(Vec<Hop>, Exit)>,
+    /// A way to the session that was looked for.
+    pub(crate) back: Option<Vec<Hop>>,
+}
+
+impl Enqueues {
+    pub(crate) fn on_suspicion(&self, suspicion: Suspicion) {
+        assert!(
+            self.suspicion.set(suspicion).is_ok(),
+            "invariant: an instance joins once"
+        );
+    }
+
+    /// Follows the waits from the session `from` on, over sessions that are not in `visited`. Stops when it comes to `target`.
+    pub(crate) fn reach(
+        &self,
+        from: LockerId,
+        target: Option<LockerId>,
+        me: InstanceId,
+        visited: &mut HashSet<LockerId>,
+    ) -> Reach {
+        let t = self.tables.lock();
+        let mut reach = Reach::default();
+        let mut path: Vec<Hop> = Vec::new();
+        let mut ways: Vec<Vec<LockerId>> = vec![vec![from]];
+        while let Some(open) = ways.last_mut() {
+            let Some(next) = open.pop() else {
+                ways.pop();
+                path.pop();
+                continue;
+            };
+            if Some(next) == target {
+                reach.back = Some(path);
+                return reach;
+            }
+            if !visited.insert(next) {
+                continue;
+            }
+            let mut blockers = Vec::new();
+            let Some((resource, serial)) = t.locks.blockers(next, NOBODY, &mut blockers) else {
+                continue;
+            };
+            path.push(Hop {
+                locker: next,
+                serial,
+            });
+            if let Some(exit) = exit(resource, me) {
+                reach.exits.push((path.clone(), exit));
+            }
+            ways.push(blockers.into_iter().map(|b| b.locker).collect());
+        }
+        reach
+    }
+
+    /// Where the session's wait leads, if it is that very wait; `None` if it is not, or does not lead to `next`.
+    pub(crate) fn still_waits(
+        &self,
+        hop: Hop,
+        next: Option<LockerId>,
+        me: InstanceId,
+    ) -> Option<Wait> {
+        let t = self.tables.lock();
+        let mut blockers = Vec::new();
+        let (resource, serial) = t.locks.blockers(hop.locker, NOBODY, &mut blockers)?;
+        if serial != hop.serial {
+            return None;
+        }
+        if let Some(exit) = exit(resource, me) {
+            return Some(Wait::Elsewhere(exit));
+        }
+        let leads = |to| blockers.iter().any(|b| b.locker == to);
+        next.is_some_and(leads).then_some(Wait::Here)
+    }
+
+    /// The wait is to be given up.
+    pub(crate) fn doom(&self, victim: Hop, why: String) {
+        let mut t = self.tables.lock();
+        if t.locks.wait_of(victim.locker).map(|w| w.1) != Some(victim.serial) {
+            return;
+        }
+        t.doomed.insert(victim.locker.0, (victim.serial, why));
+        super::wake_after(t, vec![victim.locker]);
+    }
+}
+
+fn exit(resource: Resource, me: InstanceId) -> Option<Exit> {
+    match resource {
+        Resource::Txn(txn) if txn.instance() != me => Some(Exit::Txn(txn)),
+        Resource::Global(g) => Some(Exit::Lock(g)),
+        _ => None,
+    }
+}
+
+impl Tables {
+    /// Why the wait that the session is in must be given up, if so.
+    pub(super) fn take_doom(&mut self, locker: LockerId) -> Option<String> {
+        let (serial, why) = self.doomed.remove(&locker.0)?;
+        let same = self.locks.wait_of(locker).map(|w| w.1) == Some(serial);
+        if same {
+            wait::stat::add(Stat::Deadlocks, 1);
+        }
+        same.then_some(why)
+    }
+}

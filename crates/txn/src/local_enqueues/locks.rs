@@ -1,0 +1,528 @@
+//! The lock table: who holds what, and who waits for what in which order. Pure; the latch around it is [`super::Enqueues`]'s.
+//!
+//! **Invariants.** Requests are granted in order: one that conflicts with an earlier waiter waits, unless its session already holds the
+//! resource (an upgrade, which goes first: everybody behind waits for that session anyway). A session waits for one thing at a time.
+//! An entry without holders and waiters does not exist.
+
+use super::mode::{LockMode, MODES};
+use crate::global_enqueues::{Global, local};
+use block::{ObjectId, RowId, TxnId};
+use seam::HashMap;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// What can be locked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Resource {
+    /// The end of a transaction. Nobody is granted it: its waiters are let go when the transaction ends.
+    Txn(TxnId),
+    /// The first place in the queue for a row. Whoever has it waits for the row's holder. Early release of row locks
+    /// would hand the row over here.
+    Row(RowId),
+    Table(ObjectId),
+    Name(NameClass, u64, u64),
+    /// This instance's part in one of the two above. Nobody is granted it: a waiter, who has the lock itself already, is let go when other instances make room.
+    Global(Global),
+}
+
+/// Kinds of named enqueues.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NameClass {
+    /// Names and definitions in the dictionary.
+    Dictionary,
+    /// `pg_advisory_lock` and the like.
+    Advisory,
+}
+
+impl Resource {
+    /// The two letters of `v$lock`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Resource::Txn(_) | Resource::Row(_) => "TX",
+            Resource::Table(_) => "TM",
+            Resource::Name(NameClass::Dictionary, ..) => "RC",
+            Resource::Name(NameClass::Advisory, ..) => "UL",
+            Resource::Global(g) => local(*g).map_or("", |r| r.kind()),
+        }
+    }
+
+    /// The two numbers of `v$lock`.
+    pub fn ids(&self) -> (u64, u64) {
+        match *self {
+            Resource::Txn(txn) => (txn.0, 0),
+            Resource::Row(rid) => (0, rid.0),
+            Resource::Table(object) => (u64::from(object.0), 0),
+            Resource::Name(_, a, b) => (a, b),
+            Resource::Global(g) => local(g).map_or((0, 0), |r| r.ids()),
+        }
+    }
+}
+
+impl std::fmt::Display for Resource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Resource::Txn(txn) => write!(f, "transaction {txn:?}"),
+            Resource::Row(rid) => write!(f, "row {rid:?}"),
+            Resource::Table(object) => write!(f, "relation {}", object.0),
+            Resource::Name(NameClass::Dictionary, a, b) => {
+                write!(f, "dictionary entry {a:x}.{b:x}")
+            }
+            Resource::Name(NameClass::Advisory, a, _) => write!(f, "advisory lock {a}"),
+            Resource::Global(g) => match local(*g) {
+                Some(r) => write!(f, "{r} on another instance"),
+                None => write!(f, "lock {:x}", g.0),
+            },
+        }
+    }
+}
+
+/// How long a lock is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    Transaction,
+    Session,
+}
+
+/// A session in the lock table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct LockerId(pub(crate) u32);
+
+pub(crate) struct Holder {
+    pub(crate) locker: LockerId,
+    /// How often each mode was granted, for the transaction and for the session.
+    counts: [[u32; MODES]; 2],
+    pub(crate) since: Instant,
+}
+
+impl Holder {
+    fn modes(&self) -> impl Iterator<Item = LockMode> + '_ {
+        LockMode::ALL
+            .into_iter()
+            .filter(|&m| self.counts.iter().any(|c| c[m as usize] > 0))
+    }
+    fn conflicts(&self, mode: LockMode) -> bool {
+        self.modes().any(|m| m.conflicts(mode))
+    }
+    /// The strongest mode held, for display.
+    pub(crate) fn mode(&self) -> LockMode {
+        self.modes().max().unwrap_or(LockMode::Null)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) locker: LockerId,
+    pub(crate) mode: LockMode,
+    level: Level,
+    /// Differs for every wait there ever was: an edge of a cycle is the same if this is.
+    pub(crate) serial: u64,
+    /// Of a transaction that is waited for: the session it belongs to.
+    owner: Option<LockerId>,
+    pub(crate) since: Instant,
+}
+
+#[derive(Default)]
+pub(crate) struct Lock {
+    pub(crate) holders: Vec<Holder>,
+    pub(crate) queue: VecDeque<Request>,
+}
+
+impl Lock {
+    fn holds(&self, locker: LockerId) -> bool {
+        self.holders.iter().any(|h| h.locker == locker)
+    }
+    fn free_for(&self, locker: LockerId, mode: LockMode) -> bool {
+        !self
+            .holders
+            .iter()
+            .any(|h| h.locker != locker && h.conflicts(mode))
+    }
+}
+
+/// All locks that are not held by a session's fast path.
+#[derive(Default)]
+pub(crate) struct LockTable {
+    pub(crate) locks: HashMap<Resource, Lock>,
+    waiting: HashMap<LockerId, Resource>,
+    serial: u64,
+}
+
+/// Somebody waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Blocker {
+    pub(crate) locker: LockerId,
+    /// It holds what is waited for in a mode that excludes the waiter's; otherwise it stands ahead in the queue, or keeps those waiting who do.
+    pub(crate) directly: bool,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    Granted,
+    Queued,
+    Refused,
+}
+
+impl LockTable {
+    /// Asks for a lock; with `queue`, waits in line if it is not free.
+    pub(crate) fn ask(
+        &mut self,
+        locker: LockerId,
+        r: Resource,
+        mode: LockMode,
+        level: Level,
+        queue: bool,
+    ) -> Asked {
+        let lock = self.locks.entry(r).or_default();
+        let holds = lock.holds(locker);
+        let in_turn = holds || !lock.queue.iter().any(|q| q.mode.conflicts(mode));
+        if lock.free_for(locker, mode) && in_turn {
+            grant(lock, locker, mode, level);
+            return Asked::Granted;
+        }
+        if !queue {
+            return Asked::Refused;
+        }
+        let request = self.request(locker, mode, level, None);
+        let lock = self.locks.get_mut(&r).expect("it was just looked at");
+        match holds {
+            true => lock.queue.push_front(request),
+            false => lock.queue.push_back(request),
+        }
+        self.waiting.insert(locker, r);
+        Asked::Queued
+    }
+
+    /// Waits in line for the end of a transaction that runs in the session `owner`.
+    pub(crate) fn await_txn(&mut self, locker: LockerId, txn: TxnId, owner: Option<LockerId>) {
+        let request = self.request(locker, LockMode::S, Level::Transaction, owner);
+        self.locks
+            .entry(Resource::Txn(txn))
+            .or_default()
+            .queue
+            .push_back(request);
+        self.waiting.insert(locker, Resource::Txn(txn));
+    }
+
+    /// Stands where [`LockTable::end_global`] finds it.
+    pub(crate) fn await_global(&mut self, locker: LockerId, g: Global, mode: LockMode) {
+        let request = self.request(locker, mode, Level::Transaction, None);
+        let lock = self.locks.entry(Resource::Global(g)).or_default();
+        lock.queue.push_back(request);
+        self.waiting.insert(locker, Resource::Global(g));
+    }
+
+    /// Lets one waiter go. False if it does not wait.
+    pub(crate) fn end_global(&mut self, locker: LockerId, g: Global) -> bool {
+        let r = Resource::Global(g);
+        if self.waiting.get(&locker) != Some(&r) {
+            return false;
+        }
+        self.waiting.remove(&locker);
+        if let Some(lock) = self.locks.get_mut(&r) {
+            lock.queue.retain(|q| q.locker != locker);
+            if lock.queue.is_empty() {
+                self.locks.remove(&r);
+            }
+        }
+        true
+    }
+
+    /// Who holds it in a weak mode, and in which.
+    pub(crate) fn weak_holders(&self, r: Resource) -> Vec<(LockerId, LockMode)> {
+        let holders = self.locks.get(&r).into_iter().flat_map(|l| &l.holders);
+        let weak = |h: &Holder| Some((h.locker, h.modes().filter(|m| m.is_weak()).max()?));
+        holders.filter_map(weak).collect()
+    }
+
+    /// The weakest mode that covers all that a session holds.
+    pub(crate) fn held(&self, locker: LockerId, r: Resource) -> LockMode {
+        let holders = self.locks.get(&r).into_iter().flat_map(|l| &l.holders);
+        let own = holders.filter(|h| h.locker == locker);
+        own.flat_map(Holder::modes)
+            .fold(LockMode::Null, LockMode::join)
+    }
+
+    fn request(
+        &mut self,
+        locker: LockerId,
+        mode: LockMode,
+        level: Level,
+        owner: Option<LockerId>,
+    ) -> Request {
+        self.serial += 1;
+        Request {
+            locker,
+            mode,
+            level,
+            serial: self.serial,
+            owner,
+            since: seam::now(),
+        }
+    }
+
+    /// Lets everybody go who waits for the end of `txn`; they are put into `wake`.
+    pub(crate) fn end_txn(&mut self, txn: TxnId, wake: &mut Vec<LockerId>) {
+        for request in self
+            .locks
+            .remove(&Resource::Txn(txn))
+            .into_iter()
+            .flat_map(|l| l.queue)
+        {
+            self.waiting.remove(&request.locker);
+            wake.push(request.locker);
+        }
+    }
+
+    /// What a session waits for, and the serial of its wait.
+    pub(crate) fn wait_of(&self, locker: LockerId) -> Option<(Resource, u64)> {
+        let r = *self.waiting.get(&locker)?;
+        let mut queue = self.locks[&r].queue.iter();
+        queue.find(|q| q.locker == locker).map(|q| (r, q.serial))
+    }
+
+    pub(crate) fn is_waiting(&self, locker: LockerId) -> bool {
+        self.waiting.contains_key(&locker)
+    }
+
+    /// Gives up a wait. Those behind may go on; they are put into `wake`.
+    pub(crate) fn give_up(&mut self, locker: LockerId, wake: &mut Vec<LockerId>) {
+        let r = self
+            .waiting
+            .remove(&locker)
+            .expect("invariant: only a waiter gives up");
+        let lock = self
+            .locks
+            .get_mut(&r)
+            .expect("invariant: a waiter is in a queue");
+        lock.queue.retain(|q| q.locker != locker);
+        self.serve(r, wake);
+    }
+
+    /// Takes back one grant. Those that can go on are put into `wake`. False if it is not held.
+    pub(crate) fn release(
+        &mut self,
+        locker: LockerId,
+        r: Resource,
+        mode: LockMode,
+        level: Level,
+        wake: &mut Vec<LockerId>,
+    ) -> bool {
+        let Some(lock) = self.locks.get_mut(&r) else {
+            return false;
+        };
+        let Some(at) = lock.holders.iter().position(|h| h.locker == locker) else {
+            return false;
+        };
+        let count = &mut lock.holders[at].counts[level as usize][mode as usize];
+        if *count == 0 {
+            return false;
+        }
+        *count -= 1;
+        if lock.holders[at].modes().next().is_none() {
+            lock.holders.swap_remove(at);
+        }
+        self.serve(r, wake);
+        true
+    }
+
+    /// Grants a lock that its holder took without asking here (a session's fast path).
+    pub(crate) fn adopt(&mut self, locker: LockerId, r: Resource, mode: LockMode) {
+        grant(
+            self.locks.entry(r).or_default(),
+            locker,
+            mode,
+            Level::Transaction,
+        );
+    }
+
+    /// Grants what can be granted, in order.
+    fn serve(&mut self, r: Resource, wake: &mut Vec<LockerId>) {
+        let Some(lock) = self.locks.get_mut(&r) else {
+            return;
+        };
+        let (mut at, mut x_ahead) = (0, false);
+        while at < lock.queue.len() && !matches!(r, Resource::Txn(_) | Resource::Global(_)) {
+            let q = &lock.queue[at];
+            let upgrade = lock.holds(q.locker);
+            let behind = |mode: LockMode| {
+                x_ahead
+                    || lock
+                        .queue
+                        .iter()
+                        .take(at)
+                        .any(|before| before.mode.conflicts(mode))
+            };
+            if !lock.free_for(q.locker, q.mode) || (!upgrade && behind(q.mode)) {
+                x_ahead |= q.mode == LockMode::X;
+                at += 1;
+                continue;
+            }
+            let q = lock.queue.remove(at).expect("it is there");
+            self.waiting.remove(&q.locker);
+            wake.push(q.locker);
+            grant(lock, q.locker, q.mode, q.level);
+        }
+        if lock.holders.is_empty() && lock.queue.is_empty() {
+            self.locks.remove(&r);
+        }
+    }
+
+    /// The sessions that keep `locker` waiting, for a walk that began at `start`, and the serial of its wait.
+    ///
+    /// Of those ahead in the queue only `start` is given: the others wait for this very resource and nothing else, so what they lead to is its
+    /// holders, which are given in their place. That keeps a walk over a row with a thousand waiters short.
+    pub(crate) fn blockers(
+        &self,
+        locker: LockerId,
+        start: LockerId,
+        out: &mut Vec<Blocker>,
+    ) -> Option<(Resource, u64)> {
+        let r = *self.waiting.get(&locker)?;
+        let lock = &self.locks[&r];
+        let at = lock
+            .queue
+            .iter()
+            .position(|q| q.locker == locker)
+            .expect("invariant: a waiter is in its queue");
+        let request = &lock.queue[at];
+        if let Resource::Txn(_) = r {
+            out.extend(request.owner.map(|locker| Blocker {
+                locker,
+                directly: true,
+            }));
+            return Some((r, request.serial));
+        }
+        if let Resource::Global(_) = r {
+            return Some((r, request.serial));
+        }
+        let mut modes = vec![request.mode];
+        let ahead = if lock.holds(locker) { 0 } else { at };
+        for before in lock.queue.iter().take(ahead).rev() {
+            if modes.iter().any(|m| m.conflicts(before.mode)) {
+                if !modes.contains(&before.mode) {
+                    modes.push(before.mode);
+                }
+                if before.locker == start {
+                    out.push(Blocker {
+                        locker: start,
+                        directly: false,
+                    });
+                }
+            }
+        }
+        for h in lock.holders.iter().filter(|h| h.locker != locker) {
+            let directly = h.conflicts(request.mode);
+            if directly || modes.iter().any(|&m| h.conflicts(m)) {
+                out.push(Blocker {
+                    locker: h.locker,
+                    directly,
+                });
+            }
+        }
+        Some((r, request.serial))
+    }
+}
+
+fn grant(lock: &mut Lock, locker: LockerId, mode: LockMode, level: Level) {
+    let at = lock
+        .holders
+        .iter()
+        .position(|h| h.locker == locker)
+        .unwrap_or_else(|| {
+            lock.holders.push(Holder {
+                locker,
+                counts: [[0; MODES]; 2],
+                since: seam::now(),
+            });
+            lock.holders.len() - 1
+        });
+    lock.holders[at].counts[level as usize][mode as usize] += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LockMode::*;
+    use proptest::prelude::*;
+
+    const T: Resource = Resource::Table(ObjectId(7));
+    fn l(n: u32) -> LockerId {
+        LockerId(n)
+    }
+
+    #[test]
+    fn grants_are_in_order_and_nobody_is_overtaken() {
+        let mut t = LockTable::default();
+        let ask = |t: &mut LockTable, n, m| t.ask(l(n), T, m, Level::Transaction, true);
+        assert_eq!(ask(&mut t, 1, SX), Asked::Granted);
+        assert_eq!(ask(&mut t, 2, X), Asked::Queued);
+        assert_eq!(ask(&mut t, 3, SX), Asked::Queued, "SX would starve X");
+        assert_eq!(
+            ask(&mut t, 1, S),
+            Asked::Granted,
+            "a holder does not wait behind those that wait for it"
+        );
+        let mut wake = Vec::new();
+        assert!(t.release(l(1), T, SX, Level::Transaction, &mut wake));
+        assert!(wake.is_empty());
+        assert!(t.release(l(1), T, S, Level::Transaction, &mut wake));
+        assert_eq!(wake, [l(2)]);
+        assert!(t.release(l(2), T, X, Level::Transaction, &mut wake));
+        assert_eq!(wake, [l(2), l(3)]);
+        assert!(t.release(l(3), T, SX, Level::Transaction, &mut wake) && t.locks.is_empty());
+    }
+
+    #[test]
+    fn whoever_gives_up_lets_others_pass() {
+        let mut t = LockTable::default();
+        t.ask(l(1), T, SX, Level::Transaction, true);
+        t.ask(l(2), T, X, Level::Transaction, true);
+        t.ask(l(3), T, SX, Level::Transaction, true);
+        let mut wake = Vec::new();
+        t.give_up(l(2), &mut wake);
+        assert_eq!(wake, [l(3)]);
+    }
+
+    proptest! {
+        /// Random requests: never two conflicting holders, never a request that could be granted and is not.
+        #[test]
+        fn holders_never_conflict_and_nobody_waits_for_nothing(steps in proptest::collection::vec((0u32..6, 0usize..6, 0u8..3), 1..200)) {
+            let mut t = LockTable::default();
+            let mut held: Vec<(LockerId, LockMode)> = Vec::new();
+            let mut asked: HashMap<LockerId, LockMode> = HashMap::default();
+            for (n, m, what) in steps {
+                let (who, mode) = (l(n), LockMode::ALL[m]);
+                let mut wake = Vec::new();
+                if t.is_waiting(who) {
+                    if what == 2 {
+                        t.give_up(who, &mut wake);
+                        asked.remove(&who);
+                    }
+                } else if what == 0 || !held.iter().any(|h| h.0 == who) {
+                    match t.ask(who, T, mode, Level::Transaction, true) {
+                        Asked::Granted => held.push((who, mode)),
+                        _ => { asked.insert(who, mode); }
+                    }
+                } else {
+                    let at = held.iter().position(|h| h.0 == who).unwrap();
+                    let (_, mode) = held.swap_remove(at);
+                    prop_assert!(t.release(who, T, mode, Level::Transaction, &mut wake));
+                }
+                for w in wake {
+                    held.push((w, asked.remove(&w).unwrap()));
+                }
+                for (i, a) in held.iter().enumerate() {
+                    for b in &held[..i] {
+                        prop_assert!(a.0 == b.0 || !a.1.conflicts(b.1), "{a:?} and {b:?}");
+                    }
+                }
+                for &w in asked.keys() {
+                    let mut blockers = Vec::new();
+                    prop_assert!(t.blockers(w, w, &mut blockers).is_some());
+                    prop_assert!(!blockers.is_empty(), "{w:?} waits for nobody");
+                }
+            }
+        }
+    }
+}
