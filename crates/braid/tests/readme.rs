@@ -1,0 +1,124 @@
+//! The README at the root: its commands run as printed, and what it shows is what they print.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use testkit::ports::free_ports;
+use testkit::processes::{program, said};
+use testkit::scratch::Scratch;
+
+/// What `braid` is run by in the README. The tests have it built already.
+const RUN: &str = "cargo run --release -- ";
+/// What builds the program; cargo did so before this test ran.
+const BUILD: &str = "cargo build --release --locked";
+/// The first instance's port unless `--port` says otherwise; the next ones follow.
+const DEFAULT_PORT: u16 = 5501;
+const INSTANCES: u16 = 2;
+
+fn readme() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    std::fs::read_to_string(path).expect("the README")
+}
+
+/// The blocks of code whose fence names this language; an empty name: those without one.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let fenced = text.split("```").skip(1).step_by(2);
+    let of_language = fenced.filter_map(|block| {
+        let (name, body) = block.split_once('\n')?;
+        (name == language).then(|| body.to_owned())
+    });
+    of_language.collect()
+}
+
+/// A line as it is in every run: numbers, and the widths that follow from them, are left out.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for c in line.trim().chars() {
+        let c = if c.is_ascii_digit() { '#' } else { c };
+        let again = "#- ".contains(c) && shape.ends_with(c);
+        if !again {
+            shape.push(c);
+        }
+    }
+    shape
+}
+
+fn succeeds(command: &str, output: &Output) -> String {
+    let said = said(output);
+    assert!(output.status.success(), "{command}: {said}");
+    said
+}
+
+/// Stops the instances that a failed test leaves.
+struct Down<'a>(&'a Path);
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        let down = Command::new(program())
+            .arg("down")
+            .current_dir(self.0)
+            .output();
+        if let Err(e) = down {
+            eprintln!("braid down: {e}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_of_the_readme_run_and_show_what_it_shows() {
+    let readme = readme();
+    let scratch = Scratch::new("readme");
+    let port = free_ports(INSTANCES);
+    let down = Down(&scratch);
+    let mut printed = String::new();
+    for command in blocks(&readme, "sh").iter().flat_map(|b| b.lines()) {
+        if command == BUILD {
+            continue;
+        }
+        let mut run = match command.strip_prefix(RUN) {
+            Some(arguments) => {
+                let mut run = Command::new(program());
+                run.args(arguments.split_whitespace());
+                if arguments.starts_with("up ") {
+                    run.args(["--port", &port.to_string(), "--buffer-cache", "64MB"]);
+                }
+                run
+            }
+            None => {
+                assert!(
+                    command.starts_with("psql "),
+                    "not run by any test: {command}"
+                );
+                let here = (0..INSTANCES).fold(command.to_owned(), |command, k| {
+                    command.replace(
+                        &format!(":{}/", DEFAULT_PORT + k),
+                        &format!(":{}/", port + k),
+                    )
+                });
+                let mut run = Command::new("sh");
+                run.args(["-c", &here]);
+                run
+            }
+        };
+        let output = run.current_dir(&*scratch).output().expect("it runs");
+        printed.push_str(&succeeds(command, &output));
+    }
+    drop(down);
+    assert!(printed.contains("written on two"), "{printed}");
+
+    let lines: Vec<String> = printed.lines().map(shape).collect();
+    // The first block without a language is the picture.
+    let shown = blocks(&readme, "");
+    assert!(shown.len() > 3, "the README shows what the demo prints");
+    for line in shown[1..].iter().flat_map(|b| b.lines()).map(shape) {
+        assert!(
+            lines.contains(&line),
+            "the demo does not print \"{line}\":\n{printed}"
+        );
+    }
+}
+
+#[test]
+fn lines_differ_by_more_than_numbers() {
+    assert_eq!(shape("  longest  141 ms"), shape(" longest 3 ms"));
+    assert_ne!(shape("pin_micro 1"), shape("flush_micro 1"));
+}
