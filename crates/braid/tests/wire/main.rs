@@ -4,5 +4,6 @@
 mod common;
 
 mod client;
+mod contact;
 mod hostile;
 mod protocol;
