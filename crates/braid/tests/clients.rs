@@ -164,3 +164,32 @@ fn psycopg() {
     let output = run(&instance, "python3", &[script]).expect("it was there a moment ago");
     succeeded("psycopg", &output);
 }
+
+/// The first contact of the programs in `tests/clients`, of which those run here that need no installation of their own.
+#[test]
+fn first_contact() {
+    let instance = Instance::start("clients-contact");
+    let clients = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/clients");
+    if run(&instance, "psql", &["--version"]).is_some() {
+        let script = format!("{clients}/psql/psql.sh");
+        let output = run(&instance, "bash", &[&script]).expect("psql is there, so is bash");
+        succeeded("psql.sh", &output);
+    }
+    for (module, program) in [
+        ("asyncpg", "asyncpg_client.py"),
+        ("psycopg2", "psycopg2_client.py"),
+        ("psycopg", "psycopg3_client.py"),
+    ] {
+        let import = format!("import {module}");
+        let Some(output) = run(&instance, "python3", &["-c", &import]) else {
+            return;
+        };
+        if !output.status.success() {
+            println!("skipped: {module} is not installed");
+            continue;
+        }
+        let script = format!("{clients}/python/{program}");
+        let output = run(&instance, "python3", &[&script]).expect("it was there a moment ago");
+        succeeded(program, &output);
+    }
+}

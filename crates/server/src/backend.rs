@@ -2,6 +2,7 @@
 //!
 //! Every message is a tag, a length that counts itself but not the tag, and a body; [`message`] patches the length.
 
+use charset::Encoding;
 use sql::{ColumnDesc, Error, Notice, TxStatus};
 
 /// Appends a message whose body `fill` appends.
@@ -40,10 +41,33 @@ pub fn c_string(out: &mut Vec<u8>, text: &str) {
     out.push(0);
 }
 
-pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str) {
+/// A C string in the client's encoding.
+fn c_string_in(out: &mut Vec<u8>, text: &str, encoding: Encoding) -> Result<(), charset::Error> {
+    if !encoding.converts() {
+        c_string(out, text);
+        return Ok(());
+    }
+    let end = text.find('\0').unwrap_or(text.len());
+    encoding.encode_into(&text[..end], out)?;
+    out.push(0);
+    Ok(())
+}
+
+/// A C string in the client's encoding, with `?` for each character that it does not have.
+fn c_string_lossy(out: &mut Vec<u8>, text: &str, encoding: Encoding) {
+    let at = out.len();
+    if c_string_in(out, text, encoding).is_err() {
+        let end = text.find('\0').unwrap_or(text.len());
+        out.truncate(at);
+        out.extend_from_slice(&encoding.encode_lossy(&text[..end]));
+        out.push(0);
+    }
+}
+
+pub fn parameter_status(out: &mut Vec<u8>, name: &str, value: &str, encoding: Encoding) {
     message(out, b'S', |out| {
         c_string(out, name);
-        c_string(out, value);
+        c_string_lossy(out, value, encoding);
     });
 }
 
@@ -93,11 +117,21 @@ impl Formats {
     }
 }
 
-pub fn row_description(out: &mut Vec<u8>, columns: &[ColumnDesc], formats: &Formats) {
+/// Nothing is appended if the client's encoding does not have a column's name.
+pub fn row_description(
+    out: &mut Vec<u8>,
+    columns: &[ColumnDesc],
+    formats: &Formats,
+    encoding: Encoding,
+) -> sql::Result<()> {
+    let start = out.len();
+    let mut named = Ok(());
     message(out, b'T', |out| {
         out.extend_from_slice(&(columns.len() as u16).to_be_bytes());
         for (i, column) in columns.iter().enumerate() {
-            c_string(out, &column.name);
+            if named.is_ok() {
+                named = c_string_in(out, &column.name, encoding);
+            }
             out.extend_from_slice(&column.table_oid.to_be_bytes());
             out.extend_from_slice(&column.attnum.to_be_bytes());
             out.extend_from_slice(&column.type_oid().to_be_bytes());
@@ -106,6 +140,10 @@ pub fn row_description(out: &mut Vec<u8>, columns: &[ColumnDesc], formats: &Form
             out.extend_from_slice(&formats.of(i).to_be_bytes());
         }
     });
+    if named.is_err() {
+        out.truncate(start);
+    }
+    Ok(named?)
 }
 
 pub fn parameter_description(out: &mut Vec<u8>, types: &[u32]) {
@@ -145,12 +183,31 @@ impl Severity {
     }
 }
 
-pub fn error_response(out: &mut Vec<u8>, severity: Severity, error: &Error) {
+/// An error that the client's encoding cannot express becomes the error that says so, as in PostgreSQL.
+pub fn error_response(out: &mut Vec<u8>, severity: Severity, error: &Error, encoding: Encoding) {
+    let start = out.len();
+    if let Err(e) = try_error_response(out, severity, error, encoding) {
+        out.truncate(start);
+        let e = Error::from(e);
+        try_error_response(out, severity, &e, encoding)
+            .expect("invariant: errors of conversion are told in ASCII");
+    }
+}
+
+fn try_error_response(
+    out: &mut Vec<u8>,
+    severity: Severity,
+    error: &Error,
+    encoding: Encoding,
+) -> Result<(), charset::Error> {
     let fields = error.fields();
+    let mut told = Ok(());
     message(out, b'E', |out| {
         let mut field = |code: u8, text: &str| {
             out.push(code);
-            c_string(out, text);
+            if told.is_ok() {
+                told = c_string_in(out, text, encoding);
+            }
         };
         field(b'S', severity.name());
         field(b'V', severity.name());
@@ -177,9 +234,10 @@ pub fn error_response(out: &mut Vec<u8>, severity: Severity, error: &Error) {
         }
         out.push(0);
     });
+    told
 }
 
-pub fn notice_response(out: &mut Vec<u8>, notice: &Notice) {
+pub fn notice_response(out: &mut Vec<u8>, notice: &Notice, encoding: Encoding) {
     message(out, b'N', |out| {
         for (code, text) in [
             (b'S', notice.severity),
@@ -188,7 +246,7 @@ pub fn notice_response(out: &mut Vec<u8>, notice: &Notice) {
             (b'M', &notice.message),
         ] {
             out.push(code);
-            c_string(out, text);
+            c_string_lossy(out, text, encoding);
         }
         out.push(0);
     });
@@ -202,7 +260,7 @@ mod tests {
     fn an_error_carries_its_fields_and_no_stray_zero() {
         let mut out = Vec::new();
         let error = Error::new("22P02", "bad\0text").hint("try again").at(7);
-        error_response(&mut out, Severity::Error, &error);
+        error_response(&mut out, Severity::Error, &error, Encoding::UTF8);
         assert_eq!(
             &out[5..],
             b"SERROR\0VERROR\0C22P02\0Mbad\0Htry again\0P7\0\0"

@@ -1,7 +1,8 @@
 //! The extended protocol: Parse, Bind, Describe, Execute, Close.
 
-use sql::pgtype;
-use sql::{Completion, Error, Params};
+use std::borrow::Cow;
+
+use sql::{ColumnDesc, Completion, Error, Params};
 
 use crate::backend::{self, Formats};
 use crate::connection::Output;
@@ -22,12 +23,12 @@ impl Session<'_> {
         types: U32s<'_>,
         output: &mut Output,
     ) -> Handled {
-        let (name, sql) = (pgtype::utf8(name), pgtype::utf8(sql));
+        let (name, sql) = (self.text(name), self.text(sql));
         let (name, sql) = self.checked(name.and_then(|name| Ok((name, sql?))))?;
         let types: Vec<u32> = types.iter().collect();
-        let statement = self.prepare(sql, &types);
+        let statement = self.prepare(&sql, &types);
         let statement = self.checked(statement)?;
-        let inserted = self.sql.prepared.insert(name, statement);
+        let inserted = self.sql.prepared.insert(&name, statement);
         self.checked(inserted)?;
         output.buffer.extend_from_slice(backend::PARSE_COMPLETE);
         Ok(())
@@ -36,15 +37,15 @@ impl Session<'_> {
     pub(crate) fn bind(&mut self, bind: &Bind<'_>, output: &mut Output) -> Handled {
         let open = self.open_portal(bind);
         let (name, open) = self.checked(open)?;
-        self.portals.insert(name, open);
+        self.portals.insert(&name, open);
         output.buffer.extend_from_slice(backend::BIND_COMPLETE);
         Ok(())
     }
 
-    fn open_portal<'a>(&mut self, bind: &Bind<'a>) -> sql::Result<(&'a str, OpenPortal)> {
-        let name = pgtype::utf8(bind.portal)?;
+    fn open_portal<'a>(&mut self, bind: &Bind<'a>) -> sql::Result<(Cow<'a, str>, OpenPortal)> {
+        let name = self.text(bind.portal)?;
         if !name.is_empty() {
-            if self.portals.contains(name) {
+            if self.portals.contains(&name) {
                 return Err(Error::new(
                     "42P03",
                     format!("cursor \"{name}\" already exists"),
@@ -57,11 +58,7 @@ impl Session<'_> {
                 ));
             }
         }
-        let statement = self
-            .sql
-            .prepared
-            .get(pgtype::utf8(bind.statement)?)?
-            .clone();
+        let statement = self.sql.prepared.get(&self.text(bind.statement)?)?.clone();
         let count = bind.value_count();
         if count != statement.param_types().len() {
             return Err(Error::new(
@@ -118,11 +115,12 @@ impl Session<'_> {
     }
 
     pub(crate) fn execute(&mut self, name: &[u8], max_rows: i32, output: &mut Output) -> Handled {
-        let name = self.checked(pgtype::utf8(name))?;
+        let name = self.text(name);
+        let name = self.checked(name)?;
         let io = self.sql.io_settings();
-        let Some(open) = self.portals.get_mut(name) else {
+        let Some(open) = self.portals.get_mut(&name) else {
             self.sql.fail();
-            return Err(no_portal(name).into());
+            return Err(no_portal(&name).into());
         };
         if open.done {
             let returns_rows = open.statement.columns().is_some();
@@ -158,43 +156,50 @@ impl Session<'_> {
     }
 
     pub(crate) fn describe(&mut self, target: Target<'_>, output: &mut Output) -> Handled {
-        let (is_statement, name) = self.checked(Self::target_name(target))?;
+        let target = self.target_name(target);
+        let (is_statement, name) = self.checked(target)?;
         if is_statement {
-            let statement = self.sql.prepared.get(name).cloned();
+            let statement = self.sql.prepared.get(&name).cloned();
             let statement = self.checked(statement)?;
             backend::parameter_description(&mut output.buffer, statement.param_types());
-            match statement.columns() {
-                Some(columns) => {
-                    backend::row_description(&mut output.buffer, columns, &Formats::Text)
-                }
-                None => output.buffer.extend_from_slice(backend::NO_DATA),
-            }
-            return Ok(());
+            return self.describe_rows(statement.columns(), &Formats::Text, output);
         }
-        if let Some(open) = self.portals.get_mut(name) {
-            match open.statement.columns() {
-                Some(columns) => {
-                    backend::row_description(&mut output.buffer, columns, &open.formats)
-                }
-                None => output.buffer.extend_from_slice(backend::NO_DATA),
-            }
-        } else if let Some(columns) = self.sql.cursor_columns(name) {
+        if let Some(open) = self.portals.get_mut(&name) {
+            let (statement, formats) = (open.statement.clone(), open.formats.clone());
+            self.describe_rows(statement.columns(), &formats, output)
+        } else if let Some(columns) = self.sql.cursor_columns(&name) {
             // A cursor that SQL declared is a portal too.
-            backend::row_description(&mut output.buffer, &columns, &Formats::Text);
+            self.describe_rows(Some(&columns), &Formats::Text, output)
         } else {
             self.sql.fail();
-            return Err(no_portal(name).into());
+            Err(no_portal(&name).into())
         }
-        Ok(())
+    }
+
+    /// RowDescription, or NoData for a statement without rows.
+    fn describe_rows(
+        &mut self,
+        columns: Option<&[ColumnDesc]>,
+        formats: &Formats,
+        output: &mut Output,
+    ) -> Handled {
+        let Some(columns) = columns else {
+            output.buffer.extend_from_slice(backend::NO_DATA);
+            return Ok(());
+        };
+        let encoding = self.sql.client_encoding();
+        let described = backend::row_description(&mut output.buffer, columns, formats, encoding);
+        Ok(self.checked(described)?)
     }
 
     /// Closing what does not exist is no error.
     pub(crate) fn close(&mut self, target: Target<'_>, output: &mut Output) -> Handled {
-        let (is_statement, name) = self.checked(Self::target_name(target))?;
+        let target = self.target_name(target);
+        let (is_statement, name) = self.checked(target)?;
         if is_statement {
-            self.sql.prepared.remove(name);
+            self.sql.prepared.remove(&name);
         } else {
-            self.portals.remove(name);
+            self.portals.remove(&name);
         }
         output.buffer.extend_from_slice(backend::CLOSE_COMPLETE);
         Ok(())

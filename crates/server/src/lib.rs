@@ -12,6 +12,7 @@ mod extended;
 mod listener;
 mod message;
 mod network;
+mod options;
 mod poll;
 mod registry;
 mod session;

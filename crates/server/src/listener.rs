@@ -13,12 +13,14 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use charset::Encoding;
 use rustix::net::sockopt;
 use sql::{Database, Error, SqlSession};
 
 use crate::backend::{self, Severity};
 use crate::connection::{Input, Output};
 use crate::network::Network;
+use crate::options;
 use crate::registry::{self, Entry, Registry};
 use crate::session::{End, Session};
 use crate::startup::{self, Packet, Startup};
@@ -279,7 +281,13 @@ fn connection(
                 debug_assert!(matches!(end, End::Client | End::Told));
             }
             Err(error) => {
-                backend::error_response(&mut output.buffer, Severity::Fatal, &error);
+                // Before there is a session nothing is known of its encoding.
+                backend::error_response(
+                    &mut output.buffer,
+                    Severity::Fatal,
+                    &error,
+                    Encoding::UTF8,
+                );
                 // The connection ends in any case.
                 let _ = output.flush();
             }
@@ -329,7 +337,13 @@ fn receive_startup(
             Ok(Packet::Encryption) => return None,
             Err(violation) => {
                 let error = Error::new("08P01", violation.message);
-                backend::error_response(&mut output.buffer, Severity::Fatal, &error);
+                // Before there is a session nothing is known of its encoding.
+                backend::error_response(
+                    &mut output.buffer,
+                    Severity::Fatal,
+                    &error,
+                    Encoding::UTF8,
+                );
                 output.flush().ok()?;
                 return None;
             }
@@ -376,24 +390,25 @@ fn open_session(
         database: startup.database.clone(),
         client: client.to_string(),
     });
-    let mut session = SqlSession::new(
-        database,
-        &startup.user,
-        &startup.database,
-        &startup.parameters,
-    )?;
+    if startup.replication {
+        return Err(Error::unsupported("replication connections"));
+    }
+    let mut parameters = options::parse(&startup.options)?;
+    parameters.extend_from_slice(&startup.parameters);
+    let mut session = SqlSession::new(database, &startup.user, &startup.database, &parameters)?;
+    let encoding = session.client_encoding();
     let out = &mut output.buffer;
     if startup.negotiate {
         backend::negotiate_protocol_version(out, startup.minor, &startup.unknown_options);
     }
     out.extend_from_slice(backend::AUTHENTICATION_OK);
     for (name, value) in session.startup_parameters() {
-        backend::parameter_status(out, &name, &value);
+        backend::parameter_status(out, &name, &value, encoding);
     }
     backend::backend_key(out, sid, &secret);
     // Parameters that the startup packet changed are among those just sent.
     for notice in session.take_messages().notices {
-        backend::notice_response(out, &notice);
+        backend::notice_response(out, &notice, encoding);
     }
     backend::ready_for_query(out, session.status());
     output

@@ -6,6 +6,7 @@
 //! - While COPY FROM STDIN runs, only its messages are taken; the end of COPY goes on with what was left of the Query.
 //! - Portals do not outlive the transaction they were made in.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -249,7 +250,7 @@ impl<'r> Session<'r> {
         self.skipping = true;
         self.portals.retain(|portal| !self.sql.is_lost(portal));
         self.drain_messages(output);
-        backend::error_response(&mut output.buffer, Severity::Error, &error);
+        self.error_response(Severity::Error, &error, output);
         output.flush().map_err(|_| End::Client)
     }
 
@@ -268,7 +269,7 @@ impl<'r> Session<'r> {
             }
             Err(error) => {
                 self.drain_messages(output);
-                backend::error_response(&mut output.buffer, Severity::Error, &error);
+                self.error_response(Severity::Error, &error, output);
                 self.sql.status()
             }
         };
@@ -293,25 +294,26 @@ impl<'r> Session<'r> {
             return;
         }
         let messages = self.sql.take_messages();
+        let encoding = self.sql.client_encoding();
         for notice in &messages.notices {
-            backend::notice_response(&mut output.buffer, notice);
+            backend::notice_response(&mut output.buffer, notice, encoding);
         }
         for (name, value) in &messages.parameters {
-            backend::parameter_status(&mut output.buffer, name, value);
+            backend::parameter_status(&mut output.buffer, name, value, encoding);
         }
     }
 
     fn query(&mut self, text: &[u8], output: &mut Output) -> Handled {
         self.portals.remove("");
         self.sql.prepared.remove("");
-        let text = match pgtype::utf8(text) {
+        let text = match pgtype::client_text(text, self.sql.client_encoding()) {
             Ok(text) => text,
             Err(error) => {
                 self.sql.fail();
                 return self.end_query(Some(error), output);
             }
         };
-        let pieces = self.sql.split(text);
+        let pieces = self.sql.split(&text);
         if pieces.is_empty() {
             output.buffer.extend_from_slice(backend::EMPTY_QUERY);
             return self.end_query(None, output);
@@ -348,7 +350,10 @@ impl<'r> Session<'r> {
         });
         let (statement, mut portal) = self.checked(prepared)?;
         if let Some(columns) = statement.columns() {
-            backend::row_description(&mut output.buffer, columns, &Formats::Text);
+            let encoding = self.sql.client_encoding();
+            let described =
+                backend::row_description(&mut output.buffer, columns, &Formats::Text, encoding);
+            self.checked(described)?;
         }
         let columns = statement.columns().unwrap_or(&[]);
         let mut sink = ResultSink::new(output, columns, &Formats::Text, self.sql.io_settings());
@@ -405,7 +410,7 @@ impl<'r> Session<'r> {
             }
             self.portals.retain(|portal| !self.sql.is_lost(portal));
             self.drain_messages(output);
-            backend::error_response(&mut output.buffer, Severity::Error, &error);
+            self.error_response(Severity::Error, &error, output);
         }
         self.ready(output)
     }
@@ -437,7 +442,10 @@ impl<'r> Session<'r> {
             },
             Frontend::CopyDone => self.end_copy(None, output),
             Frontend::CopyFail(reason) => {
-                let reason = String::from_utf8_lossy(reason).into_owned();
+                let reason = match self.text(reason) {
+                    Ok(text) => text.into_owned(),
+                    Err(_) => String::from_utf8_lossy(reason).into_owned(),
+                };
                 self.end_copy(Some(reason), output)
             }
             // Clients that do not know yet that COPY began may send these.
@@ -506,16 +514,27 @@ impl<'r> Session<'r> {
     }
 
     fn tell_fatal(&mut self, error: &Error, output: &mut Output) {
-        backend::error_response(&mut output.buffer, Severity::Fatal, error);
+        self.error_response(Severity::Fatal, error, output);
         // The connection ends in any case; a client that is gone need not hear why.
         let _ = output.flush();
     }
 
+    fn error_response(&self, severity: Severity, error: &Error, output: &mut Output) {
+        let encoding = self.sql.client_encoding();
+        backend::error_response(&mut output.buffer, severity, error, encoding);
+    }
+
+    /// Text that the client sent.
+    #[inline]
+    pub(crate) fn text<'a>(&self, bytes: &'a [u8]) -> sql::Result<Cow<'a, str>> {
+        pgtype::client_text(bytes, self.sql.client_encoding())
+    }
+
     /// Splits a target of Describe or Close, whose name must be text.
-    pub(crate) fn target_name<'a>(target: Target<'a>) -> sql::Result<(bool, &'a str)> {
+    pub(crate) fn target_name<'a>(&self, target: Target<'a>) -> sql::Result<(bool, Cow<'a, str>)> {
         match target {
-            Target::Statement(name) => Ok((true, pgtype::utf8(name)?)),
-            Target::Portal(name) => Ok((false, pgtype::utf8(name)?)),
+            Target::Statement(name) => Ok((true, self.text(name)?)),
+            Target::Portal(name) => Ok((false, self.text(name)?)),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! whenever it is full, so that a result of any size takes constant memory.
 
 use block::value::DatumRef;
+use charset::Encoding;
 use sql::pgtype::{self, IoSettings};
 use sql::{ColumnDesc, Error, Result, RowSink};
 
@@ -44,6 +45,15 @@ impl<'a> ResultSink<'a> {
     }
 }
 
+/// Puts the text that stands from `at` on into the client's encoding.
+#[cold]
+fn convert(out: &mut Vec<u8>, at: usize, encoding: Encoding) -> Result<()> {
+    let encoded = encoding.encode(pgtype::utf8(&out[at..])?)?.into_owned();
+    out.truncate(at);
+    out.extend_from_slice(&encoded);
+    Ok(())
+}
+
 impl RowSink for ResultSink<'_> {
     fn row(&mut self, row: &[DatumRef<'_>]) -> Result<()> {
         assert_eq!(
@@ -52,6 +62,8 @@ impl RowSink for ResultSink<'_> {
             "a row has the columns its description says"
         );
         let (columns, formats, io) = (self.columns, self.formats, &self.io);
+        let (converts, start) = (io.encoding.converts(), self.output.buffer.len());
+        let mut converted = Ok(());
         backend::message(&mut self.output.buffer, b'D', |out| {
             out.extend_from_slice(&(row.len() as u16).to_be_bytes());
             for (i, &value) in row.iter().enumerate() {
@@ -66,10 +78,21 @@ impl RowSink for ResultSink<'_> {
                 } else {
                     pgtype::binary_out(columns[i].ty, value, out);
                 }
+                if converts
+                    && (formats.of(i) == 0 || columns[i].ty.is_string())
+                    && converted.is_ok()
+                {
+                    converted = convert(out, at + 4, io.encoding);
+                }
                 let length = (out.len() - at - 4) as u32;
                 out[at..at + 4].copy_from_slice(&length.to_be_bytes());
             }
         });
+        if converted.is_err() {
+            // The client sees no part of a row that its encoding does not have.
+            self.output.buffer.truncate(start);
+            return converted;
+        }
         self.flush_if_full()
     }
 

@@ -35,6 +35,10 @@ pub struct Startup {
     pub database: String,
     /// Settings for the session, in the client's order.
     pub parameters: Vec<(String, String)>,
+    /// Command-line switches; what they set is overridden by `parameters`.
+    pub options: String,
+    /// The client wants to be a standby.
+    pub replication: bool,
 }
 
 /// Decodes a packet that is complete, its length included.
@@ -76,6 +80,8 @@ pub fn decode(packet: &[u8]) -> Result<Packet, Violation> {
         user: String::new(),
         database: String::new(),
         parameters: Vec::new(),
+        options: String::new(),
+        replication: false,
     };
     let body = body
         .strip_suffix(b"\0")
@@ -91,10 +97,20 @@ pub fn decode(packet: &[u8]) -> Result<Packet, Violation> {
                 .map(str::to_string)
                 .map_err(|_| wrong("startup packet is not valid UTF-8"))
         };
-        let (name, value) = (text(name)?, text(value)?);
+        // A program's name may be in any encoding: it is shown in ASCII.
+        let shown = |bytes: &[u8]| {
+            let ascii = |&b: &u8| if b.is_ascii() { char::from(b) } else { '?' };
+            bytes.iter().map(ascii).collect()
+        };
+        let (name, value) = match text(name)? {
+            name if name == "application_name" => (name, shown(value)),
+            name => (name, text(value)?),
+        };
         match name.as_str() {
             "user" => startup.user = value,
             "database" => startup.database = value,
+            "options" => startup.options = value,
+            "replication" => startup.replication = replication(&value),
             _ if name.starts_with("_pq_.") => startup.unknown_options.push(name),
             _ => startup.parameters.push((name, value)),
         }
@@ -109,9 +125,39 @@ pub fn decode(packet: &[u8]) -> Result<Packet, Violation> {
     Ok(Packet::Startup(startup))
 }
 
+/// Whether the value asks for a connection that ships redo: `database`, or any that is not false.
+fn replication(value: &str) -> bool {
+    let value = value.to_lowercase();
+    let is = |word: &str| !value.is_empty() && word.starts_with(&value);
+    !(is("false") || is("no") || value == "off" || value == "of" || value == "0")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_and_programs_of_any_encoding() {
+        let body =
+            b"user\0me\0options\0-c geqo=off\0replication\0off\0application_name\0caf\xe9\0\0";
+        let Ok(Packet::Startup(startup)) = decode(&packet(3 << 16, body)) else {
+            panic!()
+        };
+        assert_eq!(startup.options, "-c geqo=off");
+        assert_eq!(
+            startup.parameters,
+            [("application_name".to_string(), "caf?".to_string())]
+        );
+        assert!(!startup.replication);
+        for (value, wanted) in [
+            ("true", true),
+            ("database", true),
+            ("no", false),
+            ("", true),
+        ] {
+            assert_eq!(replication(value), wanted, "{value:?}");
+        }
+    }
 
     fn packet(code: u32, body: &[u8]) -> Vec<u8> {
         let mut out = (body.len() as u32 + 8).to_be_bytes().to_vec();
@@ -166,7 +212,10 @@ mod tests {
         let seed = crate::testing::seed("BRAID_FUZZ_SEED");
         let mut random = crate::testing::Random::new(seed);
         for _ in 0..50_000 {
-            let mut bytes = packet(3 << 16, b"user\0me\0database\0braid\0_pq_.x\0on\0\0");
+            let mut bytes = packet(
+                3 << 16,
+                b"user\0me\0options\0-c a.b=\\ x\0client_encoding\0'utf-8'\0\0",
+            );
             for _ in 0..random.below(5) {
                 let at = random.below(bytes.len());
                 match random.below(3) {
@@ -176,7 +225,9 @@ mod tests {
                 }
             }
             // Whatever it says, it returns.
-            let _ = decode(&bytes);
+            if let Ok(Packet::Startup(startup)) = decode(&bytes) {
+                let _ = crate::options::parse(&startup.options);
+            }
         }
     }
 }

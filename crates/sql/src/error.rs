@@ -105,6 +105,12 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl From<charset::Error> for Error {
+    fn from(e: charset::Error) -> Error {
+        Error::new(e.sqlstate(), e.to_string())
+    }
+}
+
 impl From<engine::Error> for Error {
     fn from(e: engine::Error) -> Error {
         let state = e.sqlstate();

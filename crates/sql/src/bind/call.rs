@@ -14,6 +14,12 @@ use crate::types::SqlType;
 /// Names that are aggregates: met where none is allowed, they are not "unknown functions".
 pub const AGGREGATES: [&str; 5] = ["count", "sum", "min", "max", "avg"];
 
+/// A parameter of type void is what the driver for Java makes of `?` in `{? = call f()}`: no argument, as in PostgreSQL.
+fn without_out_parameters(mut args: Vec<Typed>) -> Vec<Typed> {
+    args.retain(|a| a.ty != SqlType::Void || !matches!(a.expr, Expr::Param(_)));
+    args
+}
+
 impl Binder<'_> {
     pub(super) fn function(&self, f: &ast::Function) -> Result<Typed> {
         if f.over.is_some()
@@ -83,6 +89,7 @@ impl Binder<'_> {
             "concat_ws" if !args.is_empty() => return self.concat_all(PureFunc::ConcatWs, args),
             _ => {}
         }
+        let args = without_out_parameters(args);
         let candidates = overloads(name);
         let chosen = choose(&candidates, &args).ok_or_else(|| {
             let types: Vec<&str> = args.iter().map(|a| a.ty.name()).collect();

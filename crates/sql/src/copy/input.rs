@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
+use charset::Encoding;
 
 use super::lines::{Fields, Lines, NullRules};
 use super::output::{chosen_columns, flags};
@@ -28,6 +29,8 @@ pub struct CopyIn {
     lines: Lines,
     input: Input,
     bulk: BulkRows,
+    /// Encoding of the data.
+    encoding: Encoding,
     /// The statement's time runs until its data ends.
     timer: Option<Timer>,
     rows: u64,
@@ -121,6 +124,7 @@ impl CopyIn {
         Ok(CopyIn {
             lines: Lines::new(o),
             bulk: BulkRows::new(&table),
+            encoding: o.encoding.unwrap_or(core.io.encoding),
             timer: None,
             rows: 0,
             ended: false,
@@ -152,7 +156,22 @@ impl CopyIn {
 
     fn take(&mut self, core: &mut Core, data: &[u8]) -> Result<()> {
         wait::check_cancel().map_err(|_| crate::session::cancelled())?;
-        self.lines.push(data)?;
+        if !self.encoding.converts() {
+            self.lines.push(data)?;
+            return self.whole_lines(core);
+        }
+        let mut text = String::new();
+        let converted = self.encoding.decode_prefix(data, &mut text);
+        self.lines.push(text.as_bytes())?;
+        self.whole_lines(core)?;
+        // The lines before it are good; none of what stands behind the old end marker is looked at.
+        match converted {
+            Err(e) if !self.ended => Err(self.input.at(e.into(), self.lines.number() + 1)),
+            _ => Ok(()),
+        }
+    }
+
+    fn whole_lines(&mut self, core: &mut Core) -> Result<()> {
         while let Some(line) = self.lines.next() {
             let checked = self.lines.check_end();
             checked.map_err(|e| self.input.at(e, self.lines.number()))?;

@@ -361,6 +361,7 @@ mod tests {
             force_quote: None,
             force_not_null: None,
             force_null: None,
+            encoding: None,
             freeze: false,
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use block::value::{Datum, DatumRef};
+use charset::Encoding;
 
 use crate::api::RowSink;
 use crate::bind::names;
@@ -124,6 +125,7 @@ pub fn run(session: &mut SqlSession, spec: &CopySpec, sink: &mut dyn RowSink) ->
         quoted,
         types: columns.iter().map(|c| c.ty).collect(),
         options: &spec.options,
+        encoding: spec.options.encoding.unwrap_or(session.client_encoding()),
         io: session.io_settings(),
         buffer: Vec::with_capacity(LINE_BYTES),
         field: Vec::new(),
@@ -169,6 +171,8 @@ struct Writer<'w> {
     /// Columns whose values are always quoted; empty: none.
     quoted: Vec<bool>,
     options: &'w CopyOptions,
+    /// Encoding that the lines are sent in.
+    encoding: Encoding,
     io: IoSettings,
     buffer: Vec<u8>,
     field: Vec<u8>,
@@ -248,7 +252,12 @@ impl Writer<'_> {
 
     fn flush(&mut self) -> Result<()> {
         if !self.buffer.is_empty() {
-            self.sink.copy_data(&self.buffer)?;
+            if self.encoding.converts() {
+                let line = pgtype::utf8(&self.buffer)?;
+                self.sink.copy_data(&self.encoding.encode(line)?)?;
+            } else {
+                self.sink.copy_data(&self.buffer)?;
+            }
             self.buffer.clear();
         }
         Ok(())

@@ -69,6 +69,7 @@ use crate::views::Context;
 use error::from_datafusion;
 pub use gate::is_general_aggregate;
 pub use lists::compact;
+pub use structure::call_of;
 use tables::Opened;
 pub use tables::WITH_ROW_IDS;
 pub use target::ROW_ID;

@@ -142,6 +142,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        structure::function_in_from(factor);
         structure::integer_series(factor);
         name_function_column(factor);
         ControlFlow::Continue(())

@@ -203,6 +203,115 @@ fn select_from(item: SelectItem, relation: TableFactor) -> Option<Query> {
     Some(*outer)
 }
 
+/// Functions in FROM that DataFusion plans as tables.
+const TABLE_FUNCTIONS: &[&str] = &["generate_series", "range", "unnest"];
+
+/// A function in FROM that gives one value becomes the query of this value; one that gives the rows of a catalog becomes the catalog.
+pub fn function_in_from(factor: &mut TableFactor) {
+    let (name, args, alias) = match factor {
+        TableFactor::Table {
+            name,
+            alias,
+            args: Some(args),
+            with_ordinality: false,
+            ..
+        } => (name, &args.args, alias),
+        TableFactor::Function {
+            lateral: false,
+            name,
+            args,
+            with_ordinality: false,
+            alias,
+        } => (name, &*args, alias),
+        _ => return,
+    };
+    let Ok(function) = names::Qualified::new(name) else {
+        return;
+    };
+    if TABLE_FUNCTIONS.contains(&function.name.as_str()) {
+        return;
+    }
+    let quoted = |name: &str| ast::Ident::with_quote('"', name);
+    let shown = alias.take().unwrap_or_else(|| ast::TableAlias {
+        explicit: true,
+        name: quoted(&function.name),
+        columns: Vec::new(),
+        at: None,
+    });
+    if crate::views::find(Some(crate::views::FUNCTIONS), &function.name).is_some()
+        && args.is_empty()
+    {
+        let path = [crate::views::FUNCTIONS, &function.name].map(quoted);
+        if let Some(mut table) = table_named(ast::ObjectName::from(path.to_vec())) {
+            if let TableFactor::Table { alias, .. } = &mut table {
+                *alias = Some(shown);
+            }
+            *factor = table;
+        }
+        return;
+    }
+    let item = SelectItem::ExprWithAlias {
+        expr: call_of(name, args),
+        alias: quoted(&names::ident(&shown.name)),
+    };
+    if let Some(query) = select_alone(item) {
+        *factor = TableFactor::Derived {
+            lateral: false,
+            subquery: Box::new(query),
+            alias: Some(shown),
+            sample: None,
+        };
+    }
+}
+
+/// A call with the arguments of a function in FROM.
+pub fn call_of(name: &ast::ObjectName, args: &[ast::FunctionArg]) -> Expr {
+    let mut e = call("", Vec::new());
+    if let Expr::Function(f) = &mut e {
+        f.name = name.clone();
+        if let ast::FunctionArguments::List(list) = &mut f.args {
+            list.args = args.to_vec();
+        }
+    }
+    e
+}
+
+fn table_named(name: ast::ObjectName) -> Option<TableFactor> {
+    let query = select_from(
+        SelectItem::Wildcard(Default::default()),
+        TableFactor::Table {
+            name,
+            alias: None,
+            args: None,
+            with_hints: Vec::new(),
+            version: None,
+            with_ordinality: false,
+            partitions: Vec::new(),
+            json_path: None,
+            sample: None,
+            index_hints: Vec::new(),
+        },
+    )?;
+    match *query.body {
+        SetExpr::Select(mut select) => Some(select.from.pop()?.relation),
+        _ => None,
+    }
+}
+
+/// `select item`
+fn select_alone(item: SelectItem) -> Option<Query> {
+    let Ok(crate::parse::Command::Sql(shape)) = crate::parse::statement("select 1") else {
+        return None;
+    };
+    let ast::Statement::Query(mut outer) = *shape else {
+        return None;
+    };
+    if let SetExpr::Select(select) = &mut *outer.body {
+        select.projection = vec![item];
+    }
+    Some(*outer)
+}
+
 /// The name of a series inside what [`integer_series`] makes of it.
 const SERIES: &str = "series of bigint";
 

@@ -12,6 +12,8 @@ mod table;
 pub use instance::{AUTO_FILE, CONFIG_FILE, Instance, ParamError, Source};
 pub use table::PARAMS;
 
+use charset::Encoding;
+
 use crate::error::{Error, Result};
 
 /// What values a parameter takes.
@@ -29,6 +31,8 @@ pub enum Kind {
     },
     /// One of these words, in any case.
     Word(&'static [&'static str]),
+    /// The name of an encoding, in any spelling.
+    Encoding,
     Text,
 }
 
@@ -87,6 +91,37 @@ pub fn get(name: &str) -> Result<&'static Param> {
             format!("unrecognized configuration parameter \"{name}\""),
         )
     })
+}
+
+/// Parameters that are lists, and whether each element is a name, which is quoted where it must be.
+const LISTS: &[(&str, bool)] = &[
+    ("search_path", true),
+    ("temp_tablespaces", true),
+    ("datestyle", false),
+    ("listen_addresses", false),
+    ("trusted_clients", false),
+    ("interconnect_peers", false),
+];
+
+/// The value of a parameter that SET gives as a list of values.
+pub fn of_list(name: &str, values: Vec<String>) -> Result<String> {
+    let list = LISTS
+        .iter()
+        .find(|(list, _)| list.eq_ignore_ascii_case(name));
+    match (list, values.as_slice()) {
+        (Some((_, true)), _) => {
+            let names: Vec<String> = values
+                .iter()
+                .map(|v| crate::bind::names::quote(v))
+                .collect();
+            Ok(names.join(", "))
+        }
+        (None, [_, _, ..]) => Err(Error::new(
+            "22023",
+            format!("SET {name} takes only one argument"),
+        )),
+        _ => Ok(values.join(", ")),
+    }
 }
 
 const MEMORY_UNITS: &[(&str, i64)] = &[
@@ -163,7 +198,25 @@ impl Param {
                     self.invalid(text, Unit::None)
                         .hint(format!("Available values: {}.", words.join(", ")))
                 }),
+            Kind::Encoding => self.encoding(text),
             Kind::Text => Ok(text.to_string()),
+        }
+    }
+
+    /// The encoding's own name. Only `UNICODE` stays as it is, for old clients of Java, as in PostgreSQL.
+    fn encoding(&self, text: &str) -> Result<String> {
+        match Encoding::find(text) {
+            None => Err(self.invalid(text, Unit::None)),
+            Some(found) if !found.is_for_clients() => {
+                let error = format!("invalid value for parameter \"{}\": \"{text}\"", self.name);
+                let why = format!(
+                    "Conversion between {} and UTF8 is not supported.",
+                    found.name()
+                );
+                Err(Error::new("0A000", error).detail(why))
+            }
+            Some(_) if text == "UNICODE" => Ok(text.to_string()),
+            Some(found) => Ok(found.name().to_string()),
         }
     }
 
@@ -193,7 +246,7 @@ impl Param {
             Kind::Int { .. } => "integer",
             Kind::Real { .. } => "real",
             Kind::Word(_) => "enum",
-            Kind::Text => "string",
+            Kind::Encoding | Kind::Text => "string",
         }
     }
 

@@ -358,7 +358,7 @@ pub fn text_of_binary(ty: SqlType, bytes: &[u8], io: &IoSettings) -> Result<Stri
             out.extend_from_slice(b"NULL");
             continue;
         }
-        let value = pgtype::binary_in(element, take(&mut rest, length as usize)?)?;
+        let value = pgtype::binary_in(element, take(&mut rest, length as usize)?, io.encoding)?;
         let mut text = Vec::new();
         pgtype::text_out(element, value.borrow(), io, &mut text);
         out.push(b'"');

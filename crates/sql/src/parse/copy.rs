@@ -3,6 +3,8 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::tokens::Words;
+use charset::Encoding;
+
 use crate::error::{Error, Result};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,6 +41,8 @@ pub struct CopyOptions {
     pub force_quote: Option<CopyColumns>,
     pub force_not_null: Option<CopyColumns>,
     pub force_null: Option<CopyColumns>,
+    /// Encoding of the data; `None`: the client's.
+    pub encoding: Option<Encoding>,
     /// There is nothing to freeze here: rows are visible by their transaction's commit anyway. But the table must be the transaction's own.
     pub freeze: bool,
 }
@@ -70,7 +74,7 @@ struct Given {
     freeze: Option<bool>,
     quote: Option<u8>,
     escape: Option<u8>,
-    encoding: Option<String>,
+    encoding: Option<Encoding>,
     force_quote: Option<CopyColumns>,
     force_not_null: Option<CopyColumns>,
     force_null: Option<CopyColumns>,
@@ -147,7 +151,7 @@ fn options(w: &mut Words<'_>) -> Result<Given> {
 
 fn option(w: &mut Words<'_>, given: &mut Given, listed: bool) -> Result<()> {
     if w.accept("format") {
-        match w.name()?.as_str() {
+        match w.name_or_string()?.as_str() {
             "text" => once(&mut given.csv, false)?,
             "csv" => once(&mut given.csv, true)?,
             "binary" => return Err(Error::unsupported("COPY in binary format")),
@@ -163,16 +167,16 @@ fn option(w: &mut Words<'_>, given: &mut Given, listed: bool) -> Result<()> {
     } else if w.accept("binary") {
         return Err(Error::unsupported("COPY in binary format"));
     } else if w.accept("header") {
-        let header = if w.accept("match") {
+        let header = if w.accept("match") || w.accept_string("match") {
             CopyHeader::Match
-        } else if boolean(w)? {
+        } else if boolean(w, "header")? {
             CopyHeader::Yes
         } else {
             CopyHeader::No
         };
         once(&mut given.header, header)?;
     } else if w.accept("freeze") {
-        once(&mut given.freeze, boolean(w)?)?;
+        once(&mut given.freeze, boolean(w, "freeze")?)?;
     } else if w.accept("delimiters") || w.accept("delimiter") {
         w.accept("as");
         once(&mut given.delimiter, one_byte(w, "delimiter")?)?;
@@ -192,11 +196,11 @@ fn option(w: &mut Words<'_>, given: &mut Given, listed: bool) -> Result<()> {
     } else if w.accept("force_null") || w.accept("force null") {
         once(&mut given.force_null, columns(w, listed)?)?;
     } else if w.accept("encoding") {
-        let name = w.string()?;
-        if !matches!(name.to_lowercase().as_str(), "utf8" | "utf-8" | "unicode") {
-            return Err(Error::unsupported(format!("encoding {name}")));
-        }
-        once(&mut given.encoding, name)?;
+        let name = w.name_or_string()?;
+        let found = Encoding::find(&name).filter(|e| e.is_for_clients());
+        let message = "argument to option \"encoding\" must be a valid encoding name";
+        let encoding = found.ok_or_else(|| Error::new("22023", message))?;
+        once(&mut given.encoding, encoding)?;
     } else {
         return Err(w.unexpected());
     }
@@ -221,7 +225,21 @@ fn columns(w: &mut Words<'_>, listed: bool) -> Result<CopyColumns> {
     Ok(CopyColumns::Named(names))
 }
 
-fn boolean(w: &mut Words<'_>) -> Result<bool> {
+/// The value of a switch, quoted or not; without one it is on.
+fn boolean(w: &mut Words<'_>, name: &str) -> Result<bool> {
+    if let Some(Token::SingleQuotedString(text)) = w.peek() {
+        let text = text.to_lowercase();
+        let on = matches!(text.as_str(), "on" | "true" | "1");
+        if !on && !matches!(text.as_str(), "off" | "false" | "0") {
+            let wanted = match name {
+                "header" => "a Boolean value or \"match\"",
+                _ => "a Boolean value",
+            };
+            return Err(Error::new("42601", format!("{name} requires {wanted}")));
+        }
+        w.bump();
+        return Ok(on);
+    }
     if w.accept("on") || w.accept("true") {
         return Ok(true);
     }
@@ -325,6 +343,7 @@ impl Given {
             force_quote: self.force_quote,
             force_not_null: self.force_not_null,
             force_null: self.force_null,
+            encoding: self.encoding,
             freeze: self.freeze == Some(true) && from,
         })
     }

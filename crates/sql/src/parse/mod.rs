@@ -11,6 +11,7 @@ mod split;
 mod strings;
 mod tokens;
 pub mod utility;
+mod zone;
 
 use std::ops::ControlFlow;
 

@@ -99,6 +99,21 @@ impl<'s> Words<'s> {
         }
     }
 
+    /// A name, folded, or a quoted string, as it is.
+    pub fn name_or_string(&mut self) -> Result<String> {
+        match self.peek() {
+            Some(Token::Word(_)) => self.name(),
+            _ => self.string(),
+        }
+    }
+
+    /// Takes a quoted string if it is this, in any case.
+    pub fn accept_string(&mut self, wanted: &str) -> bool {
+        let found = matches!(self.peek(), Some(Token::SingleQuotedString(s)) if s.eq_ignore_ascii_case(wanted));
+        self.at += usize::from(found);
+        found
+    }
+
     /// A name with an optional schema, which must be public.
     pub fn relation(&mut self) -> Result<String> {
         let mut name = self.name()?;

@@ -10,7 +10,9 @@ use super::maintenance::{
     alter_sequence, create_sequence, explain, lock_table, skip_options, table_list, vacuum,
 };
 use super::tokens::Words;
+use super::zone;
 use crate::error::{Error, Result};
+use crate::params;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IsolationLevel {
@@ -61,11 +63,15 @@ pub enum Utility {
         modes: Modes,
         session: bool,
     },
-    /// `None`: to the default.
+    /// No value: to the default.
     Set {
         name: String,
-        value: Option<String>,
+        values: Vec<String>,
         local: bool,
+    },
+    CreateSchema {
+        name: String,
+        if_not_exists: bool,
     },
     /// `None`: what the files and the default say.
     AlterSystem {
@@ -222,10 +228,13 @@ pub fn parse(mut w: Words<'_>) -> Result<Option<Utility>> {
         }
         "create" => {
             w.bump();
-            if !w.accept("sequence") {
+            if w.accept("schema") {
+                create_schema(&mut w)?
+            } else if w.accept("sequence") {
+                create_sequence(&mut w)?
+            } else {
                 return Ok(None);
             }
-            create_sequence(&mut w)?
         }
         "alter" => {
             w.bump();
@@ -345,9 +354,15 @@ fn alter_system(w: &mut Words<'_>) -> Result<Utility> {
     match set(w)? {
         Utility::Set {
             name,
-            value,
+            values,
             local: false,
-        } => Ok(Utility::AlterSystem { name, value }),
+        } => {
+            let value = match values.is_empty() {
+                true => None,
+                false => Some(params::of_list(&name, values)?),
+            };
+            Ok(Utility::AlterSystem { name, value })
+        }
         _ => Err(Error::new("42601", "syntax error in ALTER SYSTEM SET")),
     }
 }
@@ -373,71 +388,106 @@ fn set(w: &mut Words<'_>) -> Result<Utility> {
             session: false,
         });
     }
+    if !local && w.accept("session authorization") {
+        return role(w, "session_authorization", local);
+    }
     if !local {
         w.accept("session");
     }
+    let given = |name: &str, values| Utility::Set {
+        name: name.into(),
+        values,
+        local,
+    };
     if w.accept("names") {
-        let value = if w.at_end() {
-            None
-        } else {
-            Some(setting_value(w)?)
+        let values = match w.at_end() || w.accept("default") {
+            true => Vec::new(),
+            false => vec![setting_value(w)?],
         };
-        return Ok(Utility::Set {
-            name: "client_encoding".into(),
-            value,
-            local,
-        });
+        return Ok(given("client_encoding", values));
     }
     if w.accept("schema") {
-        let value = Some(setting_value(w)?);
-        return Ok(Utility::Set {
-            name: "search_path".into(),
-            value,
-            local,
-        });
+        return Ok(given("search_path", vec![w.string()?]));
     }
-    let zone = w.accept("time zone");
-    let name = if zone {
-        "timezone".to_string()
-    } else {
-        setting_name(w)?
-    };
-    if !zone && !w.accept("to") {
-        w.expect_token(&Token::Eq)?;
+    if w.accept("time zone") {
+        if w.accept("default") || w.accept("local") {
+            return Ok(given("timezone", Vec::new()));
+        }
+        let value = match w.accept("interval") {
+            true => zone::interval(w)?,
+            false => setting_value(w)?,
+        };
+        return Ok(given("timezone", vec![value]));
     }
-    if w.accept("default") || zone && w.accept("local") {
-        return Ok(Utility::Set {
-            name,
-            value: None,
-            local,
-        });
+    let name = setting_name(w)?;
+    let equals = w.accept("to") || w.accept_token(&Token::Eq);
+    if name == "role" && !equals {
+        return role(w, "role", local);
     }
-    let mut value = setting_value(w)?;
+    if !equals {
+        return Err(w.unexpected());
+    }
+    if w.accept("default") {
+        return Ok(given(&name, Vec::new()));
+    }
+    let mut values = vec![setting_value(w)?];
     while w.accept_token(&Token::Comma) {
-        value = format!("{value}, {}", setting_value(w)?);
+        values.push(setting_value(w)?);
     }
+    Ok(given(&name, values))
+}
+
+/// SET ROLE and SET SESSION AUTHORIZATION: NONE or DEFAULT, or a role's name, quoted in either way.
+fn role(w: &mut Words<'_>, name: &str, local: bool) -> Result<Utility> {
+    let default = match name {
+        "role" => w.accept("none"),
+        _ => w.accept("default"),
+    };
+    let values = match default {
+        true => Vec::new(),
+        false => vec![w.name_or_string()?],
+    };
     Ok(Utility::Set {
-        name,
-        value: Some(value),
+        name: name.into(),
+        values,
         local,
+    })
+}
+
+/// CREATE SCHEMA, without the definitions that may stand in it.
+fn create_schema(w: &mut Words<'_>) -> Result<Utility> {
+    let if_not_exists = w.accept("if not exists");
+    let owned = w.accept("authorization");
+    let name = w.name()?;
+    if !owned && w.accept("authorization") {
+        // The owner: any role has the same rights.
+        w.name()?;
+    }
+    if !w.at_end() {
+        return Err(Error::unsupported("definitions in CREATE SCHEMA"));
+    }
+    Ok(Utility::CreateSchema {
+        name,
+        if_not_exists,
     })
 }
 
 fn setting_value(w: &mut Words<'_>) -> Result<String> {
     if let Some(Token::Minus | Token::Plus) = w.peek() {
-        let negative = w.accept_token(&Token::Minus);
-        if !negative {
-            w.bump();
-        }
-        return Ok(format!(
-            "{}{}",
-            if negative { "-" } else { "" },
-            setting_value(w)?
-        ));
+        let sign = match w.bump() {
+            Some(Token::Minus) => "-",
+            _ => "",
+        };
+        return match w.peek() {
+            Some(Token::Number(..)) => Ok(format!("{sign}{}", setting_value(w)?)),
+            _ => Err(w.unexpected()),
+        };
     }
-    match w.bump() {
-        Some(Token::Word(word)) => Ok(word.value),
+    match w.peek() {
+        Some(Token::Word(_)) => w.name(),
         Some(Token::Number(n, _)) => {
+            let n = n.clone();
+            w.bump();
             // A unit may stand right behind the number: 30s.
             let unit = match w.peek() {
                 Some(Token::Word(u)) => u.value.clone(),
@@ -446,8 +496,7 @@ fn setting_value(w: &mut Words<'_>) -> Result<String> {
             w.bump();
             Ok(n + &unit)
         }
-        Some(Token::SingleQuotedString(s) | Token::EscapedStringLiteral(s)) => Ok(s),
-        _ => Err(w.unexpected()),
+        _ => w.string(),
     }
 }
 

@@ -14,7 +14,10 @@ mod tests;
 pub mod zone;
 
 use block::numeric::Numeric;
+use std::borrow::Cow;
+
 use block::value::{Datum, DatumRef};
+use charset::Encoding;
 
 use crate::error::{Error, Result};
 use crate::types::{SqlType, numeric_typmod};
@@ -46,6 +49,8 @@ pub struct IoSettings {
     pub bytea_escape: bool,
     /// Start of the transaction, microseconds from 2000-01-01 UTC: what `now` and `today` mean.
     pub now_micros: i64,
+    /// Encoding of the client.
+    pub encoding: Encoding,
 }
 
 impl Default for IoSettings {
@@ -55,6 +60,7 @@ impl Default for IoSettings {
             date_order: DateOrder::Mdy,
             bytea_escape: false,
             now_micros: 0,
+            encoding: Encoding::UTF8,
         }
     }
 }
@@ -86,6 +92,16 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
         Err(bad(&[0]))
     } else {
         Ok(text)
+    }
+}
+
+/// The text that bytes of a client are in its encoding. In UTF-8 they are checked only: see [`utf8`].
+#[inline]
+pub fn client_text(bytes: &[u8], encoding: Encoding) -> Result<Cow<'_, str>> {
+    if encoding.converts() {
+        Ok(encoding.decode(bytes)?)
+    } else {
+        utf8(bytes).map(Cow::Borrowed)
     }
 }
 
@@ -143,8 +159,8 @@ pub fn text_out(ty: SqlType, value: DatumRef<'_>, io: &IoSettings, out: &mut Vec
     }
 }
 
-/// Reads the binary form of a type.
-pub fn binary_in(ty: SqlType, bytes: &[u8]) -> Result<Datum> {
+/// Reads the binary form of a type. Text is in the client's encoding there too.
+pub fn binary_in(ty: SqlType, bytes: &[u8], encoding: Encoding) -> Result<Datum> {
     Ok(match ty {
         SqlType::Bool => Datum::Bool(fixed::<1>(bytes)?[0] != 0),
         SqlType::Int2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
@@ -155,9 +171,9 @@ pub fn binary_in(ty: SqlType, bytes: &[u8]) -> Result<Datum> {
         SqlType::Float8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
         SqlType::Numeric => Datum::Numeric(parse_numeric(&number::read_numeric_binary(bytes)?)?),
         SqlType::Text | SqlType::Varchar | SqlType::Char | SqlType::Unknown => {
-            Datum::Text(utf8(bytes)?.to_string())
+            Datum::Text(client_text(bytes, encoding)?.into_owned())
         }
-        SqlType::Name => Datum::Text(cut_name(utf8(bytes)?).to_string()),
+        SqlType::Name => Datum::Text(cut_name(&client_text(bytes, encoding)?).to_string()),
         SqlType::Bytea => Datum::Bytea(bytes.to_vec()),
         SqlType::Date => Datum::Date(binary_date(i32::from_be_bytes(fixed(bytes)?))?),
         SqlType::Timestamp => {

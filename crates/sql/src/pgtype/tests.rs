@@ -90,7 +90,7 @@ proptest! {
     fn binary_is_read_as_written((ty, datum) in types().prop_flat_map(|ty| (Just(ty), value(ty)))) {
         let mut out = Vec::new();
         binary_out(ty, datum.borrow(), &mut out);
-        prop_assert_eq!(binary_in(ty, &out).unwrap(), datum);
+        prop_assert_eq!(binary_in(ty, &out, Encoding::UTF8).unwrap(), datum);
     }
 
     #[test]
@@ -101,7 +101,7 @@ proptest! {
                 prop_assert_eq!(e.sqlstate().len(), 5);
             }
         }
-        if let Ok(datum) = binary_in(ty, &bytes) {
+        if let Ok(datum) = binary_in(ty, &bytes, Encoding::UTF8) {
             let mut out = Vec::new();
             text_out(ty, datum.borrow(), &io, &mut out);
         }

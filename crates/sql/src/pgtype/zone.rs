@@ -27,10 +27,34 @@ impl TimeZone {
         if let Some(seconds) = abbreviation(text) {
             return Some(TimeZone::Fixed(seconds));
         }
+        if text.starts_with('<') {
+            return Self::posix(text);
+        }
         let hours: f64 = text.parse().ok()?;
         let seconds = (hours * 3600.0) as i32;
         (hours.is_finite() && (-MAX_OFFSET_SECONDS..=MAX_OFFSET_SECONDS).contains(&seconds))
             .then_some(TimeZone::Fixed(seconds))
+    }
+
+    /// So many seconds east of Greenwich; `None`: further than PostgreSQL goes.
+    pub fn fixed(seconds: i32) -> Option<TimeZone> {
+        let known = -MAX_OFFSET_SECONDS..=MAX_OFFSET_SECONDS;
+        known.contains(&seconds).then_some(TimeZone::Fixed(seconds))
+    }
+
+    /// The spelling that [`TimeZone::name`] gives a fixed offset: `<+05:30>-05:30`, whose second part counts west.
+    fn posix(text: &str) -> Option<TimeZone> {
+        let (_, offset) = text.strip_prefix('<')?.split_once('>')?;
+        let (east, digits) = match offset.strip_prefix('-') {
+            Some(digits) => (1, digits),
+            None => (-1, offset.strip_prefix('+').unwrap_or(offset)),
+        };
+        let mut seconds = 0;
+        for (part, unit) in digits.splitn(3, ':').zip([3600, 60, 1]) {
+            let n: i32 = part.parse().ok().filter(|_| part.len() <= 2)?;
+            seconds += n * unit;
+        }
+        Self::fixed(east * seconds)
     }
 
     /// A zone of the IANA database, in any case.
@@ -53,12 +77,11 @@ impl TimeZone {
                 let (mut east, mut west) = (Vec::new(), Vec::new());
                 calendar::write_offset(&mut east, *seconds);
                 calendar::write_offset(&mut west, -*seconds);
-                let west = String::from_utf8_lossy(&west).into_owned();
-                format!(
-                    "<{}>{}",
-                    String::from_utf8_lossy(&east),
-                    west.trim_start_matches('+')
-                )
+                let west = match seconds {
+                    0 => "-00".to_string(),
+                    _ => String::from_utf8_lossy(&west).into_owned(),
+                };
+                format!("<{}>{}", String::from_utf8_lossy(&east), west)
             }
         }
     }
@@ -227,7 +250,7 @@ mod tests {
     fn names_and_fixed_offsets() {
         assert_eq!(TimeZone::parse("utc"), Some(TimeZone::UTC));
         assert_eq!(TimeZone::parse("5").unwrap().name(), "<+05>-05");
-        assert_eq!(TimeZone::parse("-3.5").unwrap().name(), "<-03:30>03:30");
+        assert_eq!(TimeZone::parse("-3.5").unwrap().name(), "<-03:30>+03:30");
         assert_eq!(TimeZone::parse("Mars/Olympus"), None);
         assert_eq!(TimeZone::parse("99"), None);
     }

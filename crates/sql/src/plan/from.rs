@@ -144,8 +144,10 @@ impl Planner<'_> {
         scope: &mut Scope,
         width: &mut usize,
     ) -> Result<()> {
-        if names::Qualified::new(name)?.name != "generate_series" || !(2..=3).contains(&args.len())
-        {
+        if names::Qualified::new(name)?.name != "generate_series" {
+            return self.call(name, args, alias, items, scope, width);
+        }
+        if !(2..=3).contains(&args.len()) {
             return Err(Error::unsupported(format!("function {name} in FROM")));
         }
         let none = Scope::default();
@@ -204,6 +206,51 @@ impl Planner<'_> {
             step,
             ty,
         })));
+        Ok(())
+    }
+
+    /// A function that gives one value: a table of one row and one column, which has the name of the alias, or of the function.
+    fn call(
+        &self,
+        name: &ast::ObjectName,
+        args: &[ast::FunctionArg],
+        alias: Option<&ast::TableAlias>,
+        items: &mut Vec<Item>,
+        scope: &mut Scope,
+        width: &mut usize,
+    ) -> Result<()> {
+        let none = Scope::default();
+        let binder = Binder::new(&none, self.params, "FROM");
+        let bound = binder.expr(&crate::olap::call_of(name, args))?;
+        if bound.ty == SqlType::Unknown {
+            return Err(Error::unsupported(format!("function {name} in FROM")));
+        }
+        let function = names::Qualified::new(name)?.name;
+        let table = alias.map_or(function, |a| names::ident(&a.name));
+        let columns = alias.map_or(&[][..], |a| a.columns.as_slice());
+        if columns.len() > 1 {
+            let message = format!(
+                "table \"{table}\" has 1 columns available but {} columns specified",
+                columns.len()
+            );
+            return Err(Error::new("42P10", message));
+        }
+        scope.columns.push(ScopeColumn {
+            name: columns
+                .first()
+                .map_or(table.clone(), |c| names::ident(&c.name)),
+            table,
+            ty: bound.ty,
+            typmod: bound.typmod,
+            slot: *width,
+            table_oid: 0,
+            attnum: 0,
+            hidden: false,
+        });
+        *width += 1;
+        items.push(Item::Source(Box::new(Source::Values(vec![vec![
+            bound.expr,
+        ]]))));
         Ok(())
     }
 

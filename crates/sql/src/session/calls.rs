@@ -13,7 +13,7 @@ use crate::pgtype::IoSettings;
 use std::sync::Arc;
 
 /// What `version()` says: clients take the beginning for PostgreSQL's version.
-const VERSION: &str = concat!("PostgreSQL 16.4 (Braid ", env!("CARGO_PKG_VERSION"), ")");
+const VERSION: &str = concat!("PostgreSQL 15.18 (Braid ", env!("CARGO_PKG_VERSION"), ")");
 
 impl Calls for Core {
     fn io(&self) -> &IoSettings {
@@ -263,6 +263,17 @@ impl Core {
                     .to_bits(),
             );
             return Ok(());
+        }
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        if let Some(role) = value.filter(|_| is("role") || is("session_authorization"))
+            && role != self.user
+            && !(is("role") && role == "none")
+        {
+            // There is no other role yet that the session could be.
+            return Err(Error::new(
+                "22023",
+                format!("role \"{role}\" does not exist"),
+            ));
         }
         let reported = self.settings.set(name, value, local, true)?;
         self.io = self.settings.io(self.transaction_start)?;

@@ -174,6 +174,13 @@ impl Core {
         });
     }
 
+    /// Tells the client of the parameters that have other values than these.
+    pub fn tell_changed(&mut self, before: &[(String, String)]) {
+        let now = self.settings.reported().into_iter();
+        let changed = now.filter(|parameter| !before.contains(parameter));
+        self.messages.parameters.extend(changed);
+    }
+
     /// What began at this mark or later has ended.
     pub fn lose_since(&mut self, mark: u64) {
         self.mark += 1;

@@ -13,6 +13,8 @@ mod utility;
 
 use std::sync::Arc;
 
+use charset::Encoding;
+
 use crate::api::{ColumnDesc, SideMessages};
 use crate::database::Database;
 use crate::error::Result;
@@ -99,6 +101,12 @@ impl SqlSession {
     /// What text forms of results depend on, now.
     pub fn io_settings(&self) -> IoSettings {
         self.core.io
+    }
+
+    /// The encoding that the client sends text in, and takes it in, now.
+    #[inline]
+    pub fn client_encoding(&self) -> Encoding {
+        self.core.io.encoding
     }
 
     /// Result columns of a cursor made by DECLARE.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use charset::Encoding;
+
 use crate::error::{Error, Result};
 use crate::params::{self, Context, Instance, Param};
 use crate::pgtype::zone::TimeZone;
@@ -133,10 +135,7 @@ impl Settings {
             param.check_settable()?;
             reported = param.reported.then_some(param);
             let parsed = value.map(|v| param.parse(v)).transpose()?;
-            if let Some(v) = &parsed {
-                check(param, v)?;
-            }
-            parsed
+            parsed.map(|v| checked(param, v)).transpose()?
         };
         let before = match value {
             Some(v) => self.own.insert(key.clone(), v),
@@ -244,6 +243,7 @@ impl Settings {
             date_order,
             bytea_escape: self.get("bytea_output") == "escape",
             now_micros,
+            encoding: Encoding::find(&self.get("client_encoding")).unwrap_or_default(),
         })
     }
 }
@@ -280,20 +280,38 @@ fn bad_value(name: &str, value: &str) -> Error {
     )
 }
 
-/// Values that are well-formed but mean something Braid does not do.
+/// A program's name as it is shown: in printable ASCII, with `?` for every other byte.
+fn program_name(value: &str) -> String {
+    let shown = |b: u8| match b {
+        b' '..=b'~' => char::from(b),
+        _ => '?',
+    };
+    value.bytes().map(shown).collect()
+}
+
+/// A zone as it is shown: by its own name, or as a fixed offset if hours were given. An abbreviation stays one.
+fn zone_name(zone: &TimeZone, value: String) -> String {
+    match zone {
+        TimeZone::Fixed(_) if value.trim().parse::<f64>().is_err() => value,
+        zone => zone.name(),
+    }
+}
+
+/// The value as it is kept. Refuses one that is well-formed but means something Braid does not do.
+fn checked(param: &Param, value: String) -> Result<String> {
+    match (param.name, TimeZone::parse(&value)) {
+        ("application_name", _) => return Ok(program_name(&value)),
+        ("TimeZone", Some(zone)) => return Ok(zone_name(&zone, value)),
+        _ => {}
+    }
+    check(param, &value).map(|()| value)
+}
+
 fn check(param: &Param, value: &str) -> Result<()> {
     debug_assert!(param.context == Context::Session);
     match param.name {
         "TimeZone" if TimeZone::parse(value).is_none() => Err(bad_value("TimeZone", value)),
         "DateStyle" => date_style(value),
-        "client_encoding"
-            if !matches!(
-                value.to_lowercase().replace('-', "").as_str(),
-                "utf8" | "unicode" | "auto"
-            ) =>
-        {
-            Err(Error::unsupported(format!("client encoding {value}")))
-        }
         "standard_conforming_strings" if value == "off" => {
             Err(Error::unsupported("standard_conforming_strings = off"))
         }

@@ -354,10 +354,13 @@ impl SqlSession {
                             bytes,
                             &self.core.io,
                         )?),
-                        None => pgtype::binary_in(*ty, bytes)?,
+                        None => pgtype::binary_in(*ty, bytes, self.core.io.encoding)?,
                     }
                 }
-                Some(bytes) => pgtype::text_in(*ty, pgtype::utf8(bytes)?, &self.core.io)?,
+                Some(bytes) => {
+                    let text = pgtype::client_text(bytes, self.core.io.encoding)?;
+                    pgtype::text_in(*ty, &text, &self.core.io)?
+                }
             });
         }
         let statement = self.with_arrays(statement, &values)?;

@@ -356,8 +356,10 @@ impl SqlSession {
         self.cursors.forget(&self.core.lost);
         self.core.engine.rollback_to(&savepoint.engine)?;
         self.core.forget_changes(savepoint.changes);
+        let before = self.core.settings.reported();
         self.core.settings.undo_to(savepoint.settings);
         self.core.io = self.core.settings.io(self.core.transaction_start)?;
+        self.core.tell_changed(&before);
         self.state = State::Block;
         Ok(Tag::Plain("ROLLBACK"))
     }

@@ -134,7 +134,15 @@ impl SqlSession {
             Utility::Release(name) => self.release(name)?,
             Utility::RollbackTo(name) => self.rollback_to(name)?,
             Utility::SetTransaction { modes, session } => self.set_modes(*modes, *session)?,
-            Utility::Set { name, value, local } => {
+            Utility::CreateSchema {
+                name,
+                if_not_exists,
+            } => self.create_schema(name, *if_not_exists)?,
+            Utility::Set {
+                name,
+                values,
+                local,
+            } => {
                 if name == "transaction_isolation" {
                     return Err(Error::unsupported("SET transaction_isolation")
                         .hint("Use SET TRANSACTION ISOLATION LEVEL."));
@@ -148,6 +156,10 @@ impl SqlSession {
                     );
                 }
                 self.ensure_transaction()?;
+                let value = match values.is_empty() {
+                    true => None,
+                    false => Some(params::of_list(name, values.clone())?),
+                };
                 self.core.set_parameter(name, value.as_deref(), *local)?;
                 Tag::Plain("SET")
             }
@@ -277,6 +289,29 @@ impl SqlSession {
         Ok(vec![vec![Datum::Text(value)]])
     }
 
+    /// CREATE SCHEMA: there are those that every database has.
+    fn create_schema(&mut self, name: &str, if_not_exists: bool) -> Result<Tag> {
+        self.ensure_transaction()?;
+        self.refuse_if_read_only("CREATE SCHEMA")?;
+        if name.starts_with("pg_") {
+            let message = format!("unacceptable schema name \"{name}\"");
+            return Err(Error::new("42939", message)
+                .detail("The prefix \"pg_\" is reserved for system schemas."));
+        }
+        if !matches!(name, "public" | "information_schema") {
+            return Err(Error::unsupported(
+                "CREATE SCHEMA of other schemas than public",
+            ));
+        }
+        let exists = format!("schema \"{name}\" already exists");
+        if !if_not_exists {
+            return Err(Error::new("42P06", exists));
+        }
+        self.core.notice("NOTICE", "42P06", exists + ", skipping");
+        self.end_of_statement();
+        Ok(Tag::Plain("CREATE SCHEMA"))
+    }
+
     fn reset_all(&mut self) -> Result<()> {
         let before = self.core.settings.reported();
         self.core.settings.reset_all(true);
@@ -284,13 +319,7 @@ impl SqlSession {
             .settings
             .set_initial("session_authorization", &self.core.user.clone())?;
         self.core.io = self.core.settings.io(self.core.transaction_start)?;
-        let changed = self
-            .core
-            .settings
-            .reported()
-            .into_iter()
-            .filter(|p| !before.contains(p));
-        self.core.messages.parameters.extend(changed);
+        self.core.tell_changed(&before);
         Ok(())
     }
 

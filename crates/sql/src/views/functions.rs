@@ -2,6 +2,7 @@
 //! integers (of eight bytes), texts and booleans; a function that PostgreSQL declares strict is not called with NULL.
 
 use block::value::Datum;
+use charset::Encoding;
 
 use super::Context;
 use super::describe::{self, PG_CATALOG, PUBLIC};
@@ -112,10 +113,13 @@ pub const ALL: &[Function] = &[
         Ok(text(size_pretty(integer(&a[0]))))
     }),
     strict("pg_encoding_to_char", (1, 1), Text, |_, a| {
-        Ok(text(if integer(&a[0]) == 6 { "UTF8" } else { "" }))
+        Ok(text(
+            Encoding::from_number(integer(&a[0])).map_or("", Encoding::name),
+        ))
     }),
-    strict("pg_char_to_encoding", (1, 1), Int4, |_, _| {
-        Ok(Datum::Int4(6))
+    strict("pg_char_to_encoding", (1, 1), Int4, |_, a| {
+        let found = Encoding::find(string(&a[0]));
+        Ok(Datum::Int4(found.map_or(-1, |e| e.number().into())))
     }),
     strict("array_to_string", (2, 3), Text, array_to_string),
     strict("array_position", (2, 2), Int4, array_position),
@@ -148,6 +152,10 @@ pub const ALL: &[Function] = &[
     }),
     lax("user", (0, 0), Text, |cx, _| Ok(text(cx.user.clone()))),
     strict("current_setting", (1, 2), Text, current_setting),
+    // The direct lane has it; pg_dump also asks for it over settings that may not exist.
+    lax("set_config", (3, 3), Text, |_, _| {
+        Err(Error::unsupported("set_config for each row of a query"))
+    }),
     lax("pg_backend_pid", (0, 0), Int4, |_, _| {
         Ok(wait::session::current().map_or(Datum::Null, |s| Datum::Int4(s.sid as i32)))
     }),

@@ -362,7 +362,7 @@ fn settings(cx: &Context) -> Result<Rows> {
                 Some(format!("{{{}}}", words.join(","))),
                 None,
             ),
-            Kind::Text => ("string", None, None, None, None),
+            Kind::Encoding | Kind::Text => ("string", None, None, None, None),
         };
         let context = match p.context {
             Settable::Internal => "internal",

@@ -18,6 +18,7 @@ mod empty;
 mod everywhere;
 pub mod functions;
 mod instance;
+mod keywords;
 mod mastering;
 mod relations;
 mod remote;
@@ -37,6 +38,9 @@ use crate::session::{Core, Settings};
 use crate::types::SqlType;
 
 pub type Rows = Vec<Vec<Datum>>;
+
+/// The schema under which the tables that functions give are found. No client sees it.
+pub const FUNCTIONS: &str = "functions of pg_catalog";
 
 /// A virtual table.
 pub struct VirtualTable {
@@ -175,6 +179,9 @@ fn here() -> impl Iterator<Item = &'static VirtualTable> {
 /// The virtual table of that name; without a schema, one that is on every search path.
 pub fn find(schema: Option<&str>, name: &str) -> Option<&'static VirtualTable> {
     let schema = schema.unwrap_or("pg_catalog");
+    if schema == FUNCTIONS {
+        return keywords::VIEWS.iter().find(|v| v.name == name);
+    }
     all().find(|v| v.name == name && v.schema == schema)
 }
 
