@@ -47,8 +47,7 @@ fn switches<'w>(
     rest: &mut impl Iterator<Item = &'w str>,
     settings: &mut Vec<(String, String)>,
 ) -> sql::Result<()> {
-    let mut letters = word.char_indices();
-    while let Some((at, letter)) = letters.next() {
+    for (at, letter) in word.char_indices() {
         let behind = &word[at + letter.len_utf8()..];
         if letter == 'e' {
             settings.push(("DateStyle".into(), "euro".into()));
@@ -137,7 +136,7 @@ mod tests {
     fn switches_are_read_as_postgresql_reads_them() {
         let geqo = pair("geqo", "off");
         assert_eq!(parsed(""), []);
-        assert_eq!(parsed("  -c   geqo=off  "), [geqo.clone()]);
+        assert_eq!(parsed("  -c   geqo=off  "), std::slice::from_ref(&geqo));
         assert_eq!(
             parsed("-cgeqo=off --work-mem=8MB"),
             [geqo.clone(), pair("work_mem", "8MB")]
