@@ -1,9 +1,11 @@
-//! The README at the root: its commands run as printed, and what it shows is what they print.
+//! Documents that are held to the program: the README's commands run as printed and show what it
+//! shows, and the manual has every parameter.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 use testkit::ports::free_ports;
-use testkit::processes::{program, said};
+use testkit::processes::{Instance, program, said};
 use testkit::scratch::Scratch;
 
 /// What `braid` is run by in the README. The tests have it built already.
@@ -14,9 +16,10 @@ const BUILD: &str = "cargo build --release --locked";
 const DEFAULT_PORT: u16 = 5501;
 const INSTANCES: u16 = 2;
 
-fn readme() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
-    std::fs::read_to_string(path).expect("the README")
+/// The text of a document, by its path below the root.
+fn document(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
 /// The blocks of code whose fence names this language; an empty name: those without one.
@@ -65,7 +68,7 @@ impl Drop for Down<'_> {
 
 #[test]
 fn the_commands_of_the_readme_run_and_show_what_it_shows() {
-    let readme = readme();
+    let readme = document("README.md");
     let scratch = Scratch::new("readme");
     let port = free_ports(INSTANCES);
     let down = Down(&scratch);
@@ -115,6 +118,25 @@ fn the_commands_of_the_readme_run_and_show_what_it_shows() {
             "the demo does not print \"{line}\":\n{printed}"
         );
     }
+}
+
+#[test]
+fn the_manual_has_every_parameter_and_no_other() {
+    let manual = document("docs/operating.md");
+    let (_, section) = manual.split_once("\n## Parameters\n").expect("a section");
+    let section = section.split("\n## ").next().expect("its text");
+    let row = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
+    let documented: BTreeSet<String> = section.lines().filter_map(row).collect();
+    let instance = Instance::start("manual");
+    let rows = instance
+        .client()
+        .query("select name::text from pg_settings", &[]);
+    let there = rows
+        .expect("the parameters")
+        .iter()
+        .map(|r| r.get(0))
+        .collect();
+    assert_eq!(documented, there);
 }
 
 #[test]
