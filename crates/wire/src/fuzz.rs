@@ -16,7 +16,7 @@ use std::fmt::Debug;
 const SEED: u64 = 0x5eed_0028;
 /// Made-up messages of each kind.
 const MADE_UP: u32 = 64;
-/// Bytes that one made-up message begins as.
+/// Bytes that one made-up message begins as, at most.
 const LENGTH: usize = 400;
 /// Draws of bytes before a place that was refused, until a new message is begun.
 const DRAWS: u32 = 200;
@@ -148,7 +148,11 @@ impl<T: PartialEq + Debug> Family<'_, T> {
     /// Bytes of a message that begins so, unless none were found.
     fn made_up(&self, head: &[u8], rng: &mut Rng) -> Option<Vec<u8>> {
         let mut bytes = head.to_vec();
-        rng.extend(&mut bytes, LENGTH);
+        // Long, so that its end is found where it is refused as too long; or short, because one
+        // that ends with a list is not.
+        let most = LENGTH >> rng.below(6);
+        let length = rng.below(most as u64 + 1);
+        rng.extend(&mut bytes, length);
         for _ in 0..DRAWS {
             let Some(bad) = self.check_bytes(&bytes) else {
                 return Some(bytes);
