@@ -23,8 +23,12 @@ pub enum Error {
     Stopping,
     #[error(transparent)]
     Cancelled(#[from] wait::Cancelled),
-    #[error("instance {} sent a message of kind {kind} that is none", .from.0)]
-    BadMessage { from: block::InstanceId, kind: u16 },
+    #[error("instance {} sent a message of kind {kind} that is none: {why}", .from.0)]
+    BadMessage {
+        from: block::InstanceId,
+        kind: u16,
+        why: Box<wire::Bad>,
+    },
     #[error("a message about blocks came to an instance that is in no cluster")]
     NotInCluster,
 }

@@ -15,10 +15,13 @@
 //! - Everything that can grow has a limit: questions waiting, an answer's bytes, answers kept for their further pages. What is over a limit is answered with an error that says so.
 //! - Messages may be lost with their connection, or come twice. An unanswered page is asked for again; an answer that is made a second time has another number, and its reader begins again.
 
+mod messages;
+
 use crate::Result;
 use crate::cluster::{Layer, Members, Worker};
 use block::{BlockBuf, InstanceId};
 use interconnect::{Parcel, Post, Route};
+use messages::{Head, Page};
 use seam::HashMap;
 use seam::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -27,12 +30,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use wait::{Event, WaitResult, Waiter};
+use wire::Bad;
 
 /// Kinds of messages, within [`interconnect::kinds::ENGINE`].
 pub(crate) const INQUIRY_KINDS: RangeInclusive<u16> = 240..=242;
-const ASK: u16 = 240;
-const ANSWER: u16 = 241;
-const END: u16 = 242;
 
 /// Of an answer, in one message: four blocks.
 const PAGE_BYTES: usize = 32 << 10;
@@ -224,19 +225,17 @@ impl Inquiries {
 
     /// Asks for the first page that is not here.
     fn ask_on(&self, number: u64, q: &Open) {
-        let mut body = number.to_le_bytes().to_vec();
-        body.extend(q.have.to_le_bytes());
-        body.extend(&*q.question);
-        self.send(q.to, ASK, &body);
+        let (id, page) = (number, q.have);
+        self.send(q.to, Head::Ask { id, page }, &q.question);
     }
 
-    fn send(&self, to: InstanceId, kind: u16, body: &[u8]) {
+    fn send(&self, to: InstanceId, head: Head, behind: &[u8]) {
         if let Some(post) = self.post.get() {
             let parcel = Parcel {
                 route: Route::Hash(0),
-                kind,
+                kind: head.kind(),
                 epoch: 0,
-                body,
+                body: &head.encode(behind),
                 block: None,
             };
             post.send(to, parcel);
@@ -245,23 +244,17 @@ impl Inquiries {
 
     // ---- for the receiving threads ----
 
-    fn was_asked(&self, from: InstanceId, body: &[u8]) -> Option<()> {
-        let (id, rest) = take::<8>(body)?;
-        let (page, question) = take::<4>(rest)?;
-        let (id, page) = (u64::from_le_bytes(id), u32::from_le_bytes(page));
-        if question.len() > QUESTION_MAX_BYTES {
-            return None;
-        }
+    fn was_asked(&self, from: InstanceId, (id, page): (u64, u32), question: &[u8]) {
         let mut inbox = self.inbox.lock();
         let known = |a: &Asked| (a.from, a.id, a.page) == (from, id, page);
         if inbox.queue.iter().any(known) {
-            return Some(());
+            return;
         }
         if inbox.queue.len() >= QUEUE_MAX {
             drop(inbox);
             let why = format!("{QUEUE_MAX} questions wait there already");
             self.send_failure(from, id, &why);
-            return Some(());
+            return;
         }
         inbox.queue.push_back(Asked {
             from,
@@ -270,25 +263,28 @@ impl Inquiries {
             question: question.to_vec(),
         });
         self.asked.notify_one();
-        Some(())
     }
 
-    fn was_answered(&self, from: InstanceId, body: &[u8]) -> Option<()> {
-        let a = Page::decode(body)?;
+    fn was_answered(
+        &self,
+        from: InstanceId,
+        a: Page,
+        bytes: &[u8],
+    ) -> std::result::Result<(), Bad> {
         let mut open = self.open.lock();
         // It may have given up.
         let Some(q) = open.1.get_mut(&a.id).filter(|q| q.to == from) else {
-            return Some(());
+            return Ok(());
         };
         if q.outcome.is_some() {
-            return Some(());
+            return Ok(());
         }
         q.heard = seam::now();
         if a.pages == 0 {
-            let why = String::from_utf8_lossy(a.bytes).into_owned();
+            let why = String::from_utf8_lossy(bytes).into_owned();
             q.outcome = Some(Err(Missing::Failed(why)));
             q.waiter.wake();
-            return Some(());
+            return Ok(());
         }
         if q.making < a.making {
             (q.have, q.making) = (0, a.making);
@@ -296,23 +292,23 @@ impl Inquiries {
         }
         // Asked for twice, or of an earlier making.
         if (a.making, a.page) != (q.making, q.have) {
-            return Some(());
+            return Ok(());
         }
-        if q.bytes.len() + a.bytes.len() > ANSWER_MAX_BYTES {
-            return None;
+        if q.bytes.len() + bytes.len() > ANSWER_MAX_BYTES {
+            return Err(Bad::because("an answer is longer than possible"));
         }
         q.have += 1;
-        q.bytes.extend_from_slice(a.bytes);
+        q.bytes.extend_from_slice(bytes);
         if q.have == a.pages {
             q.outcome = Some(Ok(()));
             q.waiter.wake();
             if a.pages > 1 {
-                self.send(from, END, &a.id.to_le_bytes());
+                self.send(from, Head::End { id: a.id }, &[]);
             }
         } else {
             self.ask_on(a.id, q);
         }
-        Some(())
+        Ok(())
     }
 
     fn drive_again(&self, which: impl Fn(InstanceId) -> bool) {
@@ -395,9 +391,8 @@ impl Inquiries {
             making,
             page,
             pages,
-            bytes,
         };
-        self.send(to, ANSWER, &page.encode());
+        self.send(to, Head::Answer(page), bytes);
     }
 
     fn send_failure(&self, to: InstanceId, id: u64, why: &str) {
@@ -410,9 +405,8 @@ impl Inquiries {
             making: 0,
             page: 0,
             pages: 0,
-            bytes: &why.as_bytes()[..end],
         };
-        self.send(to, ANSWER, &page.encode());
+        self.send(to, Head::Answer(page), &why.as_bytes()[..end]);
     }
 }
 
@@ -448,50 +442,6 @@ fn pages_of(bytes: &[u8]) -> u32 {
     bytes.len().div_ceil(PAGE_BYTES).max(1) as u32
 }
 
-/// `id u64 | making u64 | page u32 | pages u32 | bytes`. No pages: the bytes say why there is no answer.
-struct Page<'a> {
-    id: u64,
-    making: u64,
-    page: u32,
-    pages: u32,
-    bytes: &'a [u8],
-}
-
-impl Page<'_> {
-    fn encode(&self) -> Vec<u8> {
-        let mut body = self.id.to_le_bytes().to_vec();
-        body.extend(self.making.to_le_bytes());
-        body.extend(self.page.to_le_bytes());
-        body.extend(self.pages.to_le_bytes());
-        body.extend(self.bytes);
-        body
-    }
-
-    /// None if these are no bytes of ours.
-    fn decode(body: &[u8]) -> Option<Page<'_>> {
-        let (id, rest) = take::<8>(body)?;
-        let (making, rest) = take::<8>(rest)?;
-        let (page, rest) = take::<4>(rest)?;
-        let (pages, bytes) = take::<4>(rest)?;
-        let page = Page {
-            id: u64::from_le_bytes(id),
-            making: u64::from_le_bytes(making),
-            page: u32::from_le_bytes(page),
-            pages: u32::from_le_bytes(pages),
-            bytes,
-        };
-        let last = page.pages.saturating_sub(1);
-        // All but the last are full, so that nobody can be kept busy with empty ones.
-        let whole = page.page >= last || bytes.len() == PAGE_BYTES;
-        (page.page <= last && whole && bytes.len() <= PAGE_BYTES).then_some(page)
-    }
-}
-
-fn take<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
-    let (head, tail) = bytes.split_first_chunk::<N>()?;
-    Some((*head, tail))
-}
-
 impl Layer for Inquiries {
     fn join(&self, post: Arc<dyn Post>) -> Result<()> {
         assert!(
@@ -510,16 +460,18 @@ impl Layer for Inquiries {
         body: &[u8],
         _: Option<&BlockBuf>,
     ) -> std::result::Result<(), String> {
-        let understood = match kind {
-            ASK => self.was_asked(from, body),
-            ANSWER => self.was_answered(from, body),
-            END => take::<8>(body).map(|(id, _)| {
-                let id = u64::from_le_bytes(id);
+        let told = Head::decode(kind, body).and_then(|(head, behind)| match head {
+            Head::Ask { id, page } => {
+                self.was_asked(from, (id, page), behind);
+                Ok(())
+            }
+            Head::Answer(page) => self.was_answered(from, page, behind),
+            Head::End { id } => {
                 self.inbox.lock().kept.remove(&(from, id));
-            }),
-            _ => None,
-        };
-        understood.ok_or_else(|| format!("no question and no answer, in {} bytes", body.len()))
+                Ok(())
+            }
+        });
+        told.map_err(|why| format!("no question and no answer: {why}"))
     }
 
     fn reconnected(&self, peer: InstanceId) {

@@ -40,10 +40,10 @@ pub enum Error {
         source: HandlerError,
     },
     /// Bytes from another instance make no sense: the connection, or this instance, is to end.
-    #[error("a message of instance {} makes no sense: {what}", from.0)]
+    #[error("a message of instance {} makes no sense: {why}", from.0)]
     BadMessage {
         from: block::InstanceId,
-        what: &'static str,
+        why: Box<wire::Bad>,
     },
     /// Status or undo on disk is not what it must be.
     #[error("{0}")]
@@ -59,6 +59,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// A message that was decoded cannot be meant so.
+    #[cold]
+    pub(crate) fn bad_message(from: block::InstanceId, why: &'static str) -> Error {
+        let why = Box::new(wire::Bad::because(why));
+        Error::BadMessage { from, why }
+    }
+
     /// The SQLSTATE to tell the client; `None` leaves it to the error underneath.
     pub fn sqlstate(&self) -> Option<&'static str> {
         Some(match self {

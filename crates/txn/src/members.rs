@@ -1,11 +1,12 @@
 //! What the instance calls when others are up: members, messages, headers, the gate on replies, and learning how others' transactions stand.
 
-use crate::cluster::wire::{Reader, kind};
+use crate::cluster::messages::TxnMessage;
 use crate::global_enqueues::GlobalEnqueues;
 use crate::manager::TxnManager;
 use crate::status::{CHUNK, StatusArray};
 use crate::{Error, Result, TxnState, status_file};
 use block::{BlockBuf, FileId, InstanceId, LastGroups, ObjectId, Scn, ThreadId, TxnId};
+use fusion::visibility::Message;
 use interconnect::Post;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -140,42 +141,91 @@ impl TxnManager {
         body: &[u8],
         block: Option<&BlockBuf>,
     ) -> Result<()> {
-        let r = Reader::new(from, body);
         if block.is_some() {
-            return Err(r.bad("no message of transactions carries a block"));
+            return Err(Error::bad_message(
+                from,
+                "no message of transactions carries a block",
+            ));
         }
-        if !self.cluster.admits(from, epoch) {
+        let cluster = &self.cluster;
+        if !cluster.admits(from, epoch) {
             return Ok(());
         }
-        match kind {
-            kind::ANNOUNCE | kind::ACKNOWLEDGE | kind::STABLE_WANTED | kind::STABLE => {
-                self.cluster.group_message(from, kind, r)
+        let message = TxnMessage::decode(kind, body).map_err(|why| Error::BadMessage {
+            from,
+            why: Box::new(why),
+        })?;
+        match message {
+            TxnMessage::Announce {
+                evidence,
+                committed,
+            } => cluster.announced(from, evidence, &committed)?,
+            TxnMessage::Acknowledge {
+                instance,
+                group,
+                cost,
+            } => {
+                let message = Message::Acknowledge { instance, group };
+                cluster.group_message(from, message, Some(cost), &[]);
             }
-            kind::ASK => self
-                .cluster
-                .asked(from, r, |txn| self.visibility.own_state(txn)),
-            kind::ANSWER => self.cluster.answered(from, r).map(drop),
-            kind::TXN_WAIT => self
-                .cluster
-                .end_wanted(from, r, |txn| self.visibility.own_state(txn)),
-            kind::TXN_ENDED => {
-                let (txn, how) = self.cluster.answered(from, r)?;
+            TxnMessage::StableWanted { instance, group } => {
+                let message = Message::StableWanted { instance, group };
+                cluster.group_message(from, message, None, &[]);
+            }
+            TxnMessage::Stable {
+                instance,
+                group,
+                cost,
+            } => {
+                let message = Message::Stable { instance, group };
+                cluster.group_message(from, message, Some(cost), &[]);
+            }
+            TxnMessage::Ask { txn, snapshot } => {
+                let state = |txn| self.visibility.own_state(txn);
+                cluster.asked(from, (txn, snapshot), state)?;
+            }
+            TxnMessage::Answer { txn, answer, cost } => {
+                cluster.answered(from, (txn, answer, cost))?;
+            }
+            TxnMessage::TxnWait { txn } => {
+                cluster.end_wanted(from, txn, |txn| self.visibility.own_state(txn))?;
+            }
+            TxnMessage::TxnEnded { txn, answer, cost } => {
+                let how = cluster.answered(from, (txn, answer, cost))?;
                 self.enqueues.txn_ended(txn, Some(how));
-                Ok(())
             }
-            kind::HEARTBEAT => r.end(),
-            kind::MEMORY_OFFERED => self.cluster.memory_offered(from, epoch, r),
-            kind::WALK => self.walk_arrived(r),
-            kind::CHECK => self.check_arrived(r),
-            kind::VICTIM => self.victim_arrived(r),
-            kind::LOCK_WALK => self.lock_walk_arrived(r),
-            kind::LOCK_CHECK => self.lock_check_arrived(r),
-            kind::GES => match self.ges.get() {
-                Some(ges) => ges.message(from, epoch, body),
-                None => Ok(()),
-            },
-            _ => Err(r.bad("it is of no kind that there is")),
+            TxnMessage::Heartbeat => {}
+            TxnMessage::MemoryOffered { key } => cluster.memory_offered(from, epoch, key),
+            TxnMessage::Walk { number, txn, path } => {
+                self.walk_arrived(number, txn, path.into_owned());
+            }
+            TxnMessage::Check { at, via, path } => {
+                self.check_arrived(from, (usize::from(at), via), path.into_owned())?;
+            }
+            TxnMessage::Victim {
+                locker,
+                serial,
+                waits,
+            } => self.doom(locker, serial, waits),
+            TxnMessage::LockWalk {
+                number,
+                lock,
+                stage,
+                path,
+            } => self.lock_walk_arrived(number, (lock, stage), path.into_owned()),
+            TxnMessage::LockCheck {
+                at,
+                lock,
+                stage,
+                path,
+            } => self.lock_check_arrived(from, (path.into_owned(), at.into()), (lock, stage))?,
+            TxnMessage::Ges(timed) => {
+                if let Some(ges) = self.ges.get() {
+                    ges.message(from, epoch, timed)?;
+                }
+            }
         }
+        Ok(())
     }
 
     /// Messages from and to `peer` may have been lost: says again what it may have missed.

@@ -6,8 +6,6 @@
 //! - Nothing depends on what is here: what is lost shows as time of the messages, never as a wrong sum.
 //! - The memory is bounded ([`NOTED_MAX`]).
 
-use crate::Result;
-use crate::cluster::wire::{self, Reader};
 use block::InstanceId;
 use redo::Known;
 use seam::HashMap;
@@ -19,7 +17,7 @@ const NOTED_MAX: usize = 4096;
 
 /// What serving took. Its messages are those of the way from the question to the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spent {
+pub(crate) struct AnswerCost {
     /// Who was waited for: who answered, or whose use of a lock had to end before.
     pub by: InstanceId,
     pub messages: u8,
@@ -31,10 +29,10 @@ pub(crate) struct Spent {
     pub flush_ns: u64,
 }
 
-impl Spent {
+impl AnswerCost {
     /// A question to `by` and its answer.
-    pub fn by(by: InstanceId) -> Spent {
-        Spent {
+    pub fn by(by: InstanceId) -> AnswerCost {
+        AnswerCost {
             by,
             messages: 2,
             queue_ns: 0,
@@ -44,10 +42,10 @@ impl Spent {
     }
 
     /// The same, answered as soon as this thread had come to it.
-    pub fn at_once(by: InstanceId) -> Spent {
-        Spent {
+    pub fn at_once(by: InstanceId) -> AnswerCost {
+        AnswerCost {
             queue_ns: since(received_ns()),
-            ..Spent::by(by)
+            ..AnswerCost::by(by)
         }
     }
 
@@ -61,34 +59,20 @@ impl Spent {
             ..Served::default()
         }
     }
-
-    pub fn put(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.by.0.to_le_bytes());
-        out.push(self.messages);
-        wire::put(out, &[self.queue_ns, self.pin_ns, self.flush_ns]);
-    }
-
-    pub fn read(r: &mut Reader<'_>) -> Result<Spent> {
-        Ok(Spent {
-            by: r.instance()?,
-            messages: r.u8()?,
-            queue_ns: r.u64()?,
-            pin_ns: r.u64()?,
-            flush_ns: r.u64()?,
-        })
-    }
 }
+
+wire::fields! { impl AnswerCost { by, messages, queue_ns, pin_ns, flush_ns } }
 
 /// An answer that came: what it took, and when it was here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Answered {
-    pub spent: Spent,
+    pub spent: AnswerCost,
     pub at_ns: u64,
 }
 
 impl Answered {
     /// By the message that this thread handles.
-    pub fn now(spent: Spent) -> Answered {
+    pub fn now(spent: AnswerCost) -> Answered {
         Answered {
             spent,
             at_ns: received_ns(),
@@ -141,11 +125,11 @@ impl Begun {
     }
 
     /// What the answer took that leaves now, if nothing but users were waited for since.
-    pub fn answered(&self, by: InstanceId) -> Spent {
-        Spent {
+    pub fn answered(&self, by: InstanceId) -> AnswerCost {
+        AnswerCost {
             queue_ns: self.queue_ns,
             pin_ns: since(self.at_ns),
-            ..Spent::by(by)
+            ..AnswerCost::by(by)
         }
     }
 }
@@ -183,8 +167,7 @@ mod tests {
 
     #[test]
     fn what_is_said_comes_back_and_strangers_are_refused() {
-        let from = InstanceId(1);
-        let spent = Spent {
+        let spent = AnswerCost {
             by: InstanceId(3),
             messages: 4,
             queue_ns: 1,
@@ -192,8 +175,8 @@ mod tests {
             flush_ns: 2,
         };
         let mut bytes = Vec::new();
-        spent.put(&mut bytes);
-        let read = |bytes: &[u8]| Spent::read(&mut Reader::new(from, bytes));
+        wire::Writer::new(&mut bytes).put(&spent);
+        let read = wire::decode::<AnswerCost>;
         assert_eq!(read(&bytes).unwrap(), spent);
         for cut in 0..bytes.len() {
             assert!(read(&bytes[..cut]).is_err(), "{cut}");

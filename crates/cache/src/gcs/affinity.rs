@@ -10,10 +10,11 @@
 //! - Nothing here waits, for more than a latch; the policy is followed on `lmon`'s ticks.
 //! - The latch of [`super::policy::Policy`] may be taken with a shard's state latched, never the other way round.
 
+use super::messages::Plain;
 use super::policy::{Affinity, GranuleRow, PolicyEvent, PolicyRow, Users};
-use super::state::{Cause, OFFER, State};
+use super::state::{Cause, State};
 use crate::frame::SHARED;
-use crate::{Cache, Error, Result};
+use crate::{Cache, Result};
 use block::{Dba, InstanceId, ObjectId};
 use fusion::gcs::GRANULE_BLOCKS;
 use fusion::ids::{Granule, Term};
@@ -248,15 +249,17 @@ impl Cache {
             }
         });
         let Some(epoch) = epoch else { return false };
-        let mut body = Vec::with_capacity(22);
-        body.extend(usage.granule.0.to_le_bytes());
-        body.extend(term.number.to_le_bytes());
-        body.extend(term.master.0.to_le_bytes());
-        body.extend(usage.requests.to_le_bytes());
-        body.extend(usage.most.1.to_le_bytes());
+        let message = Plain::Offer {
+            granule: usage.granule,
+            term,
+            requests: usage.requests,
+            of_target: usage.most.1,
+        };
+        let mut body = Vec::new();
+        message.encode(&mut body);
         let parcel = Parcel {
             route: Route::Hash(0),
-            kind: OFFER,
+            kind: message.kind(),
             epoch,
             body: &body,
             block: None,
@@ -265,27 +268,21 @@ impl Cache {
         true
     }
 
-    /// Another instance says that this one should master what that one does.
-    pub(super) fn offered(&self, (from, epoch): (InstanceId, u64), body: &[u8]) -> Result<()> {
-        let bad = Error::BadMessage { from, kind: OFFER };
-        let Ok(body) = <[u8; 22]>::try_from(body) else {
-            return Err(bad);
-        };
-        let u32_at = |at: usize| u32::from_le_bytes(std::array::from_fn(|i| body[at + i]));
-        let granule = Granule(u64::from_le_bytes(std::array::from_fn(|i| body[i])));
-        let term = Term {
-            number: u32_at(8),
-            master: InstanceId(u16::from_le_bytes([body[12], body[13]])),
-        };
-        let Some(s) = self.shard(0)? else {
-            return Err(bad);
-        };
+    /// An instance says that this one should master what that one does. `why`: requests for it in
+    /// the last window, of all and of this one.
+    pub(super) fn offered(
+        &self,
+        (from, epoch): (InstanceId, u64),
+        (granule, term): (Granule, Term),
+        why: (u32, u32),
+    ) -> Result<()> {
+        let s = self.shard(0)?;
+        let s = s.expect("invariant: an instance in a cluster has a first shard");
         // Not if it has gone elsewhere since, or the members have changed.
         let is_so = s.shard.epoch().0 == epoch && s.shard.term(granule) == term;
         let first = *s.shard.blocks_of(granule).start();
         drop(s);
         if is_so && term.master == from {
-            let why = (u32_at(14), u32_at(18));
             self.take(first, self.object_near(first), Some(why));
         }
         Ok(())

@@ -2,10 +2,10 @@
 
 use super::dead::ClusterMember;
 use super::jobs::Job;
+use super::messages;
 use super::provenance::{copy_came, how_it_came};
 use super::slot::Told;
 use super::state::{Arrived, Cause, Image, SHARD, State, TERMED_SHARD, ToRead, state_of};
-use super::wire;
 use crate::Cache;
 use crate::frame::{CLEAN, CLOSED, Frame, FrameIx, SHARED};
 use block::{BlockBuf, Dba, InstanceId, Scn};
@@ -14,6 +14,7 @@ use fusion::ids::{Generation, Member, RequestId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use wait::{Event, Stat, stat};
+use wire::Writer;
 
 impl Cache {
     /// Gives the shard an input and does what it asks for, until it asks for nothing more. Never waits.
@@ -184,12 +185,9 @@ impl Cache {
         stat::add(Stat::GcMessagesSent, 1);
         s.outgoing.letter(head, block, |body| {
             if !term.is_by_hash() {
-                wire::put_term(term, body);
+                Writer::new(body).put(&term);
             }
-            wire::encode(message, body);
-            if let Some(spent) = spent {
-                spent.put(body);
-            }
+            messages::encode(message, spent, body);
         });
     }
 

@@ -15,7 +15,7 @@
 //!
 //! **Layers**, from the top; a module imports only from layers below its own: this module, which hears the messages; `helper`; `recovery`, `affinity`,
 //! `undo`, `defer`; `session`; `kept`, `admission`; `effects`, by which a shard's step is carried out; `shards`, which latches a shard; `state`, `provenance`;
-//! `outgoing`, `jobs`; `slot`, `stay`, `policy`, `dead`, `undo_wanted`, `timing`, `wire`.
+//! `outgoing`, `jobs`; `slot`, `stay`, `policy`, `dead`, `undo_wanted`, `timing`, `messages`.
 
 mod admission;
 mod affinity;
@@ -25,6 +25,7 @@ mod effects;
 mod helper;
 mod jobs;
 pub(crate) mod kept;
+mod messages;
 mod outgoing;
 mod policy;
 mod provenance;
@@ -37,7 +38,6 @@ mod stay;
 mod timing;
 mod undo;
 mod undo_wanted;
-mod wire;
 
 pub(crate) use admission::Admission;
 pub use dead::{ClusterMember, DeadThreads, Reconfiguration, ThreadsClosed};
@@ -51,12 +51,12 @@ use block::{BlockBuf, Dba, InstanceId, Scn};
 use fusion::gcs::{Admission as Epochs, Message, Shard};
 use fusion::ids::{Epoch, Term};
 use interconnect::Post;
-use state::{
-    Cause, OFFER, SHARD, State, TERMED_SHARD, UNDO_COPY, UNDO_WANTED, received_ns, shards_of,
-};
+use messages::Plain;
+use state::{Cause, SHARD, State, TERMED_SHARD, received_ns, shards_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
-use timing::Spent;
+use timing::BlockCost;
+use wire::{Bad, Reader};
 
 impl Cache {
     /// Says how other instances are reached and starts the thread that does what receiving threads leave. Called once, before [`Cache::reconfigure`].
@@ -103,42 +103,74 @@ impl Cache {
         body: &[u8],
         block: Option<&BlockBuf>,
     ) -> Result<()> {
-        match kind {
-            UNDO_WANTED => self.undo_wanted(from, body),
-            UNDO_COPY => self.undo_arrived((from, epoch), body, block),
-            OFFER => self.offered((from, epoch), body),
-            SHARD.. => {
-                let bad = Error::BadMessage { from, kind };
-                let (first, termed) = match kind {
-                    TERMED_SHARD.. => (TERMED_SHARD, wire::split_term(body)),
-                    _ => (SHARD, Some((Term::BY_HASH, body))),
-                };
-                let Some((term, body)) = termed else {
-                    return Err(bad);
-                };
-                let Some((body, spent)) = Spent::split(body) else {
-                    return Err(bad);
-                };
-                let message = wire::decode(body).ok_or(bad)?;
-                let carries = matches!(message, Message::Block { .. } | Message::Copy { .. });
-                let shard = kind - first;
-                let of_shard = |dba| u16::from(self.shard_number(dba)) == shard;
-                if carries != block.is_some() || !message.block().is_none_or(of_shard) {
-                    return Err(Error::BadMessage { from, kind });
-                }
-                let mut s = self.shard(shard)?.ok_or(Error::BadMessage { from, kind })?;
-                self.admit(&mut s, (from, epoch, term), (message, spent), block);
+        let bad = |why: Bad| Error::BadMessage {
+            from,
+            kind,
+            why: Box::new(why),
+        };
+        if kind >= SHARD {
+            return self.shard_message((from, epoch), kind, body, block);
+        }
+        match Plain::decode(kind, body).map_err(bad)? {
+            Plain::UndoWanted { block, id } => self.undo_wanted(from, block, id).map_err(bad),
+            Plain::UndoCopy {
+                block: dba,
+                id,
+                cost,
+            } => {
+                self.undo_arrived((from, epoch), (dba, id, cost), block);
                 Ok(())
             }
-            _ => Err(Error::BadMessage { from, kind }),
+            Plain::Offer {
+                granule,
+                term,
+                requests,
+                of_target,
+            } => self.offered((from, epoch), (granule, term), (requests, of_target)),
         }
+    }
+
+    /// Takes in a message of a shard.
+    fn shard_message(
+        &self,
+        (from, epoch): (InstanceId, u64),
+        kind: u16,
+        body: &[u8],
+        block: Option<&BlockBuf>,
+    ) -> Result<()> {
+        let bad = |why: Bad| Error::BadMessage {
+            from,
+            kind,
+            why: Box::new(why),
+        };
+        let mut r = Reader::new(body);
+        let (first, term) = match kind {
+            TERMED_SHARD.. => (TERMED_SHARD, r.get().map_err(bad)?),
+            _ => (SHARD, Term::BY_HASH),
+        };
+        let (message, spent) = messages::decode(r).map_err(bad)?;
+        let carries = matches!(message, Message::Block { .. } | Message::Copy { .. });
+        if carries != block.is_some() {
+            return Err(bad(Bad::because(
+                "a block is missing, or has no place here",
+            )));
+        }
+        let number = kind - first;
+        let of_shard = |dba| u16::from(self.shard_number(dba)) == number;
+        if !message.block().is_none_or(of_shard) {
+            return Err(bad(Bad::because("it is about a block of another shard")));
+        }
+        let shard = self.shard(number)?;
+        let mut s = shard.ok_or_else(|| bad(Bad::because("there is no such shard")))?;
+        self.admit(&mut s, (from, epoch, term), (message, spent), block);
+        Ok(())
     }
 
     fn admit(
         &self,
         s: &mut State,
         (from, epoch, term): (InstanceId, u64, Term),
-        (message, spent): (Message, Option<Spent>),
+        (message, spent): (Message, Option<BlockCost>),
         block: Option<&BlockBuf>,
     ) {
         match s.shard.admits(Epoch(epoch)) {

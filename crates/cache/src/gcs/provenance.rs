@@ -2,7 +2,7 @@
 
 use super::slot::{How, Waiting};
 use super::state::Cause;
-use super::timing::Spent;
+use super::timing::BlockCost;
 use wait::Event;
 
 /// What the wait for a block that may be used now turned out to be.
@@ -24,19 +24,19 @@ fn how_the_block_came(w: &Waiting, cause: &Cause<'_>) -> How {
     if w.joined {
         return How::local(Event::GcBufferBusyAcquire);
     }
-    let spent = cause.spent.unwrap_or(Spent {
+    let spent = cause.spent.unwrap_or(BlockCost {
         messages: 2,
         // Nobody granted it but this instance itself, once the others had given it up.
         busy: true,
-        ..Spent::default()
+        ..BlockCost::default()
     });
     let event = match (cause.block.is_some(), w.copy_would_do) {
         (true, _) => match spent {
-            Spent {
+            BlockCost {
                 congested: true, ..
             } => Event::GcCurrentBlockCongested,
-            Spent { busy: true, .. } => Event::GcCurrentBlockBusy,
-            Spent { messages: 3.., .. } => Event::GcCurrentBlock3Way,
+            BlockCost { busy: true, .. } => Event::GcCurrentBlockBusy,
+            BlockCost { messages: 3.., .. } => Event::GcCurrentBlock3Way,
             _ => Event::GcCurrentBlock2Way,
         },
         (false, true) => Event::GcCrGrant2Way,
@@ -57,11 +57,11 @@ pub(super) fn copy_came(cause: &Cause<'_>, joined: bool) -> How {
         return How::local(Event::GcBufferBusyAcquire);
     };
     let event = match spent {
-        Spent {
+        BlockCost {
             congested: true, ..
         } => Event::GcCrBlockCongested,
-        Spent { busy: true, .. } => Event::GcCrBlockBusy,
-        Spent { messages: 3.., .. } => Event::GcCrBlock3Way,
+        BlockCost { busy: true, .. } => Event::GcCrBlockBusy,
+        BlockCost { messages: 3.., .. } => Event::GcCrBlock3Way,
         _ => Event::GcCrBlock2Way,
     };
     let object = cause.block.map(|b| b.object());

@@ -1,6 +1,6 @@
 //! A session's place to wait for a block, and what it is told there.
 
-use super::timing::Spent;
+use super::timing::BlockCost;
 use block::{BlockBuf, Dba, InstanceId, ObjectId};
 use seam::{Condvar, Mutex};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl How {
     /// `came`: of which object a block came, and whether it is the current one.
     pub fn remote(
         event: Event,
-        (from, spent, received_ns): (InstanceId, Spent, u64),
+        (from, spent, received_ns): (InstanceId, BlockCost, u64),
         came: Option<(ObjectId, bool)>,
     ) -> How {
         let mut served = spent.served(from, 0);

@@ -8,7 +8,7 @@ use super::outgoing::Outgoing;
 use super::policy::{Policy, Uses};
 use super::slot::Waiting;
 use super::stay::Stays;
-use super::timing::{Spent, Timing};
+use super::timing::{BlockCost, Timing};
 use super::undo_wanted::UndoWanted;
 use crate::frame::{EXCLUSIVE, FrameIx, SHARED};
 use block::{BlockBuf, Dba, InstanceId, Scn};
@@ -22,12 +22,8 @@ use std::sync::{Arc, OnceLock};
 /// Buckets of the directory.
 pub(super) const BUCKETS: u16 = 256;
 
-/// Kinds of messages, within [`interconnect::kinds::CACHE`].
-pub(super) const UNDO_WANTED: u16 = 2;
-pub(super) const UNDO_COPY: u16 = 3;
-/// This instance uses most what its receiver uses less: it should master it.
-pub(super) const OFFER: u16 = 4;
-/// Of the first shard, the others after it.
+/// Kind of the messages of the first shard, within [`interconnect::kinds::CACHE`]; those of the
+/// other shards come after it. Below it are the kinds of [`super::messages::Plain`].
 pub(super) const SHARD: u16 = 10;
 /// The same with a term in front: about a block of a granule that somebody took.
 pub(super) const TERMED_SHARD: u16 = 50;
@@ -130,7 +126,7 @@ pub(super) struct Cause<'a> {
     pub(super) from: Option<InstanceId>,
     pub(super) block: Option<&'a BlockBuf>,
     /// What was said behind it, and when it was read.
-    pub(super) spent: Option<Spent>,
+    pub(super) spent: Option<BlockCost>,
     pub(super) received_ns: u64,
 }
 

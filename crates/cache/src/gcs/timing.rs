@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The machines of `fusion` know of no clock, so this stands beside them: when a message about a request arrives that is noted under (requester, number), and when the one leaves that answers it
-//! or sends it on, what has passed is added to what the message before said, and travels behind it ([`Spent`]). The requester takes its wait apart with it (`wait::remote`).
+//! or sends it on, what has passed is added to what the message before said, and travels behind it ([`BlockCost`]). The requester takes its wait apart with it (`wait::remote`).
 //!
 //! **Invariants.**
 //! - Nothing depends on what is here: an entry that is lost shows as time of the messages, never as a wrong sum.
@@ -14,6 +14,7 @@
 use block::{Dba, InstanceId};
 use fusion::gcs::Message;
 use fusion::ids::RequestId;
+use wire::{Bad, Reader, Wire, Writer};
 
 /// Requests noted: with 100 sessions waiting at once one in twenty loses its place.
 const REQUESTS: usize = 1024;
@@ -26,7 +27,7 @@ const CONGESTED_NS: u64 = 1_000_000;
 
 /// What a request has cost so far, of those who served it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Spent {
+pub(super) struct BlockCost {
     /// Messages, with the one that says so.
     pub messages: u8,
     /// Somebody could not serve it at once.
@@ -38,49 +39,36 @@ pub(super) struct Spent {
     pub flush_ns: u64,
 }
 
-impl Spent {
-    pub const BYTES: usize = 34;
-
-    pub fn put(&self, out: &mut Vec<u8>) {
-        out.push(self.messages);
-        out.push(u8::from(self.busy) | u8::from(self.congested) << 1);
-        for ns in [self.queue_ns, self.pin_ns, self.build_ns, self.flush_ns] {
-            out.extend(ns.to_le_bytes());
-        }
+/// Two flags share a byte: busy is its lowest bit, congested the next.
+impl Wire for BlockCost {
+    #[inline]
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(&self.messages);
+        w.put(&(u8::from(self.busy) | u8::from(self.congested) << 1));
+        w.put(&self.queue_ns);
+        w.put(&self.pin_ns);
+        w.put(&self.build_ns);
+        w.put(&self.flush_ns);
     }
-
-    /// None if these are no bytes of ours.
-    fn parse(bytes: &[u8]) -> Option<Spent> {
-        let (&[messages, flags], times) = bytes.split_first_chunk::<2>()?;
-        let (times, rest) = times.as_chunks::<8>();
-        let ns = |i: usize| times.get(i).map(|b| u64::from_le_bytes(*b));
-        let spent = Spent {
+    #[inline]
+    fn get(r: &mut Reader<'_>) -> Result<BlockCost, Bad> {
+        let (messages, flags): (u8, u8) = r.get()?;
+        if flags >= 4 {
+            return Err(r.bad("a request costs what it cannot"));
+        }
+        Ok(BlockCost {
             messages,
             busy: flags & 1 != 0,
             congested: flags & 2 != 0,
-            queue_ns: ns(0)?,
-            pin_ns: ns(1)?,
-            build_ns: ns(2)?,
-            flush_ns: ns(3)?,
-        };
-        (flags < 4 && times.len() == 4 && rest.is_empty()).then_some(spent)
+            queue_ns: r.get()?,
+            pin_ns: r.get()?,
+            build_ns: r.get()?,
+            flush_ns: r.get()?,
+        })
     }
+}
 
-    /// The message, and what is said behind it, if it is one that says so by its first byte. None if these are no bytes of ours.
-    pub fn split(body: &[u8]) -> Option<(&[u8], Option<Spent>)> {
-        match body.first() {
-            Some(tag) if super::wire::TIMED.contains(tag) => Spent::split_off(body),
-            _ => Some((body, None)),
-        }
-    }
-
-    /// The same for a message that always says so.
-    pub fn split_off(body: &[u8]) -> Option<(&[u8], Option<Spent>)> {
-        let at = body.len().checked_sub(Spent::BYTES)?;
-        let (message, spent) = body.split_at(at);
-        Some((message, Some(Spent::parse(spent)?)))
-    }
-
+impl BlockCost {
     /// What a session's wait is taken apart with.
     pub fn served(&self, by: InstanceId, wake_ns: u64) -> wait::remote::Served {
         wait::remote::Served {
@@ -107,7 +95,7 @@ struct Entry {
     step: u64,
     /// It came to the master; otherwise to the holder.
     at_master: bool,
-    before: Spent,
+    before: BlockCost,
     /// Since when a copy is being made.
     copying_ns: Option<u64>,
 }
@@ -175,7 +163,7 @@ impl Timing {
         &mut self,
         from: InstanceId,
         message: &Message,
-        spent: Option<Spent>,
+        spent: Option<BlockCost>,
         received_ns: u64,
     ) {
         let (of, at_master) = match *message {
@@ -185,9 +173,9 @@ impl Timing {
             _ => return,
         };
         // Of a request its master is told without anything behind.
-        let first = Spent {
+        let first = BlockCost {
             messages: 1,
-            ..Spent::default()
+            ..BlockCost::default()
         };
         self.note(of, at_master, spent.unwrap_or(first), received_ns);
     }
@@ -196,7 +184,7 @@ impl Timing {
         &mut self,
         of: (InstanceId, u64),
         at_master: bool,
-        mut before: Spent,
+        mut before: BlockCost,
         received_ns: u64,
     ) {
         before.congested |= interconnect::now_ns().saturating_sub(received_ns) >= CONGESTED_NS;
@@ -252,7 +240,7 @@ impl Timing {
         to: InstanceId,
         message: &Message,
         since: impl FnOnce() -> Option<u64>,
-    ) -> Option<Spent> {
+    ) -> Option<BlockCost> {
         match *message {
             Message::Ship { to, id, .. } | Message::ReadFor { to, id, .. } => {
                 Some(self.sent_on((to, id.0), since))
@@ -270,13 +258,13 @@ impl Timing {
     }
 
     /// The turn of a request has come.
-    fn sent_on(&mut self, of: (InstanceId, u64), since: impl FnOnce() -> Option<u64>) -> Spent {
+    fn sent_on(&mut self, of: (InstanceId, u64), since: impl FnOnce() -> Option<u64>) -> BlockCost {
         let Some(e) = self.take(of) else {
             let queue_ns = since().map_or(0, |at| interconnect::now_ns().saturating_sub(at));
-            return Spent {
+            return BlockCost {
                 messages: 1,
                 queue_ns,
-                ..Spent::default()
+                ..BlockCost::default()
             };
         };
         let mut spent = e.before;
@@ -286,7 +274,7 @@ impl Timing {
         spent
     }
 
-    fn block_leaves(&mut self, (to, id): (InstanceId, RequestId), block: Dba) -> Spent {
+    fn block_leaves(&mut self, (to, id): (InstanceId, RequestId), block: Dba) -> BlockCost {
         let now = interconnect::now_ns();
         let built_from = self.building_ns.take().unwrap_or(now);
         let Some(e) = self.take((to, id.0)) else {
@@ -320,7 +308,7 @@ impl Timing {
         spent
     }
 
-    pub fn copy_leaves(&mut self, of: (InstanceId, u64)) -> Spent {
+    pub fn copy_leaves(&mut self, of: (InstanceId, u64)) -> BlockCost {
         let now = interconnect::now_ns();
         let built_from = self.building_ns.take().unwrap_or(now);
         let Some(e) = self.take(of) else {
@@ -338,10 +326,10 @@ impl Timing {
 }
 
 /// Nothing is known of it, but that it was asked and is answered.
-fn lost() -> Spent {
-    Spent {
+fn lost() -> BlockCost {
+    BlockCost {
         messages: 2,
-        ..Spent::default()
+        ..BlockCost::default()
     }
 }
 
@@ -406,7 +394,7 @@ mod tests {
 
     #[test]
     fn what_is_said_comes_back_and_nothing_shorter_or_stranger_does() {
-        let spent = Spent {
+        let spent = BlockCost {
             messages: 3,
             busy: true,
             congested: false,
@@ -416,14 +404,15 @@ mod tests {
             flush_ns: u64::MAX,
         };
         let mut bytes = Vec::new();
-        spent.put(&mut bytes);
-        assert_eq!(bytes.len(), Spent::BYTES);
-        assert_eq!(Spent::parse(&bytes), Some(spent));
+        Writer::new(&mut bytes).put(&spent);
+        assert_eq!(bytes.len(), 34);
+        assert_eq!(bytes[..3], [3, 1, 1]);
+        assert_eq!(wire::decode(&bytes), Ok(spent));
         for n in 0..bytes.len() {
-            assert_eq!(Spent::split_off(&bytes[..n]), None);
+            assert!(wire::decode::<BlockCost>(&bytes[..n]).is_err());
         }
         bytes[1] = 4;
-        assert_eq!(Spent::parse(&bytes), None);
+        assert!(wire::decode::<BlockCost>(&bytes).is_err());
     }
 
     /// Over a master that is a third instance: its queue, then pin and flush of the holder.
@@ -521,7 +510,7 @@ mod tests {
         let mut t = Timing::default();
         let of = (InstanceId(2), of_undo(3));
         t.step_is_over();
-        t.note(of, false, Spent::default(), ago(9));
+        t.note(of, false, BlockCost::default(), ago(9));
         t.copying(of);
         t.known(of).unwrap().copying_ns = Some(ago(8));
         t.step_is_over();

@@ -7,18 +7,23 @@
 //! A copy dies with its owner ([`Cache::copies_lost`]), also one that is still on its way: what a former life has sent is not taken for the next one's.
 
 use super::jobs::Job;
+use super::messages::Plain;
 use super::outgoing::Outgoing;
 use super::provenance::copy_came;
 use super::slot::{Asked, How, Slot, Told};
-use super::state::{Cause, State, UNDO_COPY, UNDO_WANTED, is_private, received_ns};
-use super::timing::{Spent, of_undo};
+use super::state::{Cause, State, is_private, received_ns};
+use super::timing::{BlockCost, of_undo};
 use crate::frame::SHARED;
 use crate::held::assert_none_held;
-use crate::{Cache, Error, ReadGuard, Result};
+use crate::{Cache, ReadGuard, Result};
 use block::{BlockBuf, Dba, FileId, InstanceId};
 use interconnect::{Parcel, Route};
 use std::sync::Arc;
 use wait::{Event, Stat, stat};
+use wire::Bad;
+
+/// Room for the message beside a copy: an address, a number, and what the request has cost.
+const UNDO_COPY_BYTES: usize = 8 + 8 + 34;
 
 /// Reads of a block that was being written each time: then something else is wrong with it.
 const TORN_READS: usize = 100;
@@ -126,28 +131,25 @@ impl Cache {
         });
     }
 
-    pub(super) fn undo_wanted(&self, from: InstanceId, body: &[u8]) -> Result<()> {
-        let (block, id) = two_numbers(body).ok_or(Error::BadMessage {
-            from,
-            kind: UNDO_WANTED,
-        })?;
-        let block = Dba(block);
+    pub(super) fn undo_wanted(
+        &self,
+        from: InstanceId,
+        block: Dba,
+        id: u64,
+    ) -> std::result::Result<(), Bad> {
         let mut me = None;
         let received_ns = received_ns();
         self.with_state(block, |s| {
             me = Some(s.me);
-            let asked = Spent {
+            let asked = BlockCost {
                 messages: 1,
-                ..Spent::default()
+                ..BlockCost::default()
             };
             s.timing
                 .note((from, of_undo(id)), false, asked, received_ns);
         });
         if !is_private(block) || Some(owner(block)) != me {
-            return Err(Error::BadMessage {
-                from,
-                kind: UNDO_WANTED,
-            });
+            return Err(Bad::because("it is about no undo block of the receiver"));
         }
         self.send_undo(from, block, id, false);
         Ok(())
@@ -163,13 +165,14 @@ impl Cache {
             s.timing.copying(of);
         });
         let answer = |bytes: Option<&BlockBuf>| {
-            let mut body = Vec::with_capacity(16 + Spent::BYTES);
-            body.extend(block.0.to_le_bytes());
-            body.extend(id.to_le_bytes());
-            self.with_state(block, |s| s.timing.copy_leaves(of).put(&mut body));
+            let mut cost = BlockCost::default();
+            self.with_state(block, |s| cost = s.timing.copy_leaves(of));
+            let message = Plain::UndoCopy { block, id, cost };
+            let mut body = Vec::with_capacity(UNDO_COPY_BYTES);
+            message.encode(&mut body);
             let parcel = Parcel {
                 route: Route::Hash(u64::from(self.shard_number(block))),
-                kind: UNDO_COPY,
+                kind: message.kind(),
                 epoch,
                 body: &body,
                 block: bytes,
@@ -203,21 +206,16 @@ impl Cache {
     pub(super) fn undo_arrived(
         &self,
         (from, epoch): (InstanceId, u64),
-        body: &[u8],
+        (dba, id, cost): (Dba, u64, BlockCost),
         block: Option<&BlockBuf>,
-    ) -> Result<()> {
-        let parsed = Spent::split_off(body).and_then(|(b, spent)| Some((two_numbers(b)?, spent)));
-        let ((dba, id), spent) = parsed.ok_or(Error::BadMessage {
-            from,
-            kind: UNDO_COPY,
-        })?;
+    ) {
         let cause = Cause {
             from: Some(from),
             block,
-            spent,
+            spent: Some(cost),
             received_ns: received_ns(),
         };
-        self.with_state(Dba(dba), |s| {
+        self.with_state(dba, |s| {
             if s.undo.gone.get(&from).is_some_and(|&gone| epoch < gone) {
                 return;
             }
@@ -227,24 +225,17 @@ impl Cache {
             };
             let how = copy_came(&cause, false);
             let (told, how) = match block {
-                Some(block) if of.0 == dba => (Told::Copy(Arc::new(block.clone())), how),
+                Some(block) if of == dba => (Told::Copy(Arc::new(block.clone())), how),
                 _ => (Told::Read, how.named(Event::GcCrGrant2Way)),
             };
             s.outgoing.tell(slot, id, told, how);
         });
-        Ok(())
     }
 }
 
 fn want_undo(outgoing: &mut Outgoing, (owner, epoch): (InstanceId, u64), dba: Dba, id: u64) {
-    outgoing.letter((owner, UNDO_WANTED, epoch), None, |body| {
-        body.extend(dba.0.to_le_bytes());
-        body.extend(id.to_le_bytes());
+    let message = Plain::UndoWanted { block: dba, id };
+    outgoing.letter((owner, message.kind(), epoch), None, |body| {
+        message.encode(body);
     });
-}
-
-fn two_numbers(body: &[u8]) -> Option<(u64, u64)> {
-    let (a, b) = body.split_first_chunk::<8>()?;
-    let b: [u8; 8] = b.try_into().ok()?;
-    Some((u64::from_le_bytes(*a), u64::from_le_bytes(b)))
 }

@@ -2,8 +2,11 @@
 
 use super::members::Members;
 use super::state::Cluster;
-use block::{InstanceId, LastGroups, Scn};
+use block::{InstanceId, LastGroups};
+use fusion::GroupNo;
+use fusion::visibility::Evidence;
 use interconnect::Member;
+use wire::{Bad, Codec, Rest, Writer};
 
 /// The message that says which epoch its sender is in, all its layers with it; and which are the newest groups of its thread, and what it has heard of the last groups of that epoch's dead. Sent to everybody on entering one, and again while somebody has not said the same.
 pub(crate) const EPOCH: u16 = *interconnect::kinds::ENGINE.start();
@@ -57,27 +60,66 @@ impl Cluster {
 
     /// What this instance tells the others: the newest groups of its own thread, for who joins, and what is known of those of the dead.
     pub(super) fn heard_groups(&self, members: &Members) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut heard = Vec::new();
         for m in members.dead.iter().chain([&self.me]) {
-            for (batch, scn) in self.heard_groups_of(m.instance).iter() {
-                out.extend(m.instance.0.to_le_bytes());
-                out.extend(batch.to_le_bytes());
-                out.extend(scn.0.to_le_bytes());
-            }
+            let instance = m.instance;
+            let groups = self.heard_groups_of(instance);
+            heard.extend(groups.iter().map(|(batch, scn)| Evidence {
+                instance,
+                group: GroupNo(batch),
+                scn,
+            }));
         }
+        let mut out = Vec::new();
+        HeardGroups::put(&heard, &mut Writer::new(&mut out));
         out
     }
 
-    /// Takes in what another member has heard. False: these are no bytes of ours.
-    pub(super) fn hear_of_groups(&self, body: &[u8]) -> bool {
-        let (entries, rest) = body.as_chunks::<18>();
+    /// Takes in what another member has heard.
+    pub(super) fn hear_of_groups(&self, body: &[u8]) -> Result<(), Bad> {
+        let groups: Vec<Evidence> = wire::decode_as::<HeardGroups, _>(body)?;
         let mut state = self.state.lock();
-        for e in entries {
-            let instance = u16::from_le_bytes([e[0], e[1]]);
-            let u64_at = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| e[at + i]));
-            let (batch, scn) = (u64_at(2), Scn(u64_at(10)));
-            state.heard.entry(instance).or_default().note(batch, scn);
+        for of in groups {
+            let heard = state.heard.entry(of.instance.0).or_default();
+            heard.note(of.group.0, of.scn);
         }
-        rest.is_empty()
+        Ok(())
+    }
+}
+
+/// How the newest groups that an instance has heard of stand in the message of its epoch.
+type HeardGroups = Rest;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::Scn;
+    use wire::fuzz::Family;
+
+    fn bytes_of(groups: &Vec<Evidence>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        HeardGroups::put(groups, &mut Writer::new(&mut bytes));
+        bytes
+    }
+
+    #[test]
+    fn heard_groups_are_pinned_and_nothing_else_is_taken_for_them() {
+        let of = |instance, group, scn| Evidence {
+            instance: InstanceId(instance),
+            group: GroupNo(group),
+            scn: Scn(scn),
+        };
+        let groups = vec![of(2, 258, 9), of(1, 3, 4)];
+        let bytes = bytes_of(&groups);
+        let first = [2, 0, 2, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!((bytes.len(), &bytes[..18]), (36, &first[..]));
+        let decode = |bytes: &[u8]| wire::decode_as::<HeardGroups, Vec<Evidence>>(bytes);
+        assert!(decode(&bytes[..35]).is_err());
+        let family = Family {
+            kinds: vec![(Vec::new(), "groups")],
+            encode: &bytes_of,
+            decode: &decode,
+        };
+        family.check(&[groups, Vec::new()]);
     }
 }

@@ -134,9 +134,7 @@ impl Cluster {
             .get(used..)
             .ok_or_else(|| format!("its header takes {used} bytes, more than there are"))?;
         if kind == EPOCH {
-            if !self.hear_of_groups(body) {
-                return Err("it is too long or too short".to_string());
-            }
+            self.hear_of_groups(body).map_err(|why| why.to_string())?;
             self.heard_epoch(from, epoch);
             return Ok(());
         }

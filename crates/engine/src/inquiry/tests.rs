@@ -5,6 +5,11 @@ use seam::thread::JoinHandle;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+/// Kinds of messages.
+const ASK: u16 = 240;
+const ANSWER: u16 = 241;
+const END: u16 = 242;
+
 /// Longer than any of this takes on a loaded machine: only a failing test waits for it.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(30);
@@ -222,14 +227,13 @@ fn hostile_bytes_are_refused_and_change_no_answer() {
     let (from, node) = (InstanceId(2), w.node(1));
     let page = |pages: u32, at: u32, bytes: &[u8]| {
         let (id, making) = ((1u64 << 32) + 1, 1);
-        Page {
+        let page = Page {
             id,
             making,
             page: at,
             pages,
-            bytes,
-        }
-        .encode()
+        };
+        Head::Answer(page).encode(bytes)
     };
     let full = vec![7; PAGE_BYTES];
     let (over, half) = ([full.as_slice(), &[7]].concat(), &full[..100]);

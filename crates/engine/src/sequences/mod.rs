@@ -12,7 +12,7 @@
 //! - Receiving threads do not wait (R8): they take values only if block and room in the log are there at once.
 //! - As long as an instance has always been alone it draws from its blocks and takes no latch for it.
 
-mod wire;
+mod messages;
 
 use crate::cluster::{Layer, Members, Worker};
 use crate::{Error, Progress, Result};
@@ -22,6 +22,7 @@ use block::{BlockBuf, Dba, InstanceId, LogPos, ObjectId};
 use fusion::sequences::{Begun, Effect, Given, Mark, Message, Outcome, Secured, Serve, Told};
 use fusion::{Epoch, Incarnation, Waiter};
 use interconnect::{Member, Parcel, Post, Route, now_ns};
+use messages::SequenceCost;
 use redo::Redo;
 use seam::{Condvar, HashMap, Mutex};
 use std::collections::VecDeque;
@@ -30,7 +31,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use wait::remote::Served;
 use wait::{Event, Stat, WaitResult};
-use wire::Spent;
 
 /// Kinds of messages, within [`interconnect::kinds::ENGINE`].
 pub(crate) const SEQUENCE_KINDS: RangeInclusive<u16> = SEQUENCE..=SEQUENCE;
@@ -49,7 +49,7 @@ struct Slot {
 #[derive(Clone, Copy)]
 struct Answer {
     from: InstanceId,
-    spent: Spent,
+    spent: SequenceCost,
     at_ns: u64,
 }
 
@@ -222,7 +222,7 @@ impl Sequences {
         }
         let letters = self.carry_out(&mut state, out, None);
         drop(state);
-        self.send(letters.letters, Spent::default());
+        self.send(letters.letters, SequenceCost::default());
         match begun {
             Begun::Here => Turn::Here,
             Begun::Wait(asked) => {
@@ -289,7 +289,7 @@ impl Sequences {
         let secured = state.machine.secure(mark, waiter, &mut out);
         let letters = self.carry_out(&mut state, out, None);
         drop(state);
-        self.send(letters.letters, Spent::default());
+        self.send(letters.letters, SequenceCost::default());
         let told = match secured {
             Secured::Durable => Ok(Told::Durable),
             Secured::Gone => Ok(Told::Gone),
@@ -345,14 +345,14 @@ impl Sequences {
         answer: Option<Answer>,
         f: impl FnOnce(&mut fusion::sequences::Sequences, &mut Vec<Effect>),
     ) -> std::result::Result<(), String> {
-        self.step_that_took(answer, Spent::default(), f)
+        self.step_that_took(answer, SequenceCost::default(), f)
     }
 
     /// One step, and what follows from it. `spent`: making the answers that leave.
     fn step_that_took(
         &self,
         answer: Option<Answer>,
-        spent: Spent,
+        spent: SequenceCost,
         f: impl FnOnce(&mut fusion::sequences::Sequences, &mut Vec<Effect>),
     ) -> std::result::Result<(), String> {
         let mut state = self.state.lock();
@@ -401,13 +401,13 @@ impl Sequences {
         todo
     }
 
-    fn send(&self, letters: Vec<(InstanceId, Message)>, spent: Spent) {
+    fn send(&self, letters: Vec<(InstanceId, Message)>, spent: SequenceCost) {
         let Some(post) = self.post.get() else {
             return;
         };
         for (to, message) in letters {
             let mut body = Vec::with_capacity(128);
-            wire::put(&message, spent, &mut body);
+            messages::encode(&message, spent, &mut body);
             let parcel = Parcel {
                 route: Route::Hash(0),
                 kind: SEQUENCE,
@@ -496,7 +496,7 @@ impl Sequences {
             // Whoever asked meets the error itself. Or this instance is starting.
             Some(Err(_)) | None => Outcome::Refused,
         };
-        let spent = Spent {
+        let spent = SequenceCost {
             queue_ns: begun_ns.saturating_sub(received_ns),
             build_ns: now_ns().saturating_sub(begun_ns),
             flush_ns: 0,
@@ -506,7 +506,7 @@ impl Sequences {
     }
 
     fn flushed(&self, to: InstanceId, (received_ns, begun_ns): (u64, u64)) {
-        let spent = Spent {
+        let spent = SequenceCost {
             queue_ns: begun_ns.saturating_sub(received_ns),
             build_ns: 0,
             flush_ns: now_ns().saturating_sub(begun_ns),
@@ -592,9 +592,8 @@ impl Layer for Sequences {
         body: &[u8],
         _: Option<&BlockBuf>,
     ) -> std::result::Result<(), String> {
-        let Some((message, spent)) = wire::read(body) else {
-            return Err(format!("nothing about sequences, in {} bytes", body.len()));
-        };
+        let told = messages::decode(body);
+        let (message, spent) = told.map_err(|why| format!("nothing about sequences: {why}"))?;
         let at_ns = interconnect::handled_message_received_ns().unwrap_or_else(now_ns);
         let answer = Answer { from, spent, at_ns };
         self.step(Some(answer), |m, out| m.message(from, message, out))

@@ -8,7 +8,7 @@
 //! after reading, has read nothing. So a value is never taken for another transaction's. "Committed" and "aborted" are for ever and are never
 //! replaced by "active"; "active" is for snapshots up to the SCN kept with it, which only rises. Forgetting an entry costs a question.
 
-use super::wire::Answer;
+use super::messages::Answer;
 use block::{Scn, TxnId};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

@@ -10,27 +10,28 @@
 //! **Limits.** A walk visits a session once. Lost messages cost time only: whoever still waits walks again.
 
 use super::Letter;
-use super::wire::{self, Reader, kind};
-use crate::Result;
-use crate::global_enqueues::{Global, GlobalEnqueues, put_resource};
+use super::messages::TxnMessage;
+use crate::global_enqueues::{Global, GlobalEnqueues};
 use crate::local_enqueues::{Exit, Hop, LockerId, Wait};
 use crate::manager::TxnManager;
-use block::InstanceId;
+use crate::{Error, Result};
+use block::{InstanceId, TxnId};
 use fusion::RequestId;
 use fusion::ges::{Against, Mode};
 use seam::Mutex;
 use seam::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
+use wire::{Bad, Own, Reader, Short, Wire, Writer, fields};
 
 /// Waits on a path; an instance has no more sessions.
-const MAX_PATH: usize = 10_000;
+pub(super) const MAX_PATH: usize = 10_000;
 
 /// A session that waits, in its wait of this number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Step {
-    serial: u64,
-    instance: InstanceId,
-    locker: LockerId,
+pub(crate) struct Step {
+    pub(super) serial: u64,
+    pub(super) instance: InstanceId,
+    pub(super) locker: LockerId,
 }
 
 type Visits = HashMap<(InstanceId, LockerId), (u64, HashSet<LockerId>)>;
@@ -57,58 +58,46 @@ struct Walk {
 
 /// Where a walk or a check stands that follows a wait for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+pub(crate) enum Stage {
     /// At the master: who is in the way of the waiter's instance?
     Master,
     /// At an instance in the way: which of its sessions?
     Holder(Against),
 }
 
-fn put_stage(lock: Global, stage: Stage, out: &mut Vec<u8>) {
-    put_resource(lock, out);
-    let (tag, mode, request) = match stage {
-        Stage::Master => (0, Mode::Null, RequestId(0)),
-        Stage::Holder(Against::Use(mode)) => (1, mode, RequestId(0)),
-        Stage::Holder(Against::Ahead(request)) => (2, Mode::Null, request),
-    };
-    out.extend_from_slice(&[tag, mode as u8]);
-    wire::put(out, &[request.0]);
-}
-
-fn stage(r: &mut Reader<'_>) -> Result<(Global, Stage)> {
-    let lock = r.resource()?;
-    let (tag, mode, request) = (r.u8()?, r.mode()?, RequestId(r.u64()?));
-    match tag {
-        0 => Ok((lock, Stage::Master)),
-        1 => Ok((lock, Stage::Holder(Against::Use(mode)))),
-        2 => Ok((lock, Stage::Holder(Against::Ahead(request)))),
-        _ => Err(r.bad("a walk is at no stage that there is")),
+/// A tag, a mode and a request, each of the last two empty where it says nothing.
+impl Wire for Stage {
+    fn put(&self, w: &mut Writer<'_>) {
+        let (tag, mode, request): (u8, _, _) = match self {
+            Stage::Master => (0, Mode::Null, RequestId(0)),
+            Stage::Holder(Against::Use(mode)) => (1, *mode, RequestId(0)),
+            Stage::Holder(Against::Ahead(request)) => (2, Mode::Null, *request),
+        };
+        w.put(&tag);
+        w.put(&mode);
+        w.put(&request);
+    }
+    fn get(r: &mut Reader<'_>) -> std::result::Result<Stage, Bad> {
+        match (r.get::<u8>()?, r.get()?, r.get()?) {
+            (0, Mode::Null, RequestId(0)) => Ok(Stage::Master),
+            (1, mode, RequestId(0)) => Ok(Stage::Holder(Against::Use(mode))),
+            (2, Mode::Null, request) => Ok(Stage::Holder(Against::Ahead(request))),
+            _ => Err(r.bad("a walk is at no stage that there is")),
+        }
     }
 }
 
-fn put_path(path: &[Step], out: &mut Vec<u8>) {
-    let n = u16::try_from(path.len()).expect("invariant: a path has at most MAX_PATH waits");
-    out.extend_from_slice(&n.to_le_bytes());
-    for step in path {
-        out.extend_from_slice(&step.instance.0.to_le_bytes());
-        out.extend_from_slice(&step.locker.0.to_le_bytes());
-        wire::put(out, &[step.serial]);
-    }
-}
+fields! { impl Step { instance, locker, serial } }
 
-fn path(r: &mut Reader<'_>) -> Result<Vec<Step>> {
-    let n = r.u16()?;
-    let step = |r: &mut Reader<'_>| {
-        let (instance, locker) = (r.instance()?, LockerId(r.u32()?));
-        Ok(Step {
-            instance,
-            locker,
-            serial: r.u64()?,
-        })
-    };
-    match n {
-        0 => Err(r.bad("a walk comes from nowhere")),
-        n => (0..n).map(|_| step(r)).collect(),
+/// How a path stands in a message: it comes from somewhere, and has an end.
+pub(super) type Path = Short<Own, 1, MAX_PATH>;
+
+impl Wire for LockerId {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(&self.0);
+    }
+    fn get(r: &mut Reader<'_>) -> std::result::Result<LockerId, Bad> {
+        r.get().map(LockerId)
     }
 }
 
@@ -124,25 +113,22 @@ impl TxnManager {
     }
 
     /// A walk comes along a wait for a transaction of this instance.
-    pub(crate) fn walk_arrived(&self, mut r: Reader<'_>) -> Result<()> {
-        let (number, txn) = (r.u64()?, r.txn()?);
-        let path = path(&mut r)?;
-        r.end()?;
+    pub(crate) fn walk_arrived(&self, number: u64, txn: TxnId, path: Vec<Step>) {
         if let Some(owner) = self.active.owner(txn) {
             self.walk_comes_to(Walk { number, path }, owner);
         } // otherwise it has ended
-        Ok(())
     }
 
     /// A walk follows a wait for a lock.
-    pub(crate) fn lock_walk_arrived(&self, mut r: Reader<'_>) -> Result<()> {
-        let (number, (lock, at)) = (r.u64()?, stage(&mut r)?);
-        let path = path(&mut r)?;
-        r.end()?;
+    pub(crate) fn lock_walk_arrived(
+        &self,
+        number: u64,
+        (lock, stage): (Global, Stage),
+        path: Vec<Step>,
+    ) {
         if let Some(ges) = self.ges.get() {
-            self.walk_lock(ges, Walk { number, path }, lock, at);
+            self.walk_lock(ges, Walk { number, path }, lock, stage);
         }
-        Ok(())
     }
 
     /// The wait at the end of the walk's path is for a lock.
@@ -172,11 +158,13 @@ impl TxnManager {
         if to == self.config.instance {
             return self.walk_lock(ges, walk, lock, stage);
         }
-        self.cluster.send(Letter::new(to, kind::LOCK_WALK, |out| {
-            wire::put(out, &[walk.number]);
-            put_stage(lock, stage, out);
-            put_path(&walk.path, out);
-        }));
+        let message = TxnMessage::LockWalk {
+            number: walk.number,
+            lock,
+            stage,
+            path: walk.path.into(),
+        };
+        self.cluster.send(Letter::new(to, &message));
     }
 
     /// The last wait of the walk's path is for this session.
@@ -213,7 +201,11 @@ impl TxnManager {
             path
         };
         if let Some(hops) = reach.back {
-            return self.check(longer(&hops), 0);
+            let path = longer(&hops);
+            if path.len() <= MAX_PATH {
+                self.check(path, 0);
+            }
+            return;
         }
         for (hops, exit) in reach.exits {
             let (number, path) = (walk.number, longer(&hops));
@@ -222,11 +214,9 @@ impl TxnManager {
             }
             match exit {
                 Exit::Txn(txn) => {
-                    let to = txn.instance();
-                    self.cluster.send(Letter::new(to, kind::WALK, |out| {
-                        wire::put(out, &[number, txn.0]);
-                        put_path(&path, out);
-                    }));
+                    let path = path.into();
+                    let message = TxnMessage::Walk { number, txn, path };
+                    self.cluster.send(Letter::new(txn.instance(), &message));
                 }
                 Exit::Lock(lock) => self.walk_from(Walk { number, path }, lock),
             }
@@ -248,14 +238,17 @@ impl TxnManager {
         }
     }
 
-    pub(crate) fn check_arrived(&self, mut r: Reader<'_>) -> Result<()> {
-        let (at, via) = (usize::from(r.u16()?), r.txn()?);
-        let path = path(&mut r)?;
+    /// A check comes along a wait for the transaction `via` of this instance. `at`: the next wait.
+    pub(crate) fn check_arrived(
+        &self,
+        from: InstanceId,
+        (at, via): (usize, TxnId),
+        path: Vec<Step>,
+    ) -> Result<()> {
         let next = path.get(at).or((at == path.len()).then_some(&path[0]));
         let Some(next) = next.filter(|n| n.instance == self.config.instance) else {
-            return Err(r.bad("a check has lost its way"));
+            return Err(Error::bad_message(from, "a check has lost its way"));
         };
-        r.end()?;
         if self.active.owner(via) == Some(next.locker) {
             self.check(path, at);
         }
@@ -277,12 +270,12 @@ impl TxnManager {
                 // The last step may lead to another instance's transaction and so back here.
                 Some(Wait::Elsewhere(Exit::Txn(txn))) => {
                     if txn.instance() == next.instance {
-                        self.cluster
-                            .send(Letter::new(txn.instance(), kind::CHECK, |out| {
-                                out.extend_from_slice(&(at as u16 + 1).to_le_bytes());
-                                wire::put(out, &[txn.0]);
-                                put_path(&path, out);
-                            }));
+                        let message = TxnMessage::Check {
+                            at: at as u16 + 1,
+                            via: txn,
+                            path: path.into(),
+                        };
+                        self.cluster.send(Letter::new(txn.instance(), &message));
                     }
                     return;
                 }
@@ -318,20 +311,25 @@ impl TxnManager {
         if to == self.config.instance {
             return self.check_lock(ges, (path, at), (lock, stage));
         }
-        self.cluster.send(Letter::new(to, kind::LOCK_CHECK, |out| {
-            out.extend_from_slice(&(at as u16).to_le_bytes());
-            put_stage(lock, stage, out);
-            put_path(&path, out);
-        }));
+        let message = TxnMessage::LockCheck {
+            at: at as u16,
+            lock,
+            stage,
+            path: path.into(),
+        };
+        self.cluster.send(Letter::new(to, &message));
     }
 
-    pub(crate) fn lock_check_arrived(&self, mut r: Reader<'_>) -> Result<()> {
-        let (at, on) = (usize::from(r.u16()?), stage(&mut r)?);
-        let path = path(&mut r)?;
+    /// A check follows a wait for a lock, the one at `at` of the path.
+    pub(crate) fn lock_check_arrived(
+        &self,
+        from: InstanceId,
+        (path, at): (Vec<Step>, usize),
+        on: (Global, Stage),
+    ) -> Result<()> {
         if at >= path.len() {
-            return Err(r.bad("a check has lost its way"));
+            return Err(Error::bad_message(from, "a check has lost its way"));
         }
-        r.end()?;
         if let Some(ges) = self.ges.get() {
             self.check_lock(ges, (path, at), on);
         }
@@ -369,55 +367,18 @@ impl TxnManager {
         if victim.instance == self.config.instance {
             self.doom(victim.locker, victim.serial, path.len() as u64);
         } else {
-            self.cluster
-                .send(Letter::new(victim.instance, kind::VICTIM, |out| {
-                    out.extend_from_slice(&victim.locker.0.to_le_bytes());
-                    wire::put(out, &[victim.serial, path.len() as u64]);
-                }));
+            let message = TxnMessage::Victim {
+                locker: victim.locker,
+                serial: victim.serial,
+                waits: path.len() as u64,
+            };
+            self.cluster.send(Letter::new(victim.instance, &message));
         }
     }
 
-    pub(crate) fn victim_arrived(&self, mut r: Reader<'_>) -> Result<()> {
-        let (locker, serial, waits) = (LockerId(r.u32()?), r.u64()?, r.u64()?);
-        r.end()?;
-        self.doom(locker, serial, waits);
-        Ok(())
-    }
-
-    fn doom(&self, locker: LockerId, serial: u64, waits: u64) {
+    /// The session gives up, if it still is in its wait of that number.
+    pub(crate) fn doom(&self, locker: LockerId, serial: u64, waits: u64) {
         let why = format!("{waits} sessions of several instances wait for each other in a circle");
         self.enqueues.doom(Hop { locker, serial }, why);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::global_enqueues::PICTURE;
-
-    #[test]
-    fn stages_come_back_and_others_are_refused() {
-        let lock = crate::global_enqueues::global(PICTURE).expect("it is locked among instances");
-        let read = |bytes: &[u8]| -> Result<(Global, Stage)> {
-            let mut r = Reader::new(InstanceId(1), bytes);
-            let read = stage(&mut r)?;
-            r.end()?;
-            Ok(read)
-        };
-        for at in [
-            Stage::Master,
-            Stage::Holder(Against::Use(Mode::Exclusive)),
-            Stage::Holder(Against::Ahead(RequestId(7))),
-        ] {
-            let mut bytes = Vec::new();
-            put_stage(lock, at, &mut bytes);
-            assert_eq!(read(&bytes).unwrap(), (lock, at));
-            for cut in 0..bytes.len() {
-                assert!(read(&bytes[..cut]).is_err(), "{cut}");
-            }
-            let tag = bytes.len() - 10;
-            bytes[tag] = 3;
-            assert!(read(&bytes).is_err());
-        }
     }
 }

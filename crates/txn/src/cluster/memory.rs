@@ -11,7 +11,7 @@
 //! - *The mark beside the records* is the last group of the writer up to which all members have heard of all; it is stored before anybody is woken by that.
 //! - A region that has more than half of its room used is not looked at: then the announcement goes by message, too, and whoever gets that looks.
 
-use super::wire::{self, Answer, Reader, kind};
+use super::messages::{Answer, TxnMessage};
 use super::{Cluster, Letter};
 use crate::Result;
 use block::{InstanceId, Scn, TxnId};
@@ -213,38 +213,29 @@ impl Cluster {
         // Before it is offered: who writes into a region finds it looked at.
         self.inboxes.all.store(Arc::new(all.clone()));
         for inbox in all {
-            self.send(Letter::new(inbox.of, kind::MEMORY_OFFERED, |out| {
-                wire::put_key(inbox.key, out);
-            }));
+            let offer = TxnMessage::MemoryOffered { key: inbox.key };
+            self.send(Letter::new(inbox.of, &offer));
         }
     }
 
     /// A member's memory can be written.
-    pub(crate) fn memory_offered(
-        &self,
-        from: InstanceId,
-        epoch: u64,
-        mut r: Reader<'_>,
-    ) -> Result<()> {
-        let key = r.key()?;
-        r.end()?;
+    pub(crate) fn memory_offered(&self, from: InstanceId, epoch: u64, key: Key) {
         let Some(memory) = self.shared_memory() else {
-            return Ok(());
+            return;
         };
         let wanted = |m: &super::Machine| {
             epoch == self.epoch() && self.is_up(from) && !m.outboxes.of.contains_key(&from)
         };
         if !wanted(&self.machine.lock()) {
-            return Ok(());
+            return;
         }
         let Some(region) = memory.open(key) else {
-            return Ok(()); // it is on another machine
+            return; // it is on another machine
         };
         let mut m = self.machine.lock();
         if wanted(&m) {
             m.outboxes.insert(from, RingWriter::new(region));
         }
-        Ok(())
     }
 
     fn shared_memory(&self) -> Option<Arc<dyn SharedMemory>> {

@@ -20,19 +20,20 @@ mod commit_cache;
 mod commits;
 mod deadlock;
 mod memory;
+pub(crate) mod messages;
 mod status;
 mod waits;
-pub(crate) mod wire;
 
-use crate::Result;
-use crate::timing::{Answered, Begun, Noted, Spent};
+use crate::timing::{AnswerCost, Answered, Begun, Noted};
+use crate::{Error, Result};
 use block::{InstanceId, LastGroups, Scn, TxnId};
 use commit_cache::CommitCache;
 use commits::Parked;
 use deadlock::Walks;
 use fusion::GroupNo;
-use fusion::visibility::{Effect, Evidence, Message, ReplyId, Status, Visibility};
+use fusion::visibility::{Effect, Evidence, Header, Message, ReplyId, Status, Visibility};
 use interconnect::{Parcel, Post, Route};
+use messages::{Answer, Front, TxnMessage};
 use redo::Clock;
 use seam::HashMap;
 use seam::{Mutex, MutexGuard};
@@ -41,8 +42,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 pub(crate) use waits::{ToTell, is_over};
-use wire::Reader;
-pub(crate) use wire::kind;
+use wire::{Reader, Wire, Writer};
 
 /// A message to be sent once the latch is free.
 pub(crate) struct Letter {
@@ -52,14 +52,11 @@ pub(crate) struct Letter {
 }
 
 impl Letter {
-    pub(crate) fn new(to: InstanceId, kind: u16, body: impl FnOnce(&mut Vec<u8>)) -> Letter {
-        let mut bytes = Vec::new();
-        body(&mut bytes);
-        Letter {
-            to,
-            kind,
-            body: bytes,
-        }
+    pub(crate) fn new(to: InstanceId, message: &TxnMessage<'_>) -> Letter {
+        let mut body = Vec::new();
+        message.encode(&mut body);
+        let kind = message.kind();
+        Letter { to, kind, body }
     }
 }
 
@@ -267,9 +264,14 @@ impl Cluster {
 
     /// The front of a message that leaves now. `horizon`: this instance's own.
     pub(crate) fn header_into(&self, horizon: Scn, out: &mut Vec<u8>) {
-        let mut header = self.machine.lock().visibility.header();
-        header.clock = self.clock.now();
-        wire::put_header(&header, horizon, out);
+        let header = self.machine.lock().visibility.header();
+        let front = Front {
+            clock: self.clock.now(),
+            newest: header.newest,
+            horizon,
+            evidence: header.evidence.into(),
+        };
+        front.put(&mut Writer::new(out));
     }
 
     /// Of who is no member nothing counts but its clock: others have been told what this instance had heard of the dead, and wait for no more.
@@ -279,8 +281,21 @@ impl Cluster {
         epoch: u64,
         bytes: &[u8],
     ) -> Result<usize> {
-        let mut r = Reader::new(from, bytes);
-        let (header, horizon) = r.header()?;
+        let mut r = Reader::new(bytes);
+        let Front {
+            clock,
+            newest,
+            horizon,
+            evidence,
+        } = r.get().map_err(|why| Error::BadMessage {
+            from,
+            why: Box::new(why),
+        })?;
+        let header = Header {
+            clock,
+            newest,
+            evidence: evidence.into_owned(),
+        };
         let newest = header.evidence.iter().map(|e| e.scn);
         let highest = newest.chain([header.clock, horizon]).max();
         self.lift(highest.unwrap_or_default())?;
@@ -297,7 +312,7 @@ impl Cluster {
             }
             self.carry_out(m);
         }
-        Ok(r.read())
+        Ok(r.offset())
     }
 
     fn lift(&self, to: Scn) -> Result<()> {
@@ -309,40 +324,35 @@ impl Cluster {
         self.is_up(from) || epoch > self.epoch()
     }
 
-    /// A message about groups.
-    pub(crate) fn group_message(&self, from: InstanceId, kind: u16, r: Reader<'_>) -> Result<()> {
-        let mut r = r;
-        let mut committed = Vec::new();
-        let mut answer = None;
-        let message = match kind {
-            kind::ANNOUNCE => {
-                let evidence = r.evidence()?;
-                for _ in 0..r.u16()? {
-                    let txn = r.txn()?;
-                    if txn.instance() != evidence.instance {
-                        return Err(r.bad("a group has another instance's transaction"));
-                    }
-                    committed.push(txn);
-                }
-                self.look(); // where its sender has put those before
-                self.lift(evidence.scn)?;
-                Message::Announce(evidence)
-            }
-            _ => {
-                let (instance, group) = (r.instance()?, r.group()?);
-                match kind {
-                    kind::STABLE_WANTED => Message::StableWanted { instance, group },
-                    _ => {
-                        answer = Some(Answered::now(Spent::read(&mut r)?));
-                        match kind {
-                            kind::ACKNOWLEDGE => Message::Acknowledge { instance, group },
-                            _ => Message::Stable { instance, group },
-                        }
-                    }
-                }
-            }
-        };
-        r.end()?;
+    /// Another instance has announced a group, with these transactions.
+    pub(crate) fn announced(
+        &self,
+        from: InstanceId,
+        evidence: Evidence,
+        committed: &[TxnId],
+    ) -> Result<()> {
+        let is_foreign = |txn: &TxnId| txn.instance() != evidence.instance;
+        if committed.iter().any(is_foreign) {
+            return Err(Error::bad_message(
+                from,
+                "a group has another instance's transaction",
+            ));
+        }
+        self.look(); // where its sender has put those before
+        self.lift(evidence.scn)?;
+        self.group_message(from, Message::Announce(evidence), None, committed);
+        Ok(())
+    }
+
+    /// A message about groups. `cost`: of an answer; `committed`: of an announcement.
+    pub(crate) fn group_message(
+        &self,
+        from: InstanceId,
+        message: Message,
+        cost: Option<AnswerCost>,
+        committed: &[TxnId],
+    ) {
+        let answer = cost.map(Answered::now);
         let mut m = self.machine.lock();
         m.answer = answer;
         if let Message::StableWanted { instance, group } = message {
@@ -354,12 +364,11 @@ impl Cluster {
         visibility.message(from, message, |_| Status::None, out);
         // The group is registered: whoever finds one of its commits in the cache finds the group unstable, or it is stable.
         if let (Message::Announce(evidence), Some(learnt)) = (message, self.learnt.get()) {
-            for txn in committed {
-                learnt.put(txn, wire::Answer::Committed(evidence.scn));
+            for &txn in committed {
+                learnt.put(txn, Answer::Committed(evidence.scn));
             }
         }
         self.carry_out(m);
-        Ok(())
     }
 
     /// Messages both ways may have been lost.
@@ -392,7 +401,7 @@ impl Cluster {
         self.walks.forget();
         for peer in self.others() {
             self.reconnected(peer);
-            self.send(Letter::new(peer, kind::HEARTBEAT, |_| ()));
+            self.send(Letter::new(peer, &TxnMessage::Heartbeat));
         }
         self.offer_memory();
     }
@@ -434,12 +443,12 @@ impl Cluster {
     }
 
     /// What is said behind a message about groups, if it is an answer.
-    fn spent(&self, m: &mut Machine, to: InstanceId, message: Message) -> Option<Spent> {
+    fn spent(&self, m: &mut Machine, to: InstanceId, message: Message) -> Option<AnswerCost> {
         match message {
-            Message::Acknowledge { .. } => Some(Spent::at_once(self.me)),
+            Message::Acknowledge { .. } => Some(AnswerCost::at_once(self.me)),
             Message::Stable { instance, group } => {
                 let begun = m.wanted.take(&(to, instance, group));
-                Some(begun.map_or(Spent::by(self.me), |b| b.answered(self.me)))
+                Some(begun.map_or(AnswerCost::by(self.me), |b| b.answered(self.me)))
             }
             _ => None,
         }
@@ -493,31 +502,35 @@ impl Cluster {
     }
 }
 
-/// `spent`: of an answer.
-fn letter(to: InstanceId, message: Message, committed: &[TxnId], spent: Option<Spent>) -> Letter {
-    let (kind, evidence, group) = match message {
-        Message::Announce(e) => (kind::ANNOUNCE, Some(e), None),
-        Message::Acknowledge { instance, group } => {
-            (kind::ACKNOWLEDGE, None, Some((instance, group)))
+/// A message about groups. `committed`: of an announcement; `cost`: of an answer.
+fn letter(
+    to: InstanceId,
+    message: Message,
+    committed: &[TxnId],
+    cost: Option<AnswerCost>,
+) -> Letter {
+    let message = match (message, cost) {
+        (Message::Announce(evidence), None) => TxnMessage::Announce {
+            evidence,
+            committed: committed.into(),
+        },
+        (Message::Acknowledge { instance, group }, Some(cost)) => TxnMessage::Acknowledge {
+            instance,
+            group,
+            cost,
+        },
+        (Message::StableWanted { instance, group }, None) => {
+            TxnMessage::StableWanted { instance, group }
         }
-        Message::StableWanted { instance, group } => {
-            (kind::STABLE_WANTED, None, Some((instance, group)))
-        }
-        Message::Stable { instance, group } => (kind::STABLE, None, Some((instance, group))),
-        Message::Ask { .. } | Message::Answer { .. } => {
+        (Message::Stable { instance, group }, Some(cost)) => TxnMessage::Stable {
+            instance,
+            group,
+            cost,
+        },
+        (Message::Ask { .. } | Message::Answer { .. }, _) => {
             unreachable!("questions are asked and answered by this driver")
         }
+        (message, _) => unreachable!("invariant: {message:?} says what it cost if it answers"),
     };
-    Letter::new(to, kind, |out| match (evidence, group) {
-        (Some(e), _) => {
-            wire::put_evidence(e, out);
-            out.extend_from_slice(&(committed.len() as u16).to_le_bytes());
-            committed.iter().for_each(|txn| wire::put(out, &[txn.0]));
-        }
-        (None, Some((instance, group))) => {
-            wire::put_group(instance, group, out);
-            spent.iter().for_each(|s| s.put(out));
-        }
-        (None, None) => {}
-    })
+    Letter::new(to, &message)
 }

@@ -1,11 +1,11 @@
 //! How transactions of other instances stand: questions to those that are up, status files of those that are down.
 
-use super::wire::{self, Answer, Reader, kind};
+use super::messages::{Answer, TxnMessage};
 use super::{Cluster, Letter};
-use crate::Result;
 use crate::status::{Status, StatusArray};
-use crate::timing::{Answered, Spent};
+use crate::timing::{AnswerCost, Answered};
 use crate::visibility::TxnState;
+use crate::{Error, Result};
 use block::{InstanceId, Scn, TxnId};
 use seam::HashMap;
 use seam::Mutex;
@@ -185,23 +185,23 @@ impl Cluster {
     }
 
     pub(super) fn ask(&self, txn: TxnId, snapshot: Scn) {
-        self.send(Letter::new(txn.instance(), kind::ASK, |out| {
-            wire::put(out, &[txn.0, snapshot.0]);
-        }));
+        let question = TxnMessage::Ask { txn, snapshot };
+        self.send(Letter::new(txn.instance(), &question));
     }
 
     /// Another instance asks about a transaction of this one; `state` looks into the words.
     pub(crate) fn asked(
         &self,
         from: InstanceId,
-        mut r: Reader<'_>,
+        (txn, snapshot): (TxnId, Scn),
         state: impl FnOnce(TxnId) -> TxnState,
     ) -> Result<()> {
-        let (txn, snapshot) = (r.txn()?, r.scn()?);
         if txn.instance() != self.me {
-            return Err(r.bad("the transaction is not this instance's"));
+            return Err(Error::bad_message(
+                from,
+                "the transaction is not this instance's",
+            ));
         }
-        r.end()?;
         // First (V2): then "active" is final for the asker.
         self.clock.lift(snapshot)?;
         let answer = match state(txn) {
@@ -210,11 +210,8 @@ impl Cluster {
             TxnState::Active => Answer::ActiveTo(snapshot),
             TxnState::Unknown => unreachable!("an instance knows its own transactions"),
         };
-        self.send(Letter::new(from, kind::ANSWER, |out| {
-            wire::put(out, &[txn.0]);
-            wire::put_answer(answer, out);
-            Spent::at_once(self.me).put(out);
-        }));
+        let cost = AnswerCost::at_once(self.me);
+        self.send(Letter::new(from, &TxnMessage::Answer { txn, answer, cost }));
         Ok(())
     }
 
@@ -222,14 +219,15 @@ impl Cluster {
     pub(crate) fn answered(
         &self,
         from: InstanceId,
-        mut r: Reader<'_>,
-    ) -> Result<(TxnId, Answered)> {
-        let (txn, answer) = (r.txn()?, r.answer()?);
-        let how = Answered::now(Spent::read(&mut r)?);
+        (txn, answer, cost): (TxnId, Answer, AnswerCost),
+    ) -> Result<Answered> {
+        let how = Answered::now(cost);
         if txn.instance() != from {
-            return Err(r.bad("the transaction is not the sender's"));
+            return Err(Error::bad_message(
+                from,
+                "the transaction is not the sender's",
+            ));
         }
-        r.end()?;
         if let Answer::ActiveTo(scn) | Answer::Committed(scn) = answer {
             self.clock.lift(scn)?;
         }
@@ -237,6 +235,6 @@ impl Cluster {
             learnt.put(txn, answer);
         }
         self.questions.answered(txn, answer, how);
-        Ok((txn, how))
+        Ok(how)
     }
 }

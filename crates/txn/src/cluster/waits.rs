@@ -3,11 +3,11 @@
 //! **Invariant.** Who is to be told registers before it is looked whether the transaction has ended; who ends a transaction publishes that before it looks who is
 //! to be told. Of the two fences one comes first, so nobody is forgotten.
 
-use super::wire::{self, Answer, Reader, kind};
+use super::messages::{Answer, TxnMessage};
 use super::{Cluster, Letter};
-use crate::Result;
-use crate::timing::{self, Begun, Spent};
+use crate::timing::{self, AnswerCost, Begun};
 use crate::visibility::TxnState;
+use crate::{Error, Result};
 use block::{InstanceId, TxnId};
 use seam::HashMap;
 use seam::Mutex;
@@ -44,23 +44,22 @@ impl ToTell {
 impl Cluster {
     /// Asks the transaction's instance to tell when it ends. For a session that is in the queue already.
     pub(crate) fn want_end(&self, txn: TxnId) {
-        self.send(Letter::new(txn.instance(), kind::TXN_WAIT, |out| {
-            wire::put(out, &[txn.0]);
-        }));
+        self.send(Letter::new(txn.instance(), &TxnMessage::TxnWait { txn }));
     }
 
     /// Another instance wants to be told when a transaction of this one ends.
     pub(crate) fn end_wanted(
         &self,
         from: InstanceId,
-        mut r: Reader<'_>,
+        txn: TxnId,
         state: impl Fn(TxnId) -> TxnState,
     ) -> Result<()> {
-        let txn = r.txn()?;
         if txn.instance() != self.me {
-            return Err(r.bad("the transaction is not this instance's"));
+            return Err(Error::bad_message(
+                from,
+                "the transaction is not this instance's",
+            ));
         }
-        r.end()?;
         self.to_tell.add(txn, from);
         if state(txn) != TxnState::Active {
             self.tell_end(txn, None, &state);
@@ -94,16 +93,12 @@ impl Cluster {
         for (to, begun) in self.to_tell.take(txn) {
             let waited = begun.answered(self.me);
             let flush_ns = flushing_ns.map_or(0, |at| timing::since(at.max(begun.at_ns)));
-            let spent = Spent {
+            let cost = AnswerCost {
                 pin_ns: waited.pin_ns.saturating_sub(flush_ns),
                 flush_ns,
                 ..waited
             };
-            self.send(Letter::new(to, kind::TXN_ENDED, |out| {
-                wire::put(out, &[txn.0]);
-                wire::put_answer(answer, out);
-                spent.put(out);
-            }));
+            self.send(Letter::new(to, &TxnMessage::TxnEnded { txn, answer, cost }));
         }
     }
 

@@ -14,13 +14,14 @@
 //! - An instance that comes uses nothing here before it is told what the others have ([`GlobalEnqueues::wait_established`]).
 
 mod dictionary;
+mod messages;
 mod names;
 mod timing;
-mod wire;
 
-use crate::cluster::{Cluster, Letter, kind};
+use crate::cluster::messages::TxnMessage;
+use crate::cluster::{Cluster, Letter};
 use crate::local_enqueues::{Enqueues, Locker, LockerId};
-use crate::timing::Spent;
+use crate::timing::AnswerCost;
 use crate::{Error, LockMode, LockWait, Resource, Result};
 use block::{InstanceId, ObjectId, TxnId};
 use dictionary::Picture;
@@ -35,8 +36,8 @@ use timing::Timing;
 use wait::Event;
 
 pub(crate) use dictionary::PICTURE;
+pub(crate) use messages::{Lock, Timed, TimedMessages};
 pub(crate) use names::{global, local};
-pub(crate) use wire::put_resource;
 
 /// A lock among instances.
 pub(crate) type Global = fusion::ges::Resource;
@@ -61,7 +62,7 @@ struct State {
 struct Letters {
     /// The cluster's epoch in which it said so.
     epoch: u64,
-    messages: Vec<(InstanceId, Message, Option<Spent>)>,
+    messages: Vec<(InstanceId, Message, Option<AnswerCost>)>,
 }
 
 /// See the module.
@@ -267,7 +268,7 @@ impl GlobalEnqueues {
 
     fn send(&self, letters: Letters) {
         for (to, message, spent) in letters.messages {
-            let letter = Letter::new(to, kind::GES, |out| wire::put(&message, spent, out));
+            let letter = Letter::new(to, &TxnMessage::Ges((message, spent)));
             self.cluster.send_in_epoch(letter, letters.epoch);
         }
     }
@@ -275,17 +276,19 @@ impl GlobalEnqueues {
     // ---- messages and members ----
 
     /// A message of a member, behind its header.
-    pub(crate) fn message(&self, from: InstanceId, epoch: u64, body: &[u8]) -> Result<()> {
-        let (message, spent) = wire::read(from, body)?;
+    pub(crate) fn message(
+        &self,
+        from: InstanceId,
+        epoch: u64,
+        (message, spent): Timed,
+    ) -> Result<()> {
         self.step_about(message.resource(), |s| {
             if s.machine.epoch() != own_epoch(epoch) {
                 return Ok(()); // it is said again in the epoch that both are in
             }
             if matches!(&message, Message::Declare { epoch, .. } if *epoch != s.machine.epoch()) {
-                return Err(Error::BadMessage {
-                    from,
-                    what: "it declares for another epoch than its own",
-                });
+                let why = "it declares for another epoch than its own";
+                return Err(Error::bad_message(from, why));
             }
             if let Some(resource) = message.resource() {
                 let used = s.machine.is_recalled(resource);

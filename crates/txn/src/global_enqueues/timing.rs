@@ -6,7 +6,7 @@
 //!
 //! Whose recall is answered last has kept the requester waiting; of a lock that the master's own sessions use, the master.
 
-use crate::timing::{Answered, Begun, Noted, Spent, received_ns, since};
+use crate::timing::{AnswerCost, Answered, Begun, Noted, received_ns, since};
 use block::InstanceId;
 use fusion::ges::{Message, Resource};
 use fusion::{RequestId, Turn};
@@ -44,7 +44,7 @@ impl Timing {
         &mut self,
         from: InstanceId,
         message: &Message,
-        spent: Option<Spent>,
+        spent: Option<AnswerCost>,
         used: bool,
     ) {
         let at_ns = received_ns();
@@ -85,7 +85,7 @@ impl Timing {
         me: InstanceId,
         to: InstanceId,
         message: &Message,
-    ) -> Option<Spent> {
+    ) -> Option<AnswerCost> {
         match *message {
             Message::Recall { turn, .. } => {
                 self.recalls.note(turn, interconnect::now_ns());
@@ -93,7 +93,7 @@ impl Timing {
             }
             Message::Recalled { turn, .. } | Message::Refused { turn, .. } => {
                 let begun = self.recalled.take(&(to, turn));
-                Some(begun.map_or(Spent::by(me), |b| b.answered(me)))
+                Some(begun.map_or(AnswerCost::by(me), |b| b.answered(me)))
             }
             Message::Grant {
                 resource, id, turn, ..
@@ -108,9 +108,14 @@ impl Timing {
     }
 
     /// As the master: what a request has cost that is answered now.
-    fn served(&mut self, me: InstanceId, resource: Resource, of: (InstanceId, RequestId)) -> Spent {
+    fn served(
+        &mut self,
+        me: InstanceId,
+        resource: Resource,
+        of: (InstanceId, RequestId),
+    ) -> AnswerCost {
         let Some(asked_ns) = self.requests.take(&of) else {
-            return Spent::by(me);
+            return AnswerCost::by(me);
         };
         if let Some(Answer {
             recalled_ns: Some(recalled_ns),
@@ -118,7 +123,7 @@ impl Timing {
         }) = self.answer
         {
             let waited_ns = recalled_ns.saturating_sub(asked_ns);
-            return Spent {
+            return AnswerCost {
                 messages: 4,
                 queue_ns: spent.queue_ns.saturating_add(waited_ns),
                 ..spent
@@ -128,10 +133,10 @@ impl Timing {
             .used
             .get(&resource)
             .map_or(0, |at| since(at.max(asked_ns)));
-        Spent {
+        AnswerCost {
             pin_ns,
             queue_ns: since(asked_ns).saturating_sub(pin_ns),
-            ..Spent::by(me)
+            ..AnswerCost::by(me)
         }
     }
 

@@ -1,0 +1,131 @@
+//! The messages of the cache as bytes: what kinds there are, and their fields.
+//!
+//! A message of a shard may have a term in front ([`super::state::TERMED_SHARD`]), and one about a request
+//! has behind it what the request has cost so far ([`super::timing`]).
+
+use super::timing::BlockCost;
+use block::Dba;
+use fusion::gcs::Message;
+use fusion::ids::{Granule, Term};
+use wire::{Bad, Codec, Reader, Tagged, Writer, tagged};
+
+tagged! {
+    /// The messages of a shard. The bytes of a block travel beside them.
+    pub(super) struct ShardMessages: u8 for Message {
+        Request = 1 { block, id, floor, want, have },
+        Done = 2 { block, id, floor, turn, holds, image },
+        Ship = 3 { block, turn, to, id, mode },
+        Invalidate = 4 { block, turn },
+        ReadFor = 5 { block, turn, to, id, snapshot },
+        WriteOrder = 6 { block, turn },
+        Written = 7 { block, version },
+        Invalidated = 8 { block, turn, image },
+        NotHeld = 9 { block, turn },
+        ReadBack = 10 { block, turn, to, id, snapshot },
+        Released = 11 { block, turn },
+        SteppedDown = 12 { block, turn },
+        Wrote = 13 { block, version },
+        WriteWanted = 14 { block, version },
+        Grant = 15 { block, id, turn, mode, source },
+        Block = 16 { block, id, turn, mode, version, dirty },
+        Copy = 17 { block, id, clock },
+        DeclareWanted = 18 { buckets, blocks },
+        Declare = 19 { bucket, after, blocks, more },
+        DeadRedo = 20 { after, blocks, more },
+        Recover = 21 { block, turn },
+        Recovered = 22 { block, turn, id, served, holds },
+        Inherit = 23 { block, turn, have },
+        Inherited = 24 { block, turn },
+        RecoveryDone = 25,
+        DeclareMore = 26 { after, bucket },
+        DeclareBlocks = 27 { blocks },
+        DeadRedoMore = 28 { after },
+        Moved = 29 { block },
+        TakenWanted = 30 { after },
+        Taken = 31 { after, granules, more },
+    }
+}
+
+/// A message that is no shard's. Its tag is the kind of the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Plain {
+    /// An undo block of the receiver is wanted, under a number of the sender's.
+    UndoWanted { block: Dba, id: u64 },
+    /// The answer. The block travels beside it, if the sender has it cached.
+    UndoCopy {
+        block: Dba,
+        id: u64,
+        cost: BlockCost,
+    },
+    /// The receiver uses most what the sender masters: it should master it.
+    Offer {
+        granule: Granule,
+        term: Term,
+        /// Requests for it in the last window: of all, and of the receiver.
+        requests: u32,
+        of_target: u32,
+    },
+}
+
+tagged! {
+    pub(super) struct PlainMessages: u16 for Plain {
+        UndoWanted = 2 { block, id },
+        UndoCopy = 3 { block, id, cost },
+        Offer = 4 { granule, term, requests, of_target },
+    }
+}
+
+/// Whether it is said behind a message what the request has cost so far: orders and answers about
+/// one.
+pub(super) fn is_timed(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::Ship { .. }
+            | Message::ReadFor { .. }
+            | Message::ReadBack { .. }
+            | Message::Grant { .. }
+            | Message::Block { .. }
+            | Message::Copy { .. }
+    )
+}
+
+/// Appends a message of a shard. `cost`: of one that is timed, and of no other.
+pub(super) fn encode(message: &Message, cost: Option<BlockCost>, out: &mut Vec<u8>) {
+    assert_eq!(cost.is_some(), is_timed(message), "{message:?}");
+    let mut w = Writer::new(out);
+    ShardMessages::put(message, &mut w);
+    if let Some(cost) = cost {
+        w.put(&cost);
+    }
+}
+
+/// A message of a shard, from behind its term to the end.
+pub(super) fn decode(mut r: Reader<'_>) -> Result<(Message, Option<BlockCost>), Bad> {
+    let message = ShardMessages::get(&mut r)?;
+    let cost = match is_timed(&message) {
+        true => Some(r.get()?),
+        false => None,
+    };
+    r.finish()?;
+    Ok((message, cost))
+}
+
+impl Plain {
+    pub fn kind(&self) -> u16 {
+        PlainMessages::tag(self)
+    }
+
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        PlainMessages::put_fields(self, &mut Writer::new(out));
+    }
+
+    pub fn decode(kind: u16, body: &[u8]) -> Result<Plain, Bad> {
+        let mut r = Reader::new(body);
+        let message = PlainMessages::get_fields(kind, &mut r)?;
+        r.finish()?;
+        Ok(message)
+    }
+}
+
+#[cfg(test)]
+mod tests;

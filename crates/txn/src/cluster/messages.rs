@@ -1,0 +1,181 @@
+//! What the transactions of several instances say to each other, as bytes: what kinds there are,
+//! and their fields.
+//!
+//! In front of every message between instances, those of other layers too, stands [`Front`].
+
+use super::deadlock::{Path, Stage, Step};
+use crate::global_enqueues::{Global, Lock, Timed, TimedMessages};
+use crate::timing::AnswerCost;
+use block::{InstanceId, Scn, TxnId};
+use fusion::GroupNo;
+use fusion::visibility::Evidence;
+use interconnect::memory::Key;
+use std::borrow::Cow;
+use wire::{Bad, Reader, Short, Tagged, Wire, Writer, fields, tagged};
+
+/// A message of this layer. Its tag is the kind of the frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum TxnMessage<'a> {
+    /// A group of commits has taken effect.
+    Announce {
+        evidence: Evidence,
+        /// The transactions of the group, all of its instance.
+        committed: Cow<'a, [TxnId]>,
+    },
+    Acknowledge {
+        instance: InstanceId,
+        group: GroupNo,
+        cost: AnswerCost,
+    },
+    StableWanted {
+        instance: InstanceId,
+        group: GroupNo,
+    },
+    Stable {
+        instance: InstanceId,
+        group: GroupNo,
+        cost: AnswerCost,
+    },
+    /// How does this transaction of the receiver stand, as of the snapshot?
+    Ask { txn: TxnId, snapshot: Scn },
+    /// How a transaction of the sender stands.
+    Answer {
+        txn: TxnId,
+        answer: Answer,
+        cost: AnswerCost,
+    },
+    /// The end of this transaction of the receiver is waited for.
+    TxnWait { txn: TxnId },
+    /// A transaction of the sender has ended.
+    TxnEnded {
+        txn: TxnId,
+        answer: Answer,
+        cost: AnswerCost,
+    },
+    /// Nothing but what stands in front.
+    Heartbeat,
+    /// A walk that looks for a deadlock comes along a wait for a transaction of the receiver.
+    Walk {
+        number: u64,
+        txn: TxnId,
+        path: Cow<'a, [Step]>,
+    },
+    /// The second round of a walk.
+    Check {
+        /// Which wait of the path is the next one.
+        at: u16,
+        /// The transaction that the wait before is for.
+        via: TxnId,
+        path: Cow<'a, [Step]>,
+    },
+    /// The session that gives up, in its wait of that number, of a circle of so many waits.
+    Victim {
+        locker: crate::local_enqueues::LockerId,
+        serial: u64,
+        waits: u64,
+    },
+    /// A walk comes along a wait for a lock among instances.
+    LockWalk {
+        number: u64,
+        lock: Global,
+        stage: Stage,
+        path: Cow<'a, [Step]>,
+    },
+    /// The second round of a walk at a wait for a lock among instances.
+    LockCheck {
+        at: u16,
+        lock: Global,
+        stage: Stage,
+        path: Cow<'a, [Step]>,
+    },
+    /// A message about enqueues.
+    Ges(Timed),
+    /// The key of a region of the sender's memory.
+    MemoryOffered { key: Key },
+}
+
+tagged! {
+    struct TxnMessages: u16 for TxnMessage<'a> {
+        Announce = 100 { evidence, committed as Short },
+        Acknowledge = 101 { instance, group, cost },
+        StableWanted = 102 { instance, group },
+        Stable = 103 { instance, group, cost },
+        Ask = 104 { txn, snapshot },
+        Answer = 105 { txn, answer, cost },
+        TxnWait = 106 { txn },
+        TxnEnded = 107 { txn, answer, cost },
+        Heartbeat = 108,
+        Walk = 109 { number, txn, path as Path },
+        Check = 110 { at, via, path as Path },
+        Victim = 111 { locker, serial, waits },
+        LockWalk = 112 { number, lock as Lock, stage, path as Path },
+        LockCheck = 113 { at, lock as Lock, stage, path as Path },
+        Ges = 114 (timed as TimedMessages),
+        MemoryOffered = 115 { key as MemoryKey },
+    }
+}
+
+fields! { struct MemoryKey for Key { process, descriptor, token } }
+
+impl TxnMessage<'_> {
+    pub(crate) fn kind(&self) -> u16 {
+        TxnMessages::tag(self)
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        TxnMessages::put_fields(self, &mut Writer::new(out));
+    }
+
+    /// A message of this kind, all of its bytes.
+    pub(crate) fn decode(kind: u16, body: &[u8]) -> Result<TxnMessage<'static>, Bad> {
+        let mut r = Reader::new(body);
+        let message = TxnMessages::get_fields(kind, &mut r)?;
+        r.finish()?;
+        Ok(message)
+    }
+}
+
+/// What stands in front of every message: the header of the visibility protocol
+/// ([`fusion::visibility::Header`]), and the sender's horizon.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Front {
+    pub clock: Scn,
+    pub newest: GroupNo,
+    pub horizon: Scn,
+    pub evidence: Cow<'static, [Evidence]>,
+}
+
+fields! { impl Front { clock, newest, horizon, evidence as Short } }
+
+/// What an instance says of a transaction of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// Invisible to snapshots up to this one.
+    ActiveTo(Scn),
+    /// [`Scn::ZERO`]: below the horizon.
+    Committed(Scn),
+    Aborted,
+}
+
+/// A tag and an SCN, which is zero of one that was aborted.
+impl Wire for Answer {
+    fn put(&self, w: &mut Writer<'_>) {
+        let (tag, scn): (u8, _) = match self {
+            Answer::ActiveTo(scn) => (0, *scn),
+            Answer::Committed(scn) => (1, *scn),
+            Answer::Aborted => (2, Scn::ZERO),
+        };
+        w.put(&(tag, scn));
+    }
+    fn get(r: &mut Reader<'_>) -> Result<Answer, Bad> {
+        match r.get::<(u8, Scn)>()? {
+            (0, scn) => Ok(Answer::ActiveTo(scn)),
+            (1, scn) => Ok(Answer::Committed(scn)),
+            (2, Scn::ZERO) => Ok(Answer::Aborted),
+            _ => Err(r.bad("an answer is of no kind that there is")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
