@@ -1,4 +1,5 @@
-//! `braid certificates`: an authority of the cluster, and a certificate for each instance, for the TLS between hosts.
+//! `braid certificates`: an authority of the cluster, and a certificate for each instance, for the
+//! TLS between hosts.
 
 use std::process::ExitCode;
 

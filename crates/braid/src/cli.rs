@@ -49,13 +49,16 @@ pub enum Command {
     /// Names under which applications connect, and the instances that serve them
     #[command(after_help = SERVICE_EXAMPLES)]
     Service(ServiceArgs),
-    /// Make the certificates by which instances on several hosts know each other, as far as they are missing
+    /// Make the certificates by which instances on several hosts know each other, as far as they
+    /// are missing
     #[command(after_help = "Example:\n  braid certificates --data /shared/db --instances 3")]
     Certificates(CertificatesArgs),
-    /// Read every block and index of a stopped database and report every inconsistency; exit code 1 if there is one
+    /// Read every block and index of a stopped database and report every inconsistency; exit code 1
+    /// if there is one
     #[command(after_help = "Example:\n  braid verify --data /db")]
     Verify(VerifyArgs),
-    /// Show on throw-away data what two instances of one database do, and check every claim; exit code 1 if one does not hold
+    /// Show on throw-away data what two instances of one database do, and check every claim; exit
+    /// code 1 if one does not hold
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
     /// Run an experiment of the papers (docs/design.md) and print its figures beside theirs
@@ -71,7 +74,8 @@ Examples:
 
 #[derive(Args)]
 pub struct DemoArgs {
-    /// Directory for the demo's database, which is removed at the end [default: a new one among the temporary files]
+    /// Directory for the demo's database, which is removed at the end [default: a new one among the
+    /// temporary files]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// First of two ports in a row for the demo's instances [default: free ones]
@@ -97,15 +101,18 @@ pub struct LabCommand {
 
 #[derive(Subcommand)]
 pub enum Lab {
-    /// 10,000 inserts with a sequence on one instance and on two: NOCACHE ORDER against CACHE 20 (myth 5)
+    /// 10,000 inserts with a sequence on one instance and on two: NOCACHE ORDER against CACHE 20
+    /// (myth 5)
     SequenceCache(SequenceCacheArgs),
-    /// Two batches with different keys over the same blocks, on one instance, on two, and parted (myth 4)
+    /// Two batches with different keys over the same blocks, on one instance, on two, and parted
+    /// (myth 4)
     BatchIsolation(BatchIsolationArgs),
 }
 
 #[derive(Args)]
 pub struct LabArgs {
-    /// Directory for the lab's databases, which are removed at the end [default: a new one among the temporary files]
+    /// Directory for the lab's databases, which are removed at the end [default: a new one among
+    /// the temporary files]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// First of three ports in a row for the lab's instances [default: free ones]
@@ -185,16 +192,19 @@ pub struct SettingArgs {
     /// Parameter file [default: DIR/braid.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Address to listen on for clients; any other than loopback needs --set trusted_clients=NETWORKS
+    /// Address to listen on for clients; any other than loopback needs --set
+    /// trusted_clients=NETWORKS
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<IpAddr>,
     /// Port of the first instance; each further one has the next [default: 5500 + instance]
     #[arg(long)]
     pub port: Option<u16>,
-    /// Address at which the other instances reach this one [default: loopback]; any other needs braid certificates
+    /// Address at which the other instances reach this one [default: loopback]; any other needs
+    /// braid certificates
     #[arg(long, value_name = "ADDRESS")]
     pub interconnect_address: Option<IpAddr>,
-    /// Port of the first instance for the others; each further one has the next [default: 6500 + instance; any free one if --port is given]
+    /// Port of the first instance for the others; each further one has the next [default: 6500 +
+    /// instance; any free one if --port is given]
     #[arg(long)]
     pub interconnect_port: Option<u16>,
     /// Where other instances are reached if not where they say

@@ -1,7 +1,9 @@
 //! Status files: how an instance tells about itself, and `status` and `down`, which read them.
 //!
-//! An instance writes `instance-K.json` in the database directory. A process is taken for the instance only if its start
-//! time is the one in the file, so that a number used again by another process is not mistaken for it. Of an instance on another host only its locks are seen from here.
+//! An instance writes `instance-K.json` in the database directory. A process is taken for the
+//! instance only if its start time is the one in the file, so that a number used again by another
+//! process is not mistaken for it. Of an instance on another host only its locks are seen from
+//! here.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -26,7 +28,8 @@ pub enum State {
     Open,
     Stopping,
     Stopped,
-    /// Its process ended without stopping cleanly; the next start recovers it. Never written, only concluded.
+    /// Its process ended without stopping cleanly; the next start recovers it. Never written, only
+    /// concluded.
     Crashed,
 }
 
@@ -49,7 +52,8 @@ pub struct Status {
     /// Name of the machine.
     #[serde(default)]
     pub host: String,
-    /// Tells the machine's processes from another's: `pid` means something only where this is the same.
+    /// Tells the machine's processes from another's: `pid` means something only where this is the
+    /// same.
     #[serde(default)]
     pub host_id: String,
     /// UTC, ISO 8601.
@@ -63,7 +67,8 @@ pub struct Status {
     pub epoch: u64,
     /// `null` if there was nothing to recover.
     pub recovered: Option<Recovered>,
-    /// Start of the process in the kernel's clock ticks since boot: tells it from a later one of the same number.
+    /// Start of the process in the kernel's clock ticks since boot: tells it from a later one of
+    /// the same number.
     pub process_start_ticks: u64,
     /// Services that it runs just now. Never written, only concluded.
     #[serde(default)]
@@ -73,7 +78,8 @@ pub struct Status {
     pub elsewhere: Option<bool>,
 }
 
-/// The boot of the system and the numbering of its processes; empty if it cannot be told, which is nobody else's.
+/// The boot of the system and the numbering of its processes; empty if it cannot be told, which is
+/// nobody else's.
 fn this_host() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let pids = std::fs::read_link("/proc/self/ns/pid");
@@ -124,8 +130,9 @@ impl Status {
         dir.join(format!("instance-{instance}.json"))
     }
 
-    /// Replaces the file as a whole, so that a reader sees one state or the other. On a full disk it is overwritten in place, which needs no space; if there is none to
-    /// overwrite either, that is said, and the instance goes on: a full disk must not keep it from starting or stopping.
+    /// Replaces the file as a whole, so that a reader sees one state or the other. On a full disk
+    /// it is overwritten in place, which needs no space; if there is none to overwrite either, that
+    /// is said, and the instance goes on: a full disk must not keep it from starting or stopping.
     pub fn write(&self, dir: &Path) -> Result<(), Failure> {
         let path = Status::path(dir, self.instance);
         let new = path.with_extension("json.new");
@@ -443,7 +450,8 @@ mod tests {
         status.state = State::Open;
         assert!(status.is_running());
         status.write(&dir).ok().unwrap();
-        // Which services run where is found out when it is read: the one of the database's name does everywhere.
+        // Which services run where is found out when it is read: the one of the database's name
+        // does everywhere.
         status.services = vec!["braid".to_string()];
         assert_eq!(
             Status::read_all(&dir).ok().unwrap(),

@@ -1,11 +1,15 @@
 //! The guard of several instances: starts them, relays what they report, starts them again when one
 //! has died, stops them one after the other.
 //!
-//! The first instance is started alone: it creates or recovers what the others find. One that dies is started again, alone: the others recover what it left and go on. One that dies again and again once it is open stays down; one that
-//! does not come so far (its port is taken, the disk does not answer) is tried again and again, after ever longer pauses. An instance that ends cleanly was stopped, and stays down until somebody asks for it with `braid start`, by a
-//! file in the database directory.
+//! The first instance is started alone: it creates or recovers what the others find. One that dies
+//! is started again, alone: the others recover what it left and go on. One that dies again and
+//! again once it is open stays down; one that does not come so far (its port is taken, the disk
+//! does not answer) is tried again and again, after ever longer pauses. An instance that ends
+//! cleanly was stopped, and stays down until somebody asks for it with `braid start`, by a file in
+//! the database directory.
 //!
-//! While several are busy it shares out the CPUs among them (`placement`), if they leave that to it.
+//! While several are busy it shares out the CPUs among them (`placement`), if they leave that to
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt as _;
@@ -28,7 +32,8 @@ use crate::{log, outlet, settings, up};
 
 /// How often requests are looked for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Restarts of an instance after which it is left down if they come within so long: what kills it will do so again.
+/// Restarts of an instance after which it is left down if they come within so long: what kills it
+/// will do so again.
 const MAX_RESTARTS: usize = 5;
 const RESTART_WINDOW: Duration = Duration::from_secs(120);
 /// After a start that failed, before the next one: doubled each time.
@@ -50,7 +55,8 @@ struct Guard<'a> {
     open: BTreeSet<u16>,
     sender: Sender<Event>,
     events: Receiver<Event>,
-    /// The last life of each instance before this guard started it: an order for a later one is for its child.
+    /// The last life of each instance before this guard started it: an order for a later one is for
+    /// its child.
     before: BTreeMap<u16, u32>,
     troubles: BTreeMap<u16, Trouble>,
     /// None once the system has refused it.
@@ -227,7 +233,8 @@ impl Guard<'_> {
         Ok(true)
     }
 
-    /// Shares out the CPUs, or opens them. If one of the instances has CPUs of its own choice, who knows about all of them is not the guard.
+    /// Shares out the CPUs, or opens them. If one of the instances has CPUs of its own choice, who
+    /// knows about all of them is not the guard.
     fn place(&mut self) {
         let Some(placement) = &mut self.placement else {
             return;
@@ -351,7 +358,8 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// The others recover what it left and go on; it is started again, unless that is not wanted, or has not helped.
+    /// The others recover what it left and go on; it is started again, unless that is not wanted,
+    /// or has not helped.
     fn after_end(&mut self, k: u16, end: End, evictions: &Evictions) -> Result<(), Failure> {
         let End { status, was_open } = end;
         let log = log::path(&self.args.settings.data.data, Origin::Instance(k));
@@ -388,7 +396,8 @@ impl Guard<'_> {
         }
     }
 
-    /// Ends the children whose end others have ordered, because they do not answer: even one that is stopped.
+    /// Ends the children whose end others have ordered, because they do not answer: even one that
+    /// is stopped.
     fn carry_out(&mut self, evictions: &Evictions) -> Result<(), Failure> {
         for (k, child) in &mut self.children {
             let before = self.before.get(k).copied().unwrap_or_default();

@@ -239,8 +239,8 @@ impl Asked {
     }
 }
 
-/// The instance of a `braid up` that was killed stops cleanly instead of staying behind, as does the `braid up` of a
-/// demo. `parent` is the process whose end that is.
+/// The instance of a `braid up` that was killed stops cleanly instead of staying behind, as does
+/// the `braid up` of a demo. `parent` is the process whose end that is.
 pub fn end_with_parent(parent: u32) -> Result<(), Failure> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     // It may have ended before the call.

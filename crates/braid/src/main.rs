@@ -1,7 +1,9 @@
-//! The command line: starting and stopping instances, asking how they are, verifying a database offline, the demo, the papers' experiments.
+//! The command line: starting and stopping instances, asking how they are, verifying a database
+//! offline, the demo, the papers' experiments.
 //!
-//! `up` starts one `instance` process each and waits for them, or guards them if they are several; an instance tells about itself in a status file in the
-//! database directory, which `status` and `down` read. Nothing here knows how a database works: that is `engine`'s.
+//! `up` starts one `instance` process each and waits for them, or guards them if they are several;
+//! an instance tells about itself in a status file in the database directory, which `status` and
+//! `down` read. Nothing here knows how a database works: that is `engine`'s.
 
 #[macro_use]
 mod output;

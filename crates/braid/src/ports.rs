@@ -4,7 +4,8 @@ use std::net::TcpListener;
 
 use crate::Failure;
 
-/// Where ports are looked for: above those of `braid up`, below those that the system gives to connections by itself.
+/// Where ports are looked for: above those of `braid up`, below those that the system gives to
+/// connections by itself.
 const RANGE: std::ops::Range<u16> = 5_701..32_000;
 
 /// The first of so many ports in a row that nobody on this machine listens on now.

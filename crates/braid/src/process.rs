@@ -1,4 +1,5 @@
-//! Processes of this machine: which life of a number is meant, whether it is about to end, and waiting for its end.
+//! Processes of this machine: which life of a number is meant, whether it is about to end, and
+//! waiting for its end.
 
 use std::time::Instant;
 
@@ -11,17 +12,20 @@ use crate::Failure;
 /// `PF_EXITING` of the kernel.
 const EXITING: u64 = 0x4;
 
-/// When it started, by which one process is told from the next with its number; none if it has ended. Field 22 of `/proc/PID/stat`.
+/// When it started, by which one process is told from the next with its number; none if it has
+/// ended. Field 22 of `/proc/PID/stat`.
 pub fn start_ticks(pid: u32) -> Option<u64> {
     let stat = Stat::read(&format!("/proc/{pid}/stat"))?;
-    // A zombie has ended, and only its parent has not noticed; unless it is the first thread, whose others are still about to end.
+    // A zombie has ended, and only its parent has not noticed; unless it is the first thread, whose
+    // others are still about to end.
     if stat.has_ended && tasks(pid).len() <= 1 {
         return None;
     }
     Some(stat.start_ticks)
 }
 
-/// Whether it was killed, or ends by itself, but has not ended yet: the system takes its memory back, which takes a while, and closes what it has open after that.
+/// Whether it was killed, or ends by itself, but has not ended yet: the system takes its memory
+/// back, which takes a while, and closes what it has open after that.
 pub fn is_ending(pid: u32) -> bool {
     let leader = Stat::read(&format!("/proc/{pid}/stat"));
     leader.is_some_and(|s| s.has_ended || s.exits)
@@ -94,7 +98,8 @@ impl Held {
         }
     }
 
-    /// Waits until it has ended and all that it had open is closed. `what` it is waited for is told every second.
+    /// Waits until it has ended and all that it had open is closed. `what` it is waited for is told
+    /// every second.
     pub fn wait(&self, what: &str) -> Result<(), Failure> {
         let started = Instant::now();
         let second = rustix::time::Timespec {

@@ -1,4 +1,5 @@
-//! `braid service`: names under which applications connect, and the instances that they are to reach by them.
+//! `braid service`: names under which applications connect, and the instances that they are to
+//! reach by them.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -89,7 +89,8 @@ pub fn parameters(args: &SettingArgs, instance: u16) -> Result<Instance, Failure
     Ok(params)
 }
 
-/// Connections for blocks to each other instance, if nobody says how many: a receiving thread for each four processors.
+/// Connections for blocks to each other instance, if nobody says how many: a receiving thread for
+/// each four processors.
 fn default_lms() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
     (processors / 4).clamp(1, 8)
@@ -302,7 +303,8 @@ pub fn engine_config(
     })
 }
 
-/// Leaves a `braid.toml` that lists every parameter with its default, commented out, if there is none.
+/// Leaves a `braid.toml` that lists every parameter with its default, commented out, if there is
+/// none.
 pub fn write_template(dir: &Path) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut file = match std::fs::File::create_new(dir.join(CONFIG_FILE)) {

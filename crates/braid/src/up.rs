@@ -103,7 +103,8 @@ pub fn instance_command(settings: &SettingArgs, k: u16) -> Result<Command, Failu
     Ok(command)
 }
 
-/// Instances that were killed are waited for: until they have ended their ports and files are in use.
+/// Instances that were killed are waited for: until they have ended their ports and files are in
+/// use.
 fn refuse_directory_in_use(dir: &Path) -> Result<(), Failure> {
     if !dir.exists() {
         return Ok(());

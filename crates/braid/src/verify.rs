@@ -13,7 +13,8 @@ pub fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     }
     let config = engine::Config {
         redo_mirror: args.redo_mirror.clone(),
-        // Nobody else works in it; more would ask for redo files that a small database does not have.
+        // Nobody else works in it; more would ask for redo files that a small database does not
+        // have.
         max_sessions: 16,
         ..engine::Config::new(dir)
     };

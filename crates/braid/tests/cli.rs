@@ -137,7 +137,8 @@ fn up_waits_for_those_who_were_killed() {
     assert!(output.status.success(), "{}", text(&output.stderr));
 }
 
-/// Scripts go by the exit code: 0 for a sound database, 1 for one with a problem, which is named on standard output.
+/// Scripts go by the exit code: 0 for a sound database, 1 for one with a problem, which is named on
+/// standard output.
 #[test]
 fn verify_tells_damage_by_its_exit_code() {
     let database = Database::new("cli-verify", 1);

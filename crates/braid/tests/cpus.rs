@@ -1,4 +1,5 @@
-//! On which CPUs instances of one guard run, as `v$process` says: their own parts while several are busy, or those of a parameter.
+//! On which CPUs instances of one guard run, as `v$process` says: their own parts while several are
+//! busy, or those of a parameter.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,14 +1,19 @@
-//! `kill -9` at random moments under transfers between accounts, then restart, and everything is counted again.
+//! `kill -9` at random moments under transfers between accounts, then restart, and everything is
+//! counted again.
 //!
-//! What must hold after every restart: each acknowledged transfer is there; each transfer that is there is there as a whole (every balance is the
-//! initial one plus what the transfers say); at most the transfers in flight at the kill are there without having been acknowledged;
-//! an index and its table tell the same; and at the end `braid verify` finds nothing.
+//! What must hold after every restart: each acknowledged transfer is there; each transfer that is
+//! there is there as a whole (every balance is the initial one plus what the transfers say); at
+//! most the transfers in flight at the kill are there without having been acknowledged; an index
+//! and its table tell the same; and at the end `braid verify` finds nothing.
 //!
-//! If pgbench is installed it runs beside the transfers, and its balances must agree, too. Some restarts are killed while they recover; some are made by
-//! `braid verify`, which recovers and must find nothing. No start replays more redo than `recovery_target` says, but for what is logged between two looks at it.
+//! If pgbench is installed it runs beside the transfers, and its balances must agree, too. Some
+//! restarts are killed while they recover; some are made by `braid verify`, which recovers and must
+//! find nothing. No start replays more redo than `recovery_target` says, but for what is logged
+//! between two looks at it.
 //!
-//! `BRAID_CRASH_ROUNDS` (default 4) sets the number of kills, `BRAID_SEED` replays the choices of a run (the moments are the scheduler's).
-//! The campaign: `BRAID_CRASH_ROUNDS=300 cargo test --release -p braid --test crash -- --nocapture`.
+//! `BRAID_CRASH_ROUNDS` (default 4) sets the number of kills, `BRAID_SEED` replays the choices of a
+//! run (the moments are the scheduler's). The campaign: `BRAID_CRASH_ROUNDS=300 cargo test
+//! --release -p braid --test crash -- --nocapture`.
 
 use postgres::Client;
 use seam::Rng;
@@ -23,9 +28,11 @@ use testkit::seeds;
 const ACCOUNTS: i32 = 200;
 const INITIAL: i64 = 1000;
 const CLIENTS: u64 = 4;
-/// Redo that a restart may have to replay, in megabytes: a few seconds of the work here, so that checkpoints have to follow.
+/// Redo that a restart may have to replay, in megabytes: a few seconds of the work here, so that
+/// checkpoints have to follow.
 const RECOVERY_TARGET_MB: u64 = 16;
-/// What may be logged while a checkpoint is under way: seconds of work, on a machine that has other work, too.
+/// What may be logged while a checkpoint is under way: seconds of work, on a machine that has other
+/// work, too.
 const RECOVERY_SLACK_MB: u64 = 48;
 
 /// What one client knows at the end of a round.

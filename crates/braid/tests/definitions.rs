@@ -1,4 +1,5 @@
-//! Definitions that change on one instance while others work with them: plans that are kept, rows that are on their way to a client.
+//! Definitions that change on one instance while others work with them: plans that are kept, rows
+//! that are on their way to a client.
 
 use postgres::Client;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -15,8 +16,10 @@ fn code(e: &postgres::Error) -> &str {
     e.code().map_or("none", |c| c.code())
 }
 
-/// 23e. Sessions on both instances insert, update and delete by statements that they have prepared once, while instance 2 makes an index and takes it away again: each index has every row, from the first statement after it was made,
-/// and the one that is left agrees with the table in the end.
+/// 23e. Sessions on both instances insert, update and delete by statements that they have prepared
+/// once, while instance 2 makes an index and takes it away again: each index has every row, from
+/// the first statement after it was made, and the one that is left agrees with the table in the
+/// end.
 #[test]
 fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
     const ROUNDS: usize = 4;
@@ -78,7 +81,9 @@ fn c23e_a_kept_plan_learns_of_an_index_made_on_another_instance() {
     database.verify();
 }
 
-/// 23e. A client of instance 1 has some rows of a table, the others are still to come, when instance 2 wants to drop it: it has to wait. The rows that come are the table's, all of them, though a table that takes up its space is waiting to be filled.
+/// 23e. A client of instance 1 has some rows of a table, the others are still to come, when
+/// instance 2 wants to drop it: it has to wait. The rows that come are the table's, all of them,
+/// though a table that takes up its space is waiting to be filled.
 #[test]
 fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
     const ROWS: i64 = 4000;
@@ -131,8 +136,9 @@ fn c23e_a_table_that_is_being_read_is_not_dropped_on_another_instance() {
     database.verify();
 }
 
-/// 23e. A transaction that has changed the dictionary itself learns of what others change, too: it went by its own picture for all tables, wrote no entry into an index made meanwhile, and into a segment that was given
-/// up.
+/// 23e. A transaction that has changed the dictionary itself learns of what others change, too: it
+/// went by its own picture for all tables, wrote no entry into an index made meanwhile, and into a
+/// segment that was given up.
 #[test]
 fn c23e_who_has_defined_something_learns_of_others_definitions() {
     let database = up("own-picture");
@@ -162,7 +168,8 @@ fn c23e_who_has_defined_something_learns_of_others_definitions() {
     database.verify();
 }
 
-/// Definitions go by the rows that there are, not by those of a transaction's snapshot; and an older snapshot does not read by an index that lacks what it sees.
+/// Definitions go by the rows that there are, not by those of a transaction's snapshot; and an
+/// older snapshot does not read by an index that lacks what it sees.
 #[test]
 fn definitions_and_old_snapshots() {
     let database = up("old-snapshots");

@@ -1,5 +1,5 @@
-//! `braid demo`: that it shows all its steps and leaves nothing behind, however it ends, and that it fails when
-//! something is not as it claims.
+//! `braid demo`: that it shows all its steps and leaves nothing behind, however it ends, and that
+//! it fails when something is not as it claims.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};

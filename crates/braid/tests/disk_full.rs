@@ -1,8 +1,10 @@
-//! A real instance on a real filesystem that fills up: statements fail with 53100, nothing that was acknowledged is lost, a rollback needs no space, a start neither, and
-//! work goes on when there is room again, whether somebody makes it outside or rows are deleted.
+//! A real instance on a real filesystem that fills up: statements fail with 53100, nothing that was
+//! acknowledged is lost, a rollback needs no space, a start neither, and work goes on when there is
+//! room again, whether somebody makes it outside or rows are deleted.
 //!
-//! Needs the right to mount an image of a filesystem; without it the test says so and does nothing. (The same is tested without any such right on simulated storage, at
-//! every write: `engine`, tests/faults.rs.)
+//! Needs the right to mount an image of a filesystem; without it the test says so and does nothing.
+//! (The same is tested without any such right on simulated storage, at every write: `engine`,
+//! tests/faults.rs.)
 
 use postgres::Client;
 use postgres::error::SqlState;

@@ -1,4 +1,5 @@
-//! Two instances as processes, and what one says of the other: the `gv$` views, who made whom wait, and with what.
+//! Two instances as processes, and what one says of the other: the `gv$` views, who made whom wait,
+//! and with what.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -159,7 +160,8 @@ fn every_view_has_the_rows_of_both_instances() {
     assert_eq!((one.heard(), two.heard()), (vec![], vec![]));
 }
 
-/// A view that is asked when something is wrong must not hang on what is wrong, and must not hide it either.
+/// A view that is asked when something is wrong must not hang on what is wrong, and must not hide
+/// it either.
 #[test]
 fn an_instance_that_hangs_is_missing_by_name_and_back_when_it_goes_on() {
     let pair = Pair::up("hangs");
@@ -304,7 +306,8 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     // Samples of the waiter say, too, what the last block from elsewhere had cost it.
     let sampled = "select count(*) > 0 from gv$active_session_history where inst_id = 2 and event = 'enq: TX - row lock contention' and last_remote_instance = 1 and last_remote_micro = message_out_micro + queue_micro + pin_micro + build_micro + flush_micro + other_micro + message_back_micro + wakeup_micro";
     third.until(sampled, |r| r == ["t"]);
-    // The lock of the one and the request of the other are of the same transaction; its holder cannot see the request.
+    // The lock of the one and the request of the other are of the same transaction; its holder
+    // cannot see the request.
     let both = "select h.inst_id, w.inst_id, h.lmode, w.request, h.block from gv$lock h join gv$lock w on w.id1 = h.id1 and w.type = h.type and w.request > 0 where h.lmode > 1 and h.type = 'TX' and h.inst_id = 1";
     let pairs = third.rows(both);
     assert!(
@@ -333,7 +336,8 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     waiter.join().expect("the waiter goes on");
 }
 
-/// The same of a table and of an advisory lock, of which only the holder's instance knows the session.
+/// The same of a table and of an advisory lock, of which only the holder's instance knows the
+/// session.
 #[test]
 fn a_session_that_waits_for_a_lock_of_another_instance_says_whose() {
     let pair = Pair::up("enqueues");
@@ -401,7 +405,8 @@ fn threads_that_everybody_waits_for_say_what_they_run_with() {
     assert_eq!(others, ["ordinary"]);
 }
 
-/// What instance 2 reads is mastered there; it is killed while instance 1 changes the same rows, and comes back.
+/// What instance 2 reads is mastered there; it is killed while instance 1 changes the same rows,
+/// and comes back.
 #[test]
 fn what_an_instance_uses_is_mastered_there_until_it_dies() {
     let policy = [

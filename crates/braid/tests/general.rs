@@ -1,4 +1,5 @@
-//! The general lane from a client's side: which queries come to it, what it reads, what it makes of parameters.
+//! The general lane from a client's side: which queries come to it, what it reads, what it makes of
+//! parameters.
 
 use testkit::processes::Instance;
 use testkit::wire::{Client, Message, describe, parse};
@@ -52,7 +53,8 @@ fn aggregates_over_a_large_table_are_vectorized_and_see_what_they_should() {
     assert_eq!(totals(&mut a), all);
     assert_eq!(statistic(&mut a, PLANS), before + 1);
 
-    // Changes of another's open transaction are not seen, one's own are; rows grown out of their blocks come whole.
+    // Changes of another's open transaction are not seen, one's own are; rows grown out of their
+    // blocks come whole.
     b.batch_execute(
         "begin; delete from big where id > 120000; update big set grp = 77, name = repeat('long ', 3000) where id <= 20; \
          insert into big values (200001, null, 0, 'new', -200001)",
@@ -211,7 +213,8 @@ fn columns_with_a_number_sign_need_no_quotes() {
         .expect("v$latch_children");
 }
 
-/// Fifty levels of subqueries were planned for ever: DataFusion's checks double with each. And what is written in a line may be a plan of millions of steps.
+/// Fifty levels of subqueries were planned for ever: DataFusion's checks double with each. And what
+/// is written in a line may be a plan of millions of steps.
 #[test]
 fn planning_ends() {
     let instance = Instance::start("general-planning");
@@ -263,7 +266,8 @@ fn planning_ends() {
     );
     let numbers =
         |n: i32, what: &dyn Fn(i32) -> String| (0..n).map(what).collect::<Vec<_>>().join(", ");
-    // A list of numbers has any length; what each of its values costs as an expression, 20,000 of them took minutes, and a million of them more memory than there is.
+    // A list of numbers has any length; what each of its values costs as an expression, 20,000 of
+    // them took minutes, and a million of them more memory than there is.
     let long = numbers(30_000, &|n| match n % 2 {
         0 => format!("{n}.5"),
         _ => format!("{n}"),

@@ -54,7 +54,8 @@ fn kill(pid: u64) {
     signal("-9", pid);
 }
 
-/// Returns once none of its threads runs any more: one of them is told, and tells the others when it comes to it.
+/// Returns once none of its threads runs any more: one of them is told, and tells the others when
+/// it comes to it.
 fn freeze(pid: u64) {
     signal("-STOP", pid);
     let is_stopped = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -213,7 +214,8 @@ fn what_died_stays_down_if_asked_for() {
     assert!(all[0]["recovered"].is_object(), "{all:#?}");
 }
 
-/// What keeps an instance from starting may go: another one's port, here. It is tried again, by and by.
+/// What keeps an instance from starting may go: another one's port, here. It is tried again, by and
+/// by.
 #[test]
 fn a_start_that_fails_is_tried_again() {
     let pair = Pair::new("failed-start");
@@ -238,7 +240,8 @@ fn a_start_that_fails_is_tried_again() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// A stopped process keeps its locks: it is waited for, then its end is ordered and the guard carries it out. A short stop costs nobody anything but time.
+/// A stopped process keeps its locks: it is waited for, then its end is ordered and the guard
+/// carries it out. A short stop costs nobody anything but time.
 #[test]
 fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     let pair = Pair::new("hangs");
@@ -293,7 +296,8 @@ fn an_instance_that_hangs_is_waited_for_and_then_ended() {
     assert_eq!(row.get::<_, i32>(0), 6);
 }
 
-/// A commit that waits for another instance's log ends when its own instance stops: its client is told that, not that somebody cancelled it.
+/// A commit that waits for another instance's log ends when its own instance stops: its client is
+/// told that, not that somebody cancelled it.
 #[test]
 fn a_commit_that_waits_is_told_that_its_instance_stops() {
     let pair = Pair::new("stops");
@@ -320,7 +324,8 @@ fn a_commit_that_waits_is_told_that_its_instance_stops() {
         .expect("every other one has its home on the other instance");
     let event = "select count(*) from v$session where sid = $1 and event = $2";
     let home = pids(&pair.status())[1];
-    // Byte by byte: other clients may tell that the connection was closed, and not what came before.
+    // Byte by byte: other clients may tell that the connection was closed, and not what came
+    // before.
     let mut client = wire::Client::connect(port);
     client.column("insert into t values (0, '')"); // the block it will use is here
     let sid: i32 = client.column("select pg_backend_pid()")[0]
@@ -355,7 +360,8 @@ fn a_commit_that_waits_is_told_that_its_instance_stops() {
     assert!(stopped.success());
 }
 
-/// What is defined, locked or named on one instance holds on the other, and a deadlock over both is found.
+/// What is defined, locked or named on one instance holds on the other, and a deadlock over both is
+/// found.
 #[test]
 fn definitions_and_locks_hold_on_both_instances() {
     let pair = Pair::new("locks");
@@ -431,7 +437,8 @@ fn definitions_and_locks_hold_on_both_instances() {
     assert!(down.status.success(), "{}", said(&down));
 }
 
-/// As in PostgreSQL: who uses a table and locks it more strongly goes before a session of the other instance that waits for his end, whichever instance is the lock's master.
+/// As in PostgreSQL: who uses a table and locks it more strongly goes before a session of the other
+/// instance that waits for his end, whichever instance is the lock's master.
 #[test]
 fn who_uses_a_table_locks_it_before_another_instances_waiter() {
     let pair = Pair::new("upgrade");

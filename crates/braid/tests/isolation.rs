@@ -1,6 +1,7 @@
-//! The classic anomalies, by hand, over two or three connections. After Adya's classes as the Hermitage suite arranges them
-//! (github.com/ept/hermitage); the histories are written anew. READ COMMITTED must prevent G0, G1a-c, OTV and PMP for writes as PostgreSQL
-//! does; REPEATABLE READ (snapshot isolation) must prevent PMP, P4 and G-single too, and does permit G2 (write skew).
+//! The classic anomalies, by hand, over two or three connections. After Adya's classes as the
+//! Hermitage suite arranges them (github.com/ept/hermitage); the histories are written anew. READ
+//! COMMITTED must prevent G0, G1a-c, OTV and PMP for writes as PostgreSQL does; REPEATABLE READ
+//! (snapshot isolation) must prevent PMP, P4 and G-single too, and does permit G2 (write skew).
 
 use postgres::{Client, SimpleQueryMessage};
 use std::sync::mpsc;
@@ -68,8 +69,8 @@ fn code(r: Result<(), postgres::Error>) -> String {
         .unwrap_or_default()
 }
 
-/// Starts `sql` on its own thread, waits until the server shows that it waits for a row, lets `meanwhile` run, and returns
-/// the connection and the statement's outcome.
+/// Starts `sql` on its own thread, waits until the server shows that it waits for a row, lets
+/// `meanwhile` run, and returns the connection and the statement's outcome.
 fn blocked(
     db: &Db,
     mut c: Client,
@@ -213,7 +214,8 @@ fn pmp_predicate_many_preceders() {
         []
     );
 
-    // The write predicate: READ COMMITTED deletes what the newest version of the rows found says, as PostgreSQL does.
+    // The write predicate: READ COMMITTED deletes what the newest version of the rows found says,
+    // as PostgreSQL does.
     db.reset();
     let (mut a, b) = (db.begin(RC), db.begin(RC));
     run(&mut a, "update test set value = value + 10");
@@ -295,9 +297,10 @@ fn g2_write_skew_is_permitted_by_snapshot_isolation_and_serializable_is_refused(
     );
 }
 
-/// A portal that is suspended reads by its own snapshot, whatever its transaction does in between. That snapshot used to be
-/// registered in the transaction's one place, which the next statement took and a rollback to a savepoint cleared: the horizon
-/// passed it, and the rows that the portal had still to read were purged.
+/// A portal that is suspended reads by its own snapshot, whatever its transaction does in between.
+/// That snapshot used to be registered in the transaction's one place, which the next statement
+/// took and a rollback to a savepoint cleared: the horizon passed it, and the rows that the portal
+/// had still to read were purged.
 #[test]
 fn a_suspended_portal_keeps_its_snapshot() {
     let db = Db::new("portal");
@@ -343,7 +346,8 @@ fn a_suspended_portal_keeps_its_snapshot() {
                 seen.extend(rows.expect("rows").iter().map(|r| r.get::<_, i32>(0)));
             };
             fetch(&mut txn, 1);
-            // Until nobody has a snapshot but the reader and who asks: the reader's transaction is one more if it keeps its own.
+            // Until nobody has a snapshot but the reader and who asks: the reader's transaction is
+            // one more if it keeps its own.
             let registered = if level == RR { 3 } else { 2 };
             while statistic("registered snapshots") != registered {
                 std::thread::yield_now();
@@ -392,7 +396,8 @@ fn a_portal_does_not_outlive_its_transaction() {
     assert_eq!(e.code().map(|c| c.code()), Some("34000"));
 }
 
-/// A portal begun after a savepoint ends with a rollback to it, for what it reads may be gone; one begun before goes on.
+/// A portal begun after a savepoint ends with a rollback to it, for what it reads may be gone; one
+/// begun before goes on.
 #[test]
 fn a_rollback_to_a_savepoint_ends_younger_portals_only() {
     let db = Db::new("portalsavepoint");

@@ -1,4 +1,5 @@
-//! Each lab in a small size: its walk-through's numbers, and that it leaves nothing behind. Times are not asserted.
+//! Each lab in a small size: its walk-through's numbers, and that it leaves nothing behind. Times
+//! are not asserted.
 
 use serde_json::Value;
 use testkit::ports::free_ports;

@@ -1,6 +1,7 @@
 //! Which rows `SELECT .. FOR UPDATE` locks, and as what it gives them: over several connections.
 //!
-//! `BRAID_ROW_LOCKS_PORT=5432 cargo test -p braid --test row_locks` runs the same histories against PostgreSQL, as user postgres.
+//! `BRAID_ROW_LOCKS_PORT=5432 cargo test -p braid --test row_locks` runs the same histories against
+//! PostgreSQL, as user postgres.
 
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 use testkit::processes::Instance;
@@ -66,7 +67,8 @@ impl Db {
         )
     }
 
-    /// Runs `sql` on its own thread, waits until the server shows that it waits for a row, lets `meanwhile` run, and returns what came of it.
+    /// Runs `sql` on its own thread, waits until the server shows that it waits for a row, lets
+    /// `meanwhile` run, and returns what came of it.
     fn blocked(&self, mut c: Client, sql: String, meanwhile: impl FnOnce()) -> (Client, String) {
         let asked = sql.clone();
         let running = std::thread::spawn(move || {
@@ -159,7 +161,8 @@ fn a_row_that_changed_is_judged_again_at_its_old_place() {
     let sql =
         "select id, rank, note from changed_job where rank > 0 order by rank limit 3 for update";
     let (mut b, found) = db.blocked(b, sql.to_string(), || run(&mut a, "commit"));
-    // 3 is no longer asked for, 2 is gone, and others come instead. What was looked at again stays locked.
+    // 3 is no longer asked for, 2 is gone, and others come instead. What was looked at again stays
+    // locked.
     assert_eq!(found, "4.99.late 1.40.a 5.50.e");
     assert_eq!(db.free("changed"), "");
     run(&mut b, "commit");

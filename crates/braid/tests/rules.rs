@@ -1,4 +1,5 @@
-//! `TESTS.md` names tests for every rule and race: that they are there, each of them a test, with the mutations that they are said to plant, and that no rule is without one.
+//! `TESTS.md` names tests for every rule and race: that they are there, each of them a test, with
+//! the mutations that they are said to plant, and that no rule is without one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

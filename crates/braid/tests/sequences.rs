@@ -1,4 +1,6 @@
-//! Instances as processes that insert rows under drawn keys, with `kill -9` of the sequence's home in the middle: no statement of the others fails, no value is used twice, what was acknowledged is there.
+//! Instances as processes that insert rows under drawn keys, with `kill -9` of the sequence's home
+//! in the middle: no statement of the others fails, no value is used twice, what was acknowledged
+//! is there.
 //!
 //! `BRAID_SEQUENCE_KILLS` kills so often (2 by default).
 

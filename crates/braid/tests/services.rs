@@ -1,4 +1,5 @@
-//! Services of several instances as clients meet them: libpq with a list of hosts, through deaths, stops and returns.
+//! Services of several instances as clients meet them: libpq with a list of hosts, through deaths,
+//! stops and returns.
 
 use std::path::Path;
 use std::process::Command;
@@ -139,7 +140,8 @@ fn a_service_is_where_it_is_preferred_and_moves_when_that_is_gone() {
         serde_json::json!(["braid", "orders"])
     );
 
-    // It dies: its connection breaks at once, and the next one finds the service on the first of those that take over.
+    // It dies: its connection breaks at once, and the next one finds the service on the first of
+    // those that take over.
     here.batch_execute("begin; create table t (id int); insert into t values (1)")
         .expect("on two");
     let pid = status[1]["pid"].as_u64().expect("a pid");
@@ -285,7 +287,8 @@ fn who_is_starting_says_so() {
     assert!(child.wait().expect("ended").success());
 }
 
-/// The exclusive lock of the control file, as `storage::lease` has it: of one byte, of this opening of the file.
+/// The exclusive lock of the control file, as `storage::lease` has it: of one byte, of this opening
+/// of the file.
 fn lock_of_members(control: &std::fs::File) {
     let script = "import fcntl,struct,sys; fcntl.fcntl(0, 37, struct.pack('hhqqi', fcntl.F_WRLCK, 0, 1 << 62, 1, 0))";
     let deadline = Instant::now() + PATIENCE;

@@ -1,7 +1,10 @@
-//! Instances as processes, changing the same rows: transfers and lists that are appended to, with `kill -9` of one of them in the middle. No statement of the others fails, sums are conserved at
-//! every snapshot, what was acknowledged on one instance is seen at once on the others and survives, and nothing is there twice.
+//! Instances as processes, changing the same rows: transfers and lists that are appended to, with
+//! `kill -9` of one of them in the middle. No statement of the others fails, sums are conserved at
+//! every snapshot, what was acknowledged on one instance is seen at once on the others and
+//! survives, and nothing is there twice.
 //!
-//! `BRAID_SHARED_ROUNDS` kills so often (1 by default), `BRAID_SHARED_INSTANCES` are up (2 by default), `BRAID_SHARED_SEED` replays the choices.
+//! `BRAID_SHARED_ROUNDS` kills so often (1 by default), `BRAID_SHARED_INSTANCES` are up (2 by
+//! default), `BRAID_SHARED_SEED` replays the choices.
 
 use seam::Rng;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -28,7 +31,8 @@ struct History {
     transfers: AtomicU64,
     /// The instance that was killed: only its sessions may fail. 0 if there is none.
     killed: AtomicU64,
-    /// Statements that others have answered since, and the longest time that one of them took, in microseconds.
+    /// Statements that others have answered since, and the longest time that one of them took, in
+    /// microseconds.
     survived: AtomicU64,
     longest: AtomicU64,
     stop: AtomicBool,

@@ -1,5 +1,6 @@
-//! Statements that take too long, wait too long for a lock, or are cancelled: in every place where a statement can be long, over real
-//! connections. Nothing here depends on how fast the machine is, except that it finishes these statements not within the timeout.
+//! Statements that take too long, wait too long for a lock, or are cancelled: in every place where
+//! a statement can be long, over real connections. Nothing here depends on how fast the machine is,
+//! except that it finishes these statements not within the timeout.
 
 use postgres::{Client, NoTls};
 use std::io::Write;
@@ -99,7 +100,8 @@ fn statement_timeout_and_cancel_reach_every_long_statement() {
         let token = client.cancel_token();
         let done = AtomicBool::new(false);
         std::thread::scope(|s| {
-            // Again and again, since the first may come before the statement; one that meets an idle session does nothing.
+            // Again and again, since the first may come before the statement; one that meets an
+            // idle session does nothing.
             s.spawn(|| {
                 while !done.load(Ordering::Acquire) {
                     token.cancel_query(NoTls).unwrap();

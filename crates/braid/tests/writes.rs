@@ -1,4 +1,5 @@
-//! Writes of several sessions to the same rows: INSERT ... ON CONFLICT, and UPDATE ... FROM, whose rows a query finds.
+//! Writes of several sessions to the same rows: INSERT ... ON CONFLICT, and UPDATE ... FROM, whose
+//! rows a query finds.
 
 use seam::Rng;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

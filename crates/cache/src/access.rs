@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
 impl Cache {
-    /// The current block latched shared; gets it from disk or another instance if it is in no frame. May wait: to be called with no latch held unless the block is
-    /// known to be cached and this instance alone.
+    /// The current block latched shared; gets it from disk or another instance if it is in no
+    /// frame. May wait: to be called with no latch held unless the block is known to be cached and
+    /// this instance alone.
     #[track_caller]
     pub fn read(&self, dba: Dba) -> Result<ReadGuard<'_>> {
         kept::give_back_unless(dba);
@@ -25,7 +26,8 @@ impl Cache {
         }
     }
 
-    /// The same for who is about to change the block: this instance has it exclusively, and a block that was asked for stays until the thread has had it latched exclusively, waits for
+    /// The same for who is about to change the block: this instance has it exclusively, and a block
+    /// that was asked for stays until the thread has had it latched exclusively, waits for
     /// anything, or looks at another one.
     #[track_caller]
     pub fn read_to_change(&self, dba: Dba) -> Result<ReadGuard<'_>> {
@@ -41,8 +43,9 @@ impl Cache {
         }
     }
 
-    /// The block as a snapshot needs it: current, or a copy that another instance made when its clock had reached the snapshot. Nothing may be changed on the strength of it. May
-    /// wait, but for no log flush (R3): to be called with no latch held.
+    /// The block as a snapshot needs it: current, or a copy that another instance made when its
+    /// clock had reached the snapshot. Nothing may be changed on the strength of it. May wait, but
+    /// for no log flush (R3): to be called with no latch held.
     #[track_caller]
     pub fn read_as_of(&self, dba: Dba, snapshot: Scn) -> Result<ReadGuard<'_>> {
         kept::give_back_unless(dba);
@@ -59,7 +62,8 @@ impl Cache {
         }
     }
 
-    /// Waits for the latch only. Gives the admission back if the block is not here in this mode, which is this instance's and may be stronger than the latch.
+    /// Waits for the latch only. Gives the admission back if the block is not here in this mode,
+    /// which is this instance's and may be stronger than the latch.
     #[track_caller]
     #[inline]
     fn try_latch_shared<'a>(
@@ -150,7 +154,8 @@ impl Cache {
         None
     }
 
-    /// Keeps the block in its frame, for blocks that no other instance wants: its mode is not kept. Gets it if it is in none. May wait.
+    /// Keeps the block in its frame, for blocks that no other instance wants: its mode is not kept.
+    /// Gets it if it is in none. May wait.
     #[track_caller]
     pub fn pin(self: &Arc<Self>, dba: Dba) -> Result<Pin> {
         loop {

@@ -1,4 +1,5 @@
-//! The buffer cache itself: what it is made of. What it does is in the modules above, each by a part of `impl Cache`.
+//! The buffer cache itself: what it is made of. What it does is in the modules above, each by a
+//! part of `impl Cache`.
 
 use crate::Result;
 use crate::dbw::WriterShared;
@@ -26,11 +27,13 @@ static FREE: LatchClass = LatchClass {
     event: Event::LatchLru,
 };
 
-/// Children of the latch that guards insertion into and removal from hash chains. Hits do not take it.
+/// Children of the latch that guards insertion into and removal from hash chains. Hits do not take
+/// it.
 const CHAIN_LATCHES: usize = 256;
 /// Places where readers wait for a block that another session reads.
 pub(crate) const IO_SHARDS: usize = 64;
-/// Fewer frames than this would let a handful of sessions, each with a few pins, wait for each other.
+/// Fewer frames than this would let a handful of sessions, each with a few pins, wait for each
+/// other.
 pub const MIN_FRAMES: usize = 128;
 
 /// The buffer cache of one instance.

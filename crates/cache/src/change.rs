@@ -49,13 +49,16 @@ impl Cache {
         self.redo.has_space()
     }
 
-    /// Logs one record and applies it: all of it or, after a crash before the record is durable, nothing. Never waits. `under_latch` runs under the log
-    /// latch, so whatever it publishes is in step with the record's position.
+    /// Logs one record and applies it: all of it or, after a crash before the record is durable,
+    /// nothing. Never waits. `under_latch` runs under the log latch, so whatever it publishes is in
+    /// step with the record's position.
     ///
-    /// The order is what recovery and checkpoints rest on: the frames are marked dirty at the log's present end, the record is
-    /// appended at or after it, the vectors are applied, and the blocks get the record's SCN; all under the exclusive latches that the guards hold.
+    /// The order is what recovery and checkpoints rest on: the frames are marked dirty at the log's
+    /// present end, the record is appended at or after it, the vectors are applied, and the blocks
+    /// get the record's SCN; all under the exclusive latches that the guards hold.
     ///
-    /// Ends the process if a vector cannot be applied: the caller has built a change that its block does not admit, and the record is in the log already.
+    /// Ends the process if a vector cannot be applied: the caller has built a change that its block
+    /// does not admit, and the record is in the log already.
     pub fn change(
         &self,
         header: RecordHeader,
@@ -65,7 +68,8 @@ impl Cache {
         self.change_with(header, changes, &mut [], under_latch)
     }
 
-    /// The same for changes that come from two places: a row's, and the undo's, whose guards live for different times.
+    /// The same for changes that come from two places: a row's, and the undo's, whose guards live
+    /// for different times.
     pub fn change_with(
         &self,
         header: RecordHeader,
@@ -128,8 +132,10 @@ impl Cache {
     }
 }
 
-/// Alive from before a record is appended until its changes are in their blocks. A panic in between leaves blocks that lack what the log has, under latches that
-/// unwinding lets go: the next change of such a block, or its way to the disk, would make it damage for good. The process ends before anybody sees it.
+/// Alive from before a record is appended until its changes are in their blocks. A panic in between
+/// leaves blocks that lack what the log has, under latches that unwinding lets go: the next change
+/// of such a block, or its way to the disk, would make it damage for good. The process ends before
+/// anybody sees it.
 struct AllOrNothing;
 
 impl Drop for AllOrNothing {

@@ -34,7 +34,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// No room on the device: nothing was lost, and the request can be made again once there is room.
+    /// No room on the device: nothing was lost, and the request can be made again once there is
+    /// room.
     pub fn is_full(&self) -> bool {
         match self {
             Error::Storage(e) => e.is_full(),
@@ -43,7 +44,8 @@ impl Error {
         }
     }
 
-    /// Whether nothing has been written in vain: what failed can be done again later. (A failed write or sync is the end of the instance.)
+    /// Whether nothing has been written in vain: what failed can be done again later. (A failed
+    /// write or sync is the end of the instance.)
     pub(crate) fn can_be_tried_again(&self) -> bool {
         self.is_full() || matches!(self, Error::Storage(e) if e.is_read_failure())
     }

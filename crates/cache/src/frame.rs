@@ -29,9 +29,11 @@ pub(crate) const EXCLUSIVE: u8 = 4;
 /// One frame, on a cache line of its own.
 #[repr(align(64))]
 pub(crate) struct Frame {
-    /// Guards the block's contents, `last_change`, and `first_dirty` and `since_copy` against `dbw0`.
+    /// Guards the block's contents, `last_change`, and `first_dirty` and `since_copy` against
+    /// `dbw0`.
     pub latch: RawRwLatch,
-    /// Changes only while no other thread can hold the latch or a pin: when a victim is taken, under its latch and its chain's.
+    /// Changes only while no other thread can hold the latch or a pin: when a victim is taken,
+    /// under its latch and its chain's.
     dba: AtomicU64,
     /// Next frame in the hash chain; written under the chain's latch.
     pub next: AtomicU32,
@@ -41,16 +43,19 @@ pub(crate) struct Frame {
     usage: AtomicU8,
     /// `dbw0` has copied the block and not finished writing the copy. Set under the shared latch.
     pub writing: AtomicBool,
-    /// Its rows may show when groups took effect of which no durable header tells yet: one is to be made durable before the block is written.
+    /// Its rows may show when groups took effect of which no durable header tells yet: one is to be
+    /// made durable before the block is written.
     pub stamped: AtomicBool,
-    /// One more than its changes, as far as they fit, while they are counted (`gcs::defer`); a hint.
+    /// One more than its changes, as far as they fit, while they are counted (`gcs::defer`); a
+    /// hint.
     changes: AtomicU8,
     /// Position at or below that of the oldest change not on disk, or [`CLEAN`].
     pub first_dirty: AtomicU64,
     /// Redo must be durable up to here before the block is written.
     pub last_change: AtomicU64,
-    /// Position at or below that of the oldest change since `dbw0` last copied the block, or [`CLEAN`]: what it is dirty from once that copy is on disk. The
-    /// log's end at the time of the copy would not do: recovery replays records from before it.
+    /// Position at or below that of the oldest change since `dbw0` last copied the block, or
+    /// [`CLEAN`]: what it is dirty from once that copy is on disk. The log's end at the time of the
+    /// copy would not do: recovery replays records from before it.
     pub since_copy: AtomicU64,
 }
 
@@ -94,7 +99,8 @@ impl Frame {
             self.changes.store(counted.saturating_add(1), Relaxed);
         }
     }
-    /// Changes since it was last called; from now on they are counted. Not latched: what is changed just now may be counted or not.
+    /// Changes since it was last called; from now on they are counted. Not latched: what is changed
+    /// just now may be counted or not.
     pub fn count_changes(&self) -> u32 {
         self.changes.swap(1, Relaxed).saturating_sub(1).into()
     }
@@ -102,7 +108,8 @@ impl Frame {
         self.changes.store(0, Relaxed);
     }
 
-    /// Remembers that the block was used. Written only while it changes something, so that a hot block's line stays shared among readers.
+    /// Remembers that the block was used. Written only while it changes something, so that a hot
+    /// block's line stays shared among readers.
     #[inline]
     pub fn touch(&self) {
         let usage = self.usage.load(Relaxed);

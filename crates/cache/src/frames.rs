@@ -1,4 +1,5 @@
-//! Which block is in which frame: look-up, finding a frame to read into, and taking a block out of its frame.
+//! Which block is in which frame: look-up, finding a frame to read into, and taking a block out of
+//! its frame.
 
 use crate::Cache;
 use crate::Result;
@@ -9,10 +10,12 @@ use block::Dba;
 use std::sync::atomic::Ordering::*;
 use wait::{Event, Stat, stat};
 
-/// A chain longer than this is being changed under the reader, or unlucky; the latched look-up decides.
+/// A chain longer than this is being changed under the reader, or unlucky; the latched look-up
+/// decides.
 const OPTIMISTIC_STEPS: usize = 32;
 impl Cache {
-    /// The frame that holds `dba`, perhaps. Takes no latch: the caller latches the frame and checks.
+    /// The frame that holds `dba`, perhaps. Takes no latch: the caller latches the frame and
+    /// checks.
     #[inline]
     pub(crate) fn find(&self, dba: Dba) -> Option<FrameIx> {
         self.walk(self.bucket(dba), dba, OPTIMISTIC_STEPS)
@@ -33,7 +36,8 @@ impl Cache {
         None
     }
 
-    /// Under the frame's latch: whether it holds the block, whole, in this mode ([`SHARED`], [`EXCLUSIVE`]) or a stronger one.
+    /// Under the frame's latch: whether it holds the block, whole, in this mode ([`SHARED`],
+    /// [`EXCLUSIVE`]) or a stronger one.
     #[inline]
     pub(crate) fn holds(&self, ix: FrameIx, dba: Dba, mode: u8) -> bool {
         let frame = self.frame(ix);
@@ -98,7 +102,8 @@ impl Cache {
         });
     }
 
-    /// Takes the frame out of its chain. It is this thread's: LOADING by it, or latched exclusively without pins.
+    /// Takes the frame out of its chain. It is this thread's: LOADING by it, or latched exclusively
+    /// without pins.
     fn unlink(&self, ix: FrameIx, dba: Dba) {
         let bucket = self.bucket(dba);
         let _chain = self.chain_latch(bucket).lock();
@@ -121,7 +126,8 @@ impl Cache {
         frame.state.store(EMPTY, Release);
     }
 
-    /// A frame that holds no block and belongs to the caller. Waits for `dbw0` if all are dirty or in use.
+    /// A frame that holds no block and belongs to the caller. Waits for `dbw0` if all are dirty or
+    /// in use.
     fn victim(&self, dba: Dba) -> Result<FrameIx> {
         loop {
             let seen = self.writer.cleaned();
@@ -141,7 +147,8 @@ impl Cache {
             return Some(ix);
         }
         let n = self.frames.len();
-        // Every frame may need as many passes as it was used; with one more, whatever is not pinned or dirty has been taken.
+        // Every frame may need as many passes as it was used; with one more, whatever is not pinned
+        // or dirty has been taken.
         for tried in 0..7 * n {
             let ix = FrameIx((self.hand.fetch_add(1, Relaxed) % n) as u32);
             if self.evict(ix) {
@@ -164,14 +171,16 @@ impl Cache {
         if !usable() || !frame.age() || !frame.latch.try_lock_exclusive() {
             return false;
         }
-        // Pins are counted and blocks dirtied under the latch: what holds now holds until it is let go.
+        // Pins are counted and blocks dirtied under the latch: what holds now holds until it is let
+        // go.
         let taken = usable() && self.empty(ix);
         // SAFETY: latched above.
         unsafe { frame.latch.unlock_exclusive() }
         taken
     }
 
-    /// Takes the block out of a frame that is latched exclusively, clean and not pinned. Then the frame is the caller's. False if the block cannot be let go now.
+    /// Takes the block out of a frame that is latched exclusively, clean and not pinned. Then the
+    /// frame is the caller's. False if the block cannot be let go now.
     pub(crate) fn empty(&self, ix: FrameIx) -> bool {
         let frame = self.frame(ix);
         debug_assert!(frame.pins.load(Relaxed) == 0 && !frame.is_dirty());

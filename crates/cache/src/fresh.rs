@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
 impl Cache {
-    /// A block that the caller is about to format: in a frame without having been read, zeroed unless it was cached already. Among instances it is this one's alone
-    /// until somebody else asks for it, which nobody does before it is linked to something.
+    /// A block that the caller is about to format: in a frame without having been read, zeroed
+    /// unless it was cached already. Among instances it is this one's alone until somebody else
+    /// asks for it, which nobody does before it is linked to something.
     #[track_caller]
     pub fn pin_new(self: &Arc<Self>, dba: Dba) -> Result<Pin> {
         assert_none_held("a frame is taken");
@@ -52,9 +53,11 @@ impl Cache {
         }
     }
 
-    /// The same, latched exclusively. Others may come here all the same: who scans an extent that is another instance's to fill, or follows a stale pointer. The mode can be
-    /// theirs again before the latch is had; then it is asked for anew. What the mode comes with lifts the clock above the block's last change, for a format
-    /// vector is applied where the block's SCN is lower.
+    /// The same, latched exclusively. Others may come here all the same: who scans an extent that
+    /// is another instance's to fill, or follows a stale pointer. The mode can be theirs again
+    /// before the latch is had; then it is asked for anew. What the mode comes with lifts the clock
+    /// above the block's last change, for a format vector is applied where the block's SCN is
+    /// lower.
     #[track_caller]
     pub fn write_new(self: &Arc<Self>, dba: Dba) -> Result<WriteGuard<'_>> {
         let (mut admission, mut _pin) = (None, None);

@@ -34,7 +34,8 @@ enum Source<'a> {
     },
 }
 
-/// A block latched exclusively. Its contents are changed by [`Cache::change`] and [`WriteGuard::hint`] only.
+/// A block latched exclusively. Its contents are changed by [`Cache::change`] and
+/// [`WriteGuard::hint`] only.
 pub struct WriteGuard<'a> {
     cache: &'a Cache,
     ix: FrameIx,
@@ -85,7 +86,8 @@ impl Deref for ReadGuard<'_> {
     type Target = BlockBuf;
     #[inline]
     fn deref(&self) -> &BlockBuf {
-        // SAFETY: the latch is held shared, so nobody writes, and the memory lives as long as the cache; or it is the copy's, kept by this guard.
+        // SAFETY: the latch is held shared, so nobody writes, and the memory lives as long as the
+        // cache; or it is the copy's, kept by this guard.
         unsafe { self.block.as_ref() }
     }
 }
@@ -117,7 +119,8 @@ impl<'a> WriteGuard<'a> {
         }
     }
 
-    /// The address of the frame's block, which a block not formatted yet does not have in its header.
+    /// The address of the frame's block, which a block not formatted yet does not have in its
+    /// header.
     pub fn address(&self) -> Dba {
         self.cache.frame(self.ix).dba()
     }
@@ -128,12 +131,13 @@ impl<'a> WriteGuard<'a> {
 
     /// The contents, for those who log or have logged the change.
     pub(crate) fn contents(&mut self) -> &mut BlockBuf {
-        // SAFETY: the latch is held exclusively and `self` is borrowed exclusively; the memory lives as long as the cache.
+        // SAFETY: the latch is held exclusively and `self` is borrowed exclusively; the memory
+        // lives as long as the cache.
         unsafe { &mut *self.cache.memory.block(self.ix.0 as usize) }
     }
 
-    /// Makes an unlogged change that alters neither SCN nor meaning (cleanout, fill levels). It may be lost in a crash, and it is never written before redo
-    /// that is in the log now.
+    /// Makes an unlogged change that alters neither SCN nor meaning (cleanout, fill levels). It may
+    /// be lost in a crash, and it is never written before redo that is in the log now.
     pub fn hint(&mut self, f: impl FnOnce(&mut BlockBuf)) {
         self.cache.mark_dirty(self.ix);
         f(self.contents());
@@ -146,8 +150,9 @@ impl<'a> WriteGuard<'a> {
 }
 
 impl WriteGuard<'_> {
-    /// Replays a change in recovery: `f` applies the vector of a record that stands at `record`, and tells whether it changed the block. The block counts as
-    /// dirty since that record, so no checkpoint passes it before the block is written.
+    /// Replays a change in recovery: `f` applies the vector of a record that stands at `record`,
+    /// and tells whether it changed the block. The block counts as dirty since that record, so no
+    /// checkpoint passes it before the block is written.
     pub fn replay<E>(
         &mut self,
         record: block::LogPos,
@@ -184,7 +189,8 @@ impl Drop for WriteGuard<'_> {
 }
 
 impl Cache {
-    /// Before a change, under the exclusive latch: the block will have a change that is not on disk, logged at or after the log's present end.
+    /// Before a change, under the exclusive latch: the block will have a change that is not on
+    /// disk, logged at or after the log's present end.
     pub(crate) fn mark_dirty(&self, ix: FrameIx) {
         let frame = self.frame(ix);
         if frame.since_copy.load(Relaxed) == CLEAN {
@@ -194,13 +200,15 @@ impl Cache {
         }
     }
 
-    /// After a change, under the exclusive latch. `position`: what must be durable before the block is written.
+    /// After a change, under the exclusive latch. `position`: what must be durable before the block
+    /// is written.
     pub(crate) fn changed(&self, ix: FrameIx, position: u64) {
         self.frame(ix).changed(position);
     }
 }
 
-/// A block kept in its frame. Holds no latch; may be kept for long, but every pin is a frame less for others.
+/// A block kept in its frame. Holds no latch; may be kept for long, but every pin is a frame less
+/// for others.
 pub struct Pin {
     cache: Arc<Cache>,
     ix: FrameIx,

@@ -14,8 +14,9 @@ use wait::{Stat, stat};
 pub(crate) const PREFETCH_BLOCKS: u32 = 128;
 
 impl Cache {
-    /// Gets the block into a frame in the mode that serves `want`, by reading it, waiting for whoever reads it, or asking for it. It may be gone again when this
-    /// returns, unless an admission comes with it. A reader as of a snapshot may get a copy instead.
+    /// Gets the block into a frame in the mode that serves `want`, by reading it, waiting for
+    /// whoever reads it, or asking for it. It may be gone again when this returns, unless an
+    /// admission comes with it. A reader as of a snapshot may get a copy instead.
     #[track_caller]
     pub(crate) fn bring(&self, dba: Dba, want: Want) -> Result<Brought<'_>> {
         assert_none_held("a block is read");
@@ -29,7 +30,8 @@ impl Cache {
         match self.claim(dba)? {
             Claim::There(ix) => self.await_loaded(ix, dba),
             Claim::Ours(ix) => {
-                // SAFETY: the frame is LOADING and this thread's: nobody else looks at the contents.
+                // SAFETY: the frame is LOADING and this thread's: nobody else looks at the
+                // contents.
                 let result = self
                     .files
                     .read_block(dba, unsafe { &mut *self.memory.block(ix.0 as usize) });
@@ -41,8 +43,8 @@ impl Cache {
         Ok(Brought::Perhaps)
     }
 
-    /// Reads those of the `n` contiguous blocks from `first` on that are not cached, in one go. A hint: errors are left for whoever reads the
-    /// block itself.
+    /// Reads those of the `n` contiguous blocks from `first` on that are not cached, in one go. A
+    /// hint: errors are left for whoever reads the block itself.
     pub fn prefetch(&self, first: Dba, n: u32) {
         assert_none_held("blocks are read ahead");
         // Among instances each block is asked for by itself.
@@ -65,7 +67,8 @@ impl Cache {
     fn read_run(&self, first: Dba, n: u32) {
         let mut ours = Vec::new();
         for i in 0..n {
-            // Other runs of other scans must not starve the frames: stop at the first that cannot be had at once.
+            // Other runs of other scans must not starve the frames: stop at the first that cannot
+            // be had at once.
             let Some(victim) = self.try_victim() else {
                 break;
             };

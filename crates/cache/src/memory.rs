@@ -1,4 +1,5 @@
-//! The memory of the buffers: one anonymous mapping, in huge pages where the kernel gives them, touched only as frames are used.
+//! The memory of the buffers: one anonymous mapping, in huge pages where the kernel gives them,
+//! touched only as frames are used.
 
 use crate::{Error, Result};
 use block::{BLOCK_SIZE, BlockBuf};
@@ -11,7 +12,8 @@ pub(crate) struct BlockMemory {
     count: usize,
 }
 
-// SAFETY: the mapping is plain memory; who may touch which block when is decided by the frames' latches.
+// SAFETY: the mapping is plain memory; who may touch which block when is decided by the frames'
+// latches.
 unsafe impl Send for BlockMemory {}
 // SAFETY: as above.
 unsafe impl Sync for BlockMemory {}
@@ -43,14 +45,16 @@ impl BlockMemory {
     /// The block of frame `at`. Whether it may be read or written is the caller's to know.
     pub(crate) fn block(&self, at: usize) -> *mut BlockBuf {
         assert!(at < self.count);
-        // SAFETY: within the mapping, which is page aligned as `BlockBuf` needs, and zero bytes are a valid block.
+        // SAFETY: within the mapping, which is page aligned as `BlockBuf` needs, and zero bytes are
+        // a valid block.
         unsafe { self.base.as_ptr().add(at) }
     }
 }
 
 impl Drop for BlockMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody has a reference into it when the cache is dropped.
+        // SAFETY: the mapping is ours, and nobody has a reference into it when the cache is
+        // dropped.
         let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.count * BLOCK_SIZE) };
     }
 }

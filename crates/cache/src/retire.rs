@@ -1,5 +1,7 @@
-//! Blocks of objects that were dropped: an instance lets go of those that it has, so that whoever uses their space next, on any instance, does not have to fetch what he is about to format.
-//! Oracle writes and invalidates them while the DROP waits ("object reuse"); here nobody waits, as nothing but time is lost where a block is still held.
+//! Blocks of objects that were dropped: an instance lets go of those that it has, so that whoever
+//! uses their space next, on any instance, does not have to fetch what he is about to format.
+//! Oracle writes and invalidates them while the DROP waits ("object reuse"); here nobody waits, as
+//! nothing but time is lost where a block is still held.
 
 use crate::Cache;
 use crate::frame::{CLOSED, FrameIx};
@@ -9,8 +11,10 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::*;
 
 impl Cache {
-    /// Lets go of the blocks of these objects, and asks `dbw0` for those that are dirty. Looks at every frame, and waits for nothing. Returns whether none is left; otherwise whoever calls does so
-    /// again. For objects whose blocks nobody uses any more. Does nothing as long as there are no other instances.
+    /// Lets go of the blocks of these objects, and asks `dbw0` for those that are dirty. Looks at
+    /// every frame, and waits for nothing. Returns whether none is left; otherwise whoever calls
+    /// does so again. For objects whose blocks nobody uses any more. Does nothing as long as there
+    /// are no other instances.
     pub fn retire(&self, objects: &BTreeSet<ObjectId>) -> bool {
         if !self.is_clustered() || objects.is_empty() {
             return true;
@@ -42,7 +46,8 @@ impl Cache {
                 && !is_private(frame.dba())
                 && objects.contains(&object())
         };
-        // What is latched exclusively just now is in use, and so belongs to nothing that was dropped, or is on its way to another instance.
+        // What is latched exclusively just now is in use, and so belongs to nothing that was
+        // dropped, or is on its way to another instance.
         if frame.state.load(Acquire) < CLOSED || !frame.latch.try_lock_shared() {
             return Retired::NotOne;
         }

@@ -1,10 +1,10 @@
 //! Encodings of clients: PostgreSQL's names for them, and conversion from and to UTF-8.
 //!
-//! The server's encoding is UTF-8. A client names its own in `client_encoding`; the names and numbers
-//! are those of PostgreSQL 15. Encodings of one byte a character are converted, in both directions,
-//! with the tables of the crate `encoding_rs`, less the bytes that PostgreSQL leaves undefined.
-//! The encodings of East Asia have no conversion here: their ASCII passes, and the first other byte
-//! is an error.
+//! The server's encoding is UTF-8. A client names its own in `client_encoding`; the names and
+//! numbers are those of PostgreSQL 15. Encodings of one byte a character are converted, in both
+//! directions, with the tables of the crate `encoding_rs`, less the bytes that PostgreSQL leaves
+//! undefined. The encodings of East Asia have no conversion here: their ASCII passes, and the first
+//! other byte is an error.
 //!
 //! **Invariant.** What [`Encoding::encode`] makes, [`Encoding::decode`] makes into the same text.
 

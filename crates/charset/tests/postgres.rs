@@ -114,8 +114,8 @@ impl Random {
     }
 }
 
-/// Random bytes and texts, whole and cut: what converts comes back as it was, and what does not stops
-/// at the first byte that is no good.
+/// Random bytes and texts, whole and cut: what converts comes back as it was, and what does not
+/// stops at the first byte that is no good.
 #[test]
 fn fuzz_conversions() {
     let given = std::env::var("BRAID_FUZZ_SEED")

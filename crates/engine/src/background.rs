@@ -1,4 +1,5 @@
-//! Background threads of an instance that end with it: each does its work until the bell that it waits at is rung.
+//! Background threads of an instance that end with it: each does its work until the bell that it
+//! waits at is rung.
 
 use crate::{Error, Result};
 use seam::thread::JoinHandle;

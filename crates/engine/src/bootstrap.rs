@@ -16,9 +16,9 @@ use txn::Isolation;
 const FIRST_SCN: u64 = 1000;
 
 impl Engine {
-    /// Creates a database in `config.dir`, which holds none: makes the files, opens the database once, makes the
-    /// dictionary's segments in it, and stops it. The control file with the dictionary's addresses comes last, so a
-    /// creation that was interrupted leaves no database.
+    /// Creates a database in `config.dir`, which holds none: makes the files, opens the database
+    /// once, makes the dictionary's segments in it, and stops it. The control file with the
+    /// dictionary's addresses comes last, so a creation that was interrupted leaves no database.
     pub fn create(config: &Config, progress: &dyn Progress) -> Result<()> {
         let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(&config.dir)?);
         if ControlFile::exists(&*storage)? {
@@ -117,7 +117,8 @@ fn remove_leftovers(config: &Config, places: &Places) -> Result<()> {
     Ok(())
 }
 
-/// Told apart by the time of creation and the process: enough to notice a redo file of another database.
+/// Told apart by the time of creation and the process: enough to notice a redo file of another
+/// database.
 fn database_id() -> u64 {
     let nanos = seam::wall_clock()
         .duration_since(UNIX_EPOCH)

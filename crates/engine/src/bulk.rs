@@ -1,11 +1,12 @@
 //! Inserting many rows: rows by the block, index entries by the leaf.
 //!
-//! Rows go into the heap in small batches. Their index keys are collected, and inserted in key order once there are many: a leaf then takes all of its
-//! keys under one latch, with one redo and one undo record. So a unique key is refused later than its row was given, but before the
+//! Rows go into the heap in small batches. Their index keys are collected, and inserted in key
+//! order once there are many: a leaf then takes all of its keys under one latch, with one redo and
+//! one undo record. So a unique key is refused later than its row was given, but before the
 //! statement ends.
 //!
-//! **Invariant.** After [`Session::finish_bulk`] every row given has its entries. Without it the statement has failed, and its transaction must
-//! roll back.
+//! **Invariant.** After [`Session::finish_bulk`] every row given has its entries. Without it the
+//! statement has failed, and its transaction must roll back.
 
 use crate::{Error, Result, Session, TableDef};
 use access::heap::Heap;
@@ -35,7 +36,8 @@ pub struct Bulk {
     indexes: Vec<Keys>,
     /// Whether a row can be refused for its key.
     unique: bool,
-    /// If so: the caller's numbers of the rows whose keys are collected, and where these rows are, as far as they are in the heap.
+    /// If so: the caller's numbers of the rows whose keys are collected, and where these rows are,
+    /// as far as they are in the heap.
     numbers: Vec<u64>,
     places: Vec<RowId>,
 }
@@ -68,13 +70,15 @@ impl Arena {
 struct Keys {
     bytes: Vec<u8>,
     keys: Vec<KeyAt>,
-    /// How many of the keys have their row id; the rest belong to rows that are not in the heap yet.
+    /// How many of the keys have their row id; the rest belong to rows that are not in the heap
+    /// yet.
     placed: usize,
 }
 
 /// Where a key lies.
 struct KeyAt {
-    /// While keys are sorted: its bytes at the first positions where keys differ, which decide most comparisons without a look at the rest.
+    /// While keys are sorted: its bytes at the first positions where keys differ, which decide most
+    /// comparisons without a look at the rest.
     head: u128,
     from: usize,
     len: u32,
@@ -142,8 +146,8 @@ impl Keys {
     }
 }
 
-/// The first positions, in order, at which not all keys have the same byte. A position where all have the same decides no comparison, so keys whose bytes differ at
-/// these compare as these do.
+/// The first positions, in order, at which not all keys have the same byte. A position where all
+/// have the same decides no comparison, so keys whose bytes differ at these compare as these do.
 fn deciding_positions(bytes: &[u8], keys: &[KeyAt]) -> Vec<usize> {
     let shortest = keys.iter().map(|k| k.len as usize).min().unwrap_or(0);
     let mut differs = [0; LOOKED_AT];
@@ -178,7 +182,8 @@ impl Bulk {
 }
 
 impl Session {
-    /// Inserts a row, now or by the time of [`Session::finish_bulk`]. `number` is the caller's for it.
+    /// Inserts a row, now or by the time of [`Session::finish_bulk`]. `number` is the caller's for
+    /// it.
     pub fn insert_bulk(
         &mut self,
         table: &TableDef,
@@ -237,7 +242,8 @@ impl Session {
         let heap = self.engine.heap(table.object, table.header);
         for (at, keys) in bulk.indexes.iter_mut().enumerate() {
             keys.sort();
-            // Of a unique index only keys without NULL are checked: those with NULL go in between, one by one.
+            // Of a unique index only keys without NULL are checked: those with NULL go in between,
+            // one by one.
             let unique = table.indexes[at].unique;
             let alone = |a: &KeyAt, b: &KeyAt| unique && (a.has_null || b.has_null);
             for run in keys.keys.chunk_by(|a, b| !alone(a, b)) {
@@ -252,7 +258,8 @@ impl Session {
         Ok(())
     }
 
-    /// Inserts whole keys, which rise. With `has_null` it is a single one, or the index is not unique.
+    /// Inserts whole keys, which rise. With `has_null` it is a single one, or the index is not
+    /// unique.
     fn insert_run(
         &mut self,
         table: &TableDef,

@@ -28,7 +28,8 @@ pub struct Config {
     pub max_sessions: u32,
     /// Where to listen for other instances; none to be alone.
     pub interconnect: Option<SocketAddr>,
-    /// Directory of the certificates by which instances on several hosts know each other ([`interconnect::certs`]); not looked at between loopback addresses.
+    /// Directory of the certificates by which instances on several hosts know each other
+    /// ([`interconnect::certs`]); not looked at between loopback addresses.
     pub certificates: PathBuf,
     /// Where other instances listen, if not where the control file says.
     pub peers: Vec<PeerAddress>,
@@ -38,9 +39,11 @@ pub struct Config {
     pub share_memory: bool,
     /// When blocks that one instance uses mostly are mastered there.
     pub affinity: cache::Affinity,
-    /// For how long a block that several sessions waited for may stay here after it has come, before it is given away.
+    /// For how long a block that several sessions waited for may stay here after it has come,
+    /// before it is given away.
     pub gc_defer: Duration,
-    /// Of the threads that all sessions, here and elsewhere, wait for: the receiving ones and `lgwr`. As far as the system permits.
+    /// Of the threads that all sessions, here and elsewhere, wait for: the receiving ones and
+    /// `lgwr`. As far as the system permits.
     pub priority: Priority,
     /// CPUs that the receiving threads are bound to; empty for any.
     pub lms_cpus: Vec<usize>,

@@ -36,8 +36,8 @@ impl Session {
         Sorter::new(self.engine.temp.clone(), memory_bytes)
     }
 
-    /// Fills an empty index from the table's rows. Nobody else changes the table meanwhile: the caller has locked it. Returns the SCN from which on snapshots
-    /// may use the index.
+    /// Fills an empty index from the table's rows. Nobody else changes the table meanwhile: the
+    /// caller has locked it. Returns the SCN from which on snapshots may use the index.
     pub fn build_index(
         &mut self,
         table: &TableDef,
@@ -119,7 +119,8 @@ impl Session {
         self.drop_segment_at_commit(object, header)
     }
 
-    /// Draws the next value. The draw is durable before this transaction's end is reported, even if it changes nothing else; before it commits, if another instance drew it.
+    /// Draws the next value. The draw is durable before this transaction's end is reported, even if
+    /// it changes nothing else; before it commits, if another instance drew it.
     pub fn sequence_next(&mut self, def: &SequenceDef) -> Result<i64> {
         let sequence = self.engine.sequence(def.object, def.header);
         let drawn = match self.engine.cluster() {
@@ -167,7 +168,8 @@ impl Session {
         }
     }
 
-    /// Returns once the marks behind values that other instances have drawn for this transaction are durable: before it commits. After an error it cannot.
+    /// Returns once the marks behind values that other instances have drawn for this transaction
+    /// are durable: before it commits. After an error it cannot.
     pub fn secure_draws(&mut self) -> Result<()> {
         for (def, mark) in std::mem::take(&mut self.marks) {
             let Some(cluster) = self.engine.cluster() else {
@@ -183,7 +185,8 @@ impl Session {
 }
 
 impl Engine {
-    /// The parameters of a sequence, and where it stands: values in instances' caches count as drawn.
+    /// The parameters of a sequence, and where it stands: values in instances' caches count as
+    /// drawn.
     pub fn sequence_state(&self, def: &SequenceDef) -> Result<(SequenceParams, SequenceState)> {
         Ok(self.sequence(def.object, def.header).state()?)
     }

@@ -11,7 +11,8 @@ pub enum Error {
         index: String,
         table: ObjectId,
         index_object: ObjectId,
-        /// The row that was refused, if it is in the heap: its transaction can fetch it, to say which key it was.
+        /// The row that was refused, if it is in the heap: its transaction can fetch it, to say
+        /// which key it was.
         row: Option<RowId>,
     },
     #[error("could not serialize access due to concurrent {0}")]
@@ -84,7 +85,8 @@ impl From<access::Error> for Error {
 }
 
 impl Error {
-    /// What a client is told: class 53 for want of something, 40 for a transaction to try again, XX for damage.
+    /// What a client is told: class 53 for want of something, 40 for a transaction to try again, XX
+    /// for damage.
     pub fn sqlstate(&self) -> &'static str {
         match self {
             Error::UniqueViolation { .. } => "23505",

@@ -1,7 +1,10 @@
-//! The files of a database, which of them belong to one instance, and how those are made when it first comes.
+//! The files of a database, which of them belong to one instance, and how those are made when it
+//! first comes.
 //!
-//! **Invariant.** A file is named in the control file before it is written, so that survivors know all files whose locks prove an instance dead: data files by themselves, the redo and double-write files by the
-//! instance's thread. A thread in state [`ThreadState::New`] has files that are not complete; they are made anew.
+//! **Invariant.** A file is named in the control file before it is written, so that survivors know
+//! all files whose locks prove an instance dead: data files by themselves, the redo and
+//! double-write files by the instance's thread. A thread in state [`ThreadState::New`] has files
+//! that are not complete; they are made anew.
 
 use crate::{Config, Progress, Result};
 use block::{FileId, InstanceId, LogPos, ThreadId};
@@ -83,7 +86,8 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// All that an instance may write, in the order in which its locks are taken. Errors of the redo files are the log's business: it outlives the loss of a member.
+    /// All that an instance may write, in the order in which its locks are taken. Errors of the
+    /// redo files are the log's business: it outlives the loss of a member.
     pub fn claims(&self, state: &Control, instance: InstanceId) -> Vec<Claim> {
         let mut files = vec![(CONTROL.to_string(), FileKind::Control)];
         files.extend(
@@ -120,7 +124,8 @@ impl Places {
     }
 }
 
-/// Names a new instance's files in the control file and makes them, if that has not been done, or not to its end. `places` are written under the instance's lease.
+/// Names a new instance's files in the control file and makes them, if that has not been done, or
+/// not to its end. `places` are written under the instance's lease.
 pub(crate) fn make_instance_files(
     control: &ControlFile,
     places: &Places,
@@ -207,7 +212,8 @@ pub(crate) fn remove_leftovers(
     Ok(())
 }
 
-/// Opens the data files: `through` says by which storage an instance's own are reached, and `None` the ones that all write. Those of an instance that is just being added may not be there yet.
+/// Opens the data files: `through` says by which storage an instance's own are reached, and `None`
+/// the ones that all write. Those of an instance that is just being added may not be there yet.
 pub(crate) fn open_data_files(
     state: &Control,
     through: &dyn Fn(Option<InstanceId>) -> Arc<dyn Storage>,

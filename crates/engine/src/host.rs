@@ -8,7 +8,8 @@ use interconnect::{Bound, Secret};
 use std::sync::Arc;
 use storage::{OsStorage, Storage};
 
-/// Ends the instance at once, whatever it is doing: called with the reason when a promise of the hardware is broken.
+/// Ends the instance at once, whatever it is doing: called with the reason when a promise of the
+/// hardware is broken.
 pub use storage::Fatal;
 
 /// The cluster's secret, in the database directory; nobody but its owner may read it.
@@ -19,13 +20,15 @@ pub struct Host {
     pub storage: Arc<dyn Storage>,
     /// Where the members of the redo files are; `storage` is the first as a rule.
     pub members: Vec<Arc<dyn Storage>>,
-    /// After it returns, if it does, nothing is written any more and all work fails; a real one does not return.
+    /// After it returns, if it does, nothing is written any more and all work fails; a real one
+    /// does not return.
     pub fatal: Fatal,
     /// How it meets other instances; none if it is to be alone.
     pub cluster: Option<ClusterHost>,
 }
 
-/// A broken promise of the hardware: nothing is safe to do but to end. What is in the log is recovered at the next start.
+/// A broken promise of the hardware: nothing is safe to do but to end. What is in the log is
+/// recovered at the next start.
 pub(crate) fn stop_at_once(why: &str) -> ! {
     wait::thread::abort(why)
 }
@@ -42,7 +45,8 @@ pub(crate) fn log_members(
     Ok(members)
 }
 
-/// Takes the port of the interconnect and reads the secret of the cluster, which is drawn when the first instance needs it.
+/// Takes the port of the interconnect and reads the secret of the cluster, which is drawn when the
+/// first instance needs it.
 pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
     let Some(address) = config.interconnect else {
         return Ok(None);

@@ -1,6 +1,8 @@
-//! Questions of one instance to the others that need no lock and no block: how they are. The views of all instances (`gv$`) are made of the answers.
+//! Questions of one instance to the others that need no lock and no block: how they are. The views
+//! of all instances (`gv$`) are made of the answers.
 //!
-//! What a question and its answer say is the business of whoever asks and of the responder ([`Inquiries::respond_with`]); here they are bytes.
+//! What a question and its answer say is the business of whoever asks and of the responder
+//! ([`Inquiries::respond_with`]); here they are bytes.
 //!
 //! ```text
 //! session ── ASK id, page 0, question ──────────► receiving thread ──► queue ──► thread pz00: the responder makes the answer
@@ -9,11 +11,16 @@
 //! ```
 //!
 //! **Invariants.**
-//! - Receiving threads make no answers (R8): what an answer is made of is read under latches, and making it takes as long as it takes.
-//! - An answer is fetched page by page by whoever wants it, so a slow reader delays nobody, and a page is small enough not to hold up the blocks that share its lane.
-//! - Nobody waits for ever: an instance that says nothing for as long as the asker has patience is missing from the result, by name and with the reason.
-//! - Everything that can grow has a limit: questions waiting, an answer's bytes, answers kept for their further pages. What is over a limit is answered with an error that says so.
-//! - Messages may be lost with their connection, or come twice. An unanswered page is asked for again; an answer that is made a second time has another number, and its reader begins again.
+//! - Receiving threads make no answers (R8): what an answer is made of is read under latches, and
+//!   making it takes as long as it takes.
+//! - An answer is fetched page by page by whoever wants it, so a slow reader delays nobody, and a
+//!   page is small enough not to hold up the blocks that share its lane.
+//! - Nobody waits for ever: an instance that says nothing for as long as the asker has patience is
+//!   missing from the result, by name and with the reason.
+//! - Everything that can grow has a limit: questions waiting, an answer's bytes, answers kept for
+//!   their further pages. What is over a limit is answered with an error that says so.
+//! - Messages may be lost with their connection, or come twice. An unanswered page is asked for
+//!   again; an answer that is made a second time has another number, and its reader begins again.
 
 mod messages;
 
@@ -37,7 +44,8 @@ pub(crate) const INQUIRY_KINDS: RangeInclusive<u16> = 240..=242;
 
 /// Of an answer, in one message: four blocks.
 const PAGE_BYTES: usize = 32 << 10;
-/// Of an answer. The largest view is the ring of session history: 360,000 samples of about 250 bytes with their statements cut to 1000.
+/// Of an answer. The largest view is the ring of session history: 360,000 samples of about 250
+/// bytes with their statements cut to 1000.
 const ANSWER_MAX_BYTES: usize = 512 << 20;
 /// Of a question: a view's name and the like.
 const QUESTION_MAX_BYTES: usize = 4096;
@@ -139,8 +147,9 @@ impl Inquiries {
         );
     }
 
-    /// Asks all others, and does `meanwhile` while they answer. Each is waited for as long as it says something every now and then, `patience` at most in between. Fails if the
-    /// session's statement is cancelled. To be called by a session that holds no latch.
+    /// Asks all others, and does `meanwhile` while they answer. Each is waited for as long as it
+    /// says something every now and then, `patience` at most in between. Fails if the session's
+    /// statement is cancelled. To be called by a session that holds no latch.
     pub fn ask_others<T>(
         &self,
         question: &[u8],
@@ -347,7 +356,8 @@ impl Inquiries {
             }
         }
         let made = match self.responder.get() {
-            // It only reads. What it trips over here its own sessions are told as an error; nobody elsewhere may end this instance with a question.
+            // It only reads. What it trips over here its own sessions are told as an error; nobody
+            // elsewhere may end this instance with a question.
             Some(respond) => catch_unwind(AssertUnwindSafe(|| respond(&asked.question)))
                 .unwrap_or_else(|_| Err("its answer broke an invariant".to_string())),
             None => Err("it is starting".to_string()),

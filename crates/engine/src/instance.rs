@@ -55,7 +55,8 @@ pub struct Engine {
     /// Held by `smon` while it works, and by a check that needs trees at rest.
     pub(crate) quiet: Mutex<()>,
     pub(crate) threads: Mutex<Option<Threads>>,
-    /// None while this process stands in for a dead instance, to recover it: its locks are kept until that is done with.
+    /// None while this process stands in for a dead instance, to recover it: its locks are kept
+    /// until that is done with.
     pub(crate) membership: Option<Membership>,
 }
 
@@ -95,7 +96,8 @@ impl Membership {
     }
 }
 
-/// Objects whose blocks this instance may still have, and how often it has looked for them; `smon` lets go of them.
+/// Objects whose blocks this instance may still have, and how often it has looked for them; `smon`
+/// lets go of them.
 #[derive(Default)]
 pub(crate) struct Dropped {
     pub objects: BTreeMap<ObjectId, u32>,
@@ -126,7 +128,8 @@ pub fn exists(dir: &Path) -> bool {
 }
 
 impl Engine {
-    /// The instance that was rolled forward, open but for its background threads. `recovery`: what the whole start recovered.
+    /// The instance that was rolled forward, open but for its background threads. `recovery`: what
+    /// the whole start recovered.
     pub(crate) fn of(
         rolled: RolledForward,
         config: Config,
@@ -183,12 +186,14 @@ impl Engine {
         Arc::downgrade(&this)
     }
 
-    /// Set as long as this instance's picture of the dictionary is the present one; `None` if nobody else can change it.
+    /// Set as long as this instance's picture of the dictionary is the present one; `None` if
+    /// nobody else can change it.
     pub fn dictionary_flag(&self) -> Option<Arc<AtomicBool>> {
         self.txns.dictionary_flag()
     }
 
-    /// Calls `read` if another instance has changed the dictionary since it was last called, and sets the flag. Not in a transaction that commits a change of its own.
+    /// Calls `read` if another instance has changed the dictionary since it was last called, and
+    /// sets the flag. Not in a transaction that commits a change of its own.
     pub fn refresh_dictionary<E: From<Error>>(
         &self,
         read: impl FnOnce() -> std::result::Result<(), E>,
@@ -196,7 +201,8 @@ impl Engine {
         self.txns.refresh_dictionary(read).map_err(Error::from)?
     }
 
-    /// An object is in no picture of the dictionary any more: nothing is kept for it, here, whoever dropped it.
+    /// An object is in no picture of the dictionary any more: nothing is kept for it, here, whoever
+    /// dropped it.
     pub fn forget_dropped(&self, object: ObjectId) {
         self.forget(object);
         self.txns.forget_object(object);
@@ -259,7 +265,8 @@ impl Engine {
         &self.redo
     }
 
-    /// The table that holds all definitions: columns id integer, kind smallint, name text, definition bytea.
+    /// The table that holds all definitions: columns id integer, kind smallint, name text,
+    /// definition bytea.
     pub fn dictionary(&self) -> Arc<TableDef> {
         self.dictionary
             .get()
@@ -358,8 +365,9 @@ impl Engine {
         Ok(self.space.blocks_of(object)?)
     }
 
-    /// Gives back the space of every object not in `known`: what a crash left behind between a commit and the dropping of its segments. Does nothing if another instance has been
-    /// up since this one started: what this one does not know may have been created there.
+    /// Gives back the space of every object not in `known`: what a crash left behind between a
+    /// commit and the dropping of its segments. Does nothing if another instance has been up since
+    /// this one started: what this one does not know may have been created there.
     pub fn drop_orphans(&self, known: &std::collections::BTreeSet<ObjectId>) -> Result<u64> {
         let own: Vec<ObjectId> = self
             .dictionary

@@ -1,13 +1,17 @@
-//! One instance put together: creating and opening a database, instance recovery, sessions and their transactions,
-//! tables as a heap with its indexes, background work, and stopping. This is the interface that `sql` sees.
+//! One instance put together: creating and opening a database, instance recovery, sessions and
+//! their transactions, tables as a heap with its indexes, background work, and stopping. This is
+//! the interface that `sql` sees.
 //!
-//! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the table): `open`, `bootstrap`, `verify`;
-//! sessions (`session`, `read`, `write`, `upsert`, `bulk`, `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`,
-//! `services`; `sequences`, `inquiry`; `host`, `files`, `config`, `background`; `table`, `dictionary`, `sort`, `temp`, `progress`, `error`.
+//! **Layers**, from the top; a module imports only from layers below its own (`README.md` has the
+//! table): `open`, `bootstrap`, `verify`; sessions (`session`, `read`, `write`, `upsert`, `bulk`,
+//! `ddl`, `undo`) with `smon` and `stop`; `instance`; `recovery`; `cluster`, `services`;
+//! `sequences`, `inquiry`; `host`, `files`, `config`, `background`; `table`, `dictionary`, `sort`,
+//! `temp`, `progress`, `error`.
 //!
-//! **Invariants.** Index entries of a row are inserted after its version and marked before its transaction ends, so a
-//! reader that follows an unmarked entry finds in the version it may see the key of the entry, or passes it by. Whoever needs another
-//! block or another transaction's verdict lets go of every latch first (R7).
+//! **Invariants.** Index entries of a row are inserted after its version and marked before its
+//! transaction ends, so a reader that follows an unmarked entry finds in the version it may see the
+//! key of the entry, or passes it by. Whoever needs another block or another transaction's verdict
+//! lets go of every latch first (R7).
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -17,7 +17,8 @@ const READ_AHEAD: u32 = 64;
 /// Entries of an index between two looks at whether the statement is cancelled.
 const CANCEL_STEPS: u32 = 64;
 
-/// All rows of a table, a block at a time. Several can divide a table's blocks among themselves: see [`HeapScan::split`].
+/// All rows of a table, a block at a time. Several can divide a table's blocks among themselves:
+/// see [`HeapScan::split`].
 #[derive(Clone)]
 pub struct HeapScan {
     heap: Arc<Heap>,
@@ -37,7 +38,8 @@ impl HeapScan {
         }
     }
 
-    /// Gives the visible rows of the next block to `f`, which must not wait: most come under the block's latch. False at the end.
+    /// Gives the visible rows of the next block to `f`, which must not wait: most come under the
+    /// block's latch. False at the end.
     pub fn next_block(
         &mut self,
         _session: &mut Session,
@@ -60,7 +62,8 @@ impl HeapScan {
         Ok(true)
     }
 
-    /// The visible rows of the next block all at once, most of them under the block's latch. False at the end.
+    /// The visible rows of the next block all at once, most of them under the block's latch. False
+    /// at the end.
     pub fn next_rows_of(
         &mut self,
         snapshot: &Snapshot,
@@ -102,7 +105,8 @@ impl HeapScan {
             .sum())
     }
 
-    /// Divides the scan, which has not begun, into at most `parts` of about the same number of blocks.
+    /// Divides the scan, which has not begun, into at most `parts` of about the same number of
+    /// blocks.
     pub fn split(&self, parts: usize) -> Result<Vec<HeapScan>> {
         let runs = cancellable(|| self.heap.block_runs())?;
         let total: u64 = runs.iter().map(|r| u64::from(r.1)).sum();
@@ -129,7 +133,8 @@ impl HeapScan {
     }
 }
 
-/// Runs a part of a walk through an index, and notes what it took if that is wanted. `f` tells how many entries it met.
+/// Runs a part of a walk through an index, and notes what it took if that is wanted. `f` tells how
+/// many entries it met.
 fn timed<R>(
     times: Option<&mut IndexTimes>,
     f: impl FnOnce() -> Result<R>,
@@ -287,7 +292,9 @@ impl Session {
         Ok(found.settled())
     }
 
-    /// The same for who is about to change the row, if it is as it is wanted. [`Sight::Newer`] only if `may_renew`: the statement has read nothing else yet, and would begin again with a snapshot of now.
+    /// The same for who is about to change the row, if it is as it is wanted. [`Sight::Newer`] only
+    /// if `may_renew`: the statement has read nothing else yet, and would begin again with a
+    /// snapshot of now.
     pub fn get_unique_to_change(
         &mut self,
         table: &TableDef,

@@ -1,6 +1,9 @@
-//! Services: names under which applications connect, each with the instances that it prefers and those that take over.
+//! Services: names under which applications connect, each with the instances that it prefers and
+//! those that take over.
 //!
-//! What is defined is a file beside the control file, which every instance reads and `braid service` changes; where a service runs follows from it and from who is up, and everybody computes the same.
+//! What is defined is a file beside the control file, which every instance reads and `braid
+//! service` changes; where a service runs follows from it and from who is up, and everybody
+//! computes the same.
 //!
 //! ```text
 //! file `services`, a line for each, in the order of names:
@@ -8,8 +11,10 @@
 //! ```
 //!
 //! **Invariants.**
-//! - The file is replaced as a whole, by whoever has locked `services.lock`: a reader sees one state or another.
-//! - A service runs on its preferred instances that are up, and for each of those that are not on one more of the available ones that are, in the order of its list.
+//! - The file is replaced as a whole, by whoever has locked `services.lock`: a reader sees one
+//!   state or another.
+//! - A service runs on its preferred instances that are up, and for each of those that are not on
+//!   one more of the available ones that are, in the order of its list.
 //! - [`DEFAULT`] has no line and runs everywhere.
 
 use crate::cluster::Cluster;
@@ -21,7 +26,8 @@ use std::path::{Path, PathBuf};
 
 /// The service that there is in every database.
 pub const DEFAULT: &str = "braid";
-/// Databases of PostgreSQL that clients connect to when they know of no other: the default service, too.
+/// Databases of PostgreSQL that clients connect to when they know of no other: the default service,
+/// too.
 const ALSO_DEFAULT: [&str; 2] = ["postgres", "template1"];
 /// As long as any other name.
 pub const MAX_NAME_BYTES: usize = 63;
@@ -182,7 +188,8 @@ fn parse(line: &str) -> Option<(String, Service)> {
     is_name(name).then(|| (name.to_string(), service))
 }
 
-/// Defines a service anew, or takes it away (`None`), for all instances; what connections there are go on. Returns what there was.
+/// Defines a service anew, or takes it away (`None`), for all instances; what connections there are
+/// go on. Returns what there was.
 pub fn define(dir: &Path, name: &str, service: Option<Service>) -> Result<Option<Service>, Error> {
     if !is_name(name) {
         return Err(Error::Name(name.to_string()));
@@ -237,7 +244,8 @@ pub fn of_database(name: &str) -> &str {
     }
 }
 
-/// How a service stands on an instance of the database in a directory; `cluster` is that instance among others.
+/// How a service stands on an instance of the database in a directory; `cluster` is that instance
+/// among others.
 pub fn standing(
     dir: &Path,
     me: InstanceId,

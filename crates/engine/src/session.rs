@@ -22,8 +22,8 @@ pub enum LockMode {
 }
 
 impl LockMode {
-    /// The enqueue mode that excludes as much of what matters: maintenance (SHARE UPDATE EXCLUSIVE) excludes nothing here, because it
-    /// needs no protection.
+    /// The enqueue mode that excludes as much of what matters: maintenance (SHARE UPDATE EXCLUSIVE)
+    /// excludes nothing here, because it needs no protection.
     fn enqueue(self) -> txn::LockMode {
         match self {
             LockMode::AccessShare | LockMode::RowShare => txn::LockMode::SS,
@@ -66,7 +66,8 @@ pub struct Savepoint {
     drops: usize,
 }
 
-/// What stands between a session's rows and its client: a commit that is shown must be known to all members before.
+/// What stands between a session's rows and its client: a commit that is shown must be known to all
+/// members before.
 #[derive(Clone)]
 pub struct ReplyGate {
     engine: Arc<Engine>,
@@ -75,8 +76,9 @@ pub struct ReplyGate {
 }
 
 impl ReplyGate {
-    /// Returns once every commit that the session may have seen has been acknowledged by all members. One load when there is nothing to wait for. With no latch held, by the
-    /// session's thread.
+    /// Returns once every commit that the session may have seen has been acknowledged by all
+    /// members. One load when there is nothing to wait for. With no latch held, by the session's
+    /// thread.
     #[inline]
     pub fn pass(&self) {
         let shown = Scn(self.shown.load(Relaxed)).max(self.engine.txns.shown());
@@ -105,20 +107,24 @@ pub struct Session {
     pub(crate) engine: Arc<Engine>,
     pub(crate) txn: Transaction,
     active: bool,
-    /// Whether the transaction has taken a snapshot or changed something: its isolation level is settled.
+    /// Whether the transaction has taken a snapshot or changed something: its isolation level is
+    /// settled.
     used: bool,
-    /// The statement has looked at versions newer than its snapshot: what it tells rests on all that is committed by now.
+    /// The statement has looked at versions newer than its snapshot: what it tells rests on all
+    /// that is committed by now.
     pub(crate) saw_newest: bool,
     /// Segments to give back once the transaction is committed.
     pub(crate) drops: Vec<ObjectId>,
     /// Draws of sequences that must be durable before the transaction's end is reported.
     pub(crate) durable: LogPos,
-    /// Marks behind values that other instances have drawn for the transaction: durable before it commits.
+    /// Marks behind values that other instances have drawn for the transaction: durable before it
+    /// commits.
     pub(crate) marks: Vec<(crate::SequenceDef, Mark)>,
     pub(crate) scratch: Vec<u8>,
     lock_timeout: Option<Duration>,
     pub(crate) index_times: Option<IndexTimes>,
-    /// The highest SCN of a commit that the session may have shown, but for what its thread has shown since it was last raised. Only the session's thread writes it.
+    /// The highest SCN of a commit that the session may have shown, but for what its thread has
+    /// shown since it was last raised. Only the session's thread writes it.
     shown: Arc<AtomicU64>,
 }
 
@@ -187,8 +193,10 @@ impl Session {
         self.active
     }
 
-    /// Commits, or rolls back if what other instances have drawn for it cannot be made durable. Durable when it returns. Segments dropped in the transaction are given back after; should that fail, the commit has not: the next start
-    /// finds what nobody owns ([`Engine::drop_orphans`]).
+    /// Commits, or rolls back if what other instances have drawn for it cannot be made durable.
+    /// Durable when it returns. Segments dropped in the transaction are given back after; should
+    /// that fail, the commit has not: the next start finds what nobody owns
+    /// ([`Engine::drop_orphans`]).
     pub fn commit(&mut self) -> Result<()> {
         if let Err(e) = self.secure_draws() {
             self.rollback()?;
@@ -223,8 +231,9 @@ impl Session {
         self.flush_draws()
     }
 
-    /// To be called before the commit of a transaction that has changed the dictionary, and before its changes are made this instance's: other instances' pictures are stale from here on,
-    /// and read again when the commit is published. May wait for somebody who reads the dictionary.
+    /// To be called before the commit of a transaction that has changed the dictionary, and before
+    /// its changes are made this instance's: other instances' pictures are stale from here on, and
+    /// read again when the commit is published. May wait for somebody who reads the dictionary.
     pub fn dictionary_changes(&mut self) -> Result<()> {
         Ok(self.txn.dictionary_changes()?)
     }
@@ -268,7 +277,8 @@ impl Session {
         Ok(self.txn.statement())
     }
 
-    /// The same of now, under REPEATABLE READ too: for definitions, which go by the rows that there are.
+    /// The same of now, under REPEATABLE READ too: for definitions, which go by the rows that there
+    /// are.
     pub fn newest_snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
         Ok(self.txn.newest())
@@ -282,7 +292,8 @@ impl Session {
         }
     }
 
-    /// The statement is over, and its reply may leave: returns once every instance has heard of the commits that it shows. May be called again.
+    /// The statement is over, and its reply may leave: returns once every instance has heard of the
+    /// commits that it shows. May be called again.
     pub fn end_statement(&mut self) {
         self.leave_statement();
         self.pass_gate();
@@ -308,14 +319,15 @@ impl Session {
         self.engine.txns.gate(Scn(self.shown.load(Relaxed)));
     }
 
-    /// Keeps the statement's snapshot registered for a cursor or a worker. What a worker's verdicts show its own thread alone knows: the session has shown all that the
-    /// snapshot sees.
+    /// Keeps the statement's snapshot registered for a cursor or a worker. What a worker's verdicts
+    /// show its own thread alone knows: the session has shown all that the snapshot sees.
     pub fn hold_snapshot(&self, snapshot: &Snapshot) -> Result<txn::HeldSnapshot> {
         self.raise_shown(snapshot.scn);
         Ok(self.txn.hold(*snapshot)?)
     }
 
-    /// Locks a table until the transaction ends. Without `wait`, [`Error::LockNotAvailable`] if it is not free.
+    /// Locks a table until the transaction ends. Without `wait`, [`Error::LockNotAvailable`] if it
+    /// is not free.
     pub fn lock_table(&mut self, object: ObjectId, mode: LockMode, wait: bool) -> Result<()> {
         let how = if wait {
             self.lock_wait()

@@ -1,4 +1,6 @@
-//! Background threads of an instance besides `lgwr` and `dbw0`: `smon` rolls back the dead, purges, preallocates, has the cache let go of what was dropped, and raises the clock's ceiling; `mmon` samples.
+//! Background threads of an instance besides `lgwr` and `dbw0`: `smon` rolls back the dead, purges,
+//! preallocates, has the cache let go of what was dropped, and raises the clock's ceiling; `mmon`
+//! samples.
 
 use crate::background::{Background, Bell};
 use crate::{Engine, Error, Result};
@@ -13,10 +15,12 @@ const SMON_INTERVAL: Duration = Duration::from_millis(100);
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Purge hints worked on before the other duties get their turn.
 const PURGE_BATCH: usize = 1024;
-/// Blocks that could not be purged after which a round is over: a disk that fails is not asked for every block there is.
+/// Blocks that could not be purged after which a round is over: a disk that fails is not asked for
+/// every block there is.
 const PURGE_FAILURES: usize = 16;
 
-/// How often the frames are looked through for what was dropped: the first time finds what is dirty, the next lets go of it.
+/// How often the frames are looked through for what was dropped: the first time finds what is
+/// dirty, the next lets go of it.
 const LOOKS_FOR_DROPPED: u32 = 5;
 /// So much longer than a look takes, the next has to wait: a twentieth of `smon`'s time at most.
 const PAUSE_PER_LOOK: u32 = 20;
@@ -63,7 +67,8 @@ fn sample(bell: &Bell) {
 }
 
 impl Engine {
-    /// Every duty is tried, whatever became of the others: on a full disk, say, it is the purge that makes room. Returns the first error.
+    /// Every duty is tried, whatever became of the others: on a full disk, say, it is the purge
+    /// that makes room. Returns the first error.
     fn housekeeping(self: &Arc<Self>) -> Result<()> {
         let _one_at_a_time = self.quiet.lock();
         self.let_go_of_dropped();
@@ -104,7 +109,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the cache let go of the blocks of dropped objects: other instances would fetch them from here when they use the space. Given up where they cannot be written.
+    /// Has the cache let go of the blocks of dropped objects: other instances would fetch them from
+    /// here when they use the space. Given up where they cannot be written.
     fn let_go_of_dropped(&self) {
         let began = seam::now();
         let objects: BTreeSet<ObjectId> = {
@@ -130,8 +136,8 @@ impl Engine {
         dropped.not_before = Some(began + took * PAUSE_PER_LOOK);
     }
 
-    /// Removes what committed transactions deleted and no snapshot sees. What cannot be done now, because a read fails, say, is tried again in the next
-    /// round; returns the first error.
+    /// Removes what committed transactions deleted and no snapshot sees. What cannot be done now,
+    /// because a read fails, say, is tried again in the next round; returns the first error.
     fn purge(&self) -> Result<()> {
         let horizon = self.txns.horizon();
         let (mut left, mut first) = (Vec::new(), None);
@@ -156,7 +162,8 @@ impl Engine {
     }
 
     fn purge_hinted(&self, hint: &txn::PurgeHint) -> Result<()> {
-        // Dropped by another instance, perhaps: then what is remembered of the object here is of blocks that others have.
+        // Dropped by another instance, perhaps: then what is remembered of the object here is of
+        // blocks that others have.
         let met_others = self.space.members().changes() > 0;
         if met_others && !self.space.owns(hint.object, hint.dba)? {
             self.forget(hint.object);

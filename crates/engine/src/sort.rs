@@ -1,12 +1,15 @@
-//! Sorting more than fits in memory: runs are sorted there, written to a temporary file, and merged when all is known.
+//! Sorting more than fits in memory: runs are sorted there, written to a temporary file, and merged
+//! when all is known.
 //!
-//! A record is a key, compared as bytes, and whatever goes with it. Records of one key come out in the order in which they went in.
+//! A record is a key, compared as bytes, and whatever goes with it. Records of one key come out in
+//! the order in which they went in.
 //!
 //! ```text
 //! run, from a sector on: (key length u32 | rest length u32 | key | rest) ...
 //! ```
 //!
-//! All runs are merged at once: each has a buffer, so memory is at most that of the sort or [`MIN_BUFFER`] for each run, whichever is more.
+//! All runs are merged at once: each has a buffer, so memory is at most that of the sort or
+//! [`MIN_BUFFER`] for each run, whichever is more.
 
 use crate::temp::{TempFile, TempSpace};
 use crate::{Error, Result};
@@ -33,7 +36,8 @@ pub struct Sorter {
     count: u64,
 }
 
-/// Where a record lies, and the first bytes of its key, which decide most comparisons without a look at the rest.
+/// Where a record lies, and the first bytes of its key, which decide most comparisons without a
+/// look at the rest.
 struct Record {
     head: u128,
     from: usize,
@@ -84,7 +88,8 @@ impl Sorter {
         let (Ok(key_u32), Ok(rest_u32)) = (u32::try_from(key_len), u32::try_from(rest_len)) else {
             return Err(Error::RecordTooLong);
         };
-        // Keys that differ further behind, or by zeros at the end only, have equal heads, and are compared in full.
+        // Keys that differ further behind, or by zeros at the end only, have equal heads, and are
+        // compared in full.
         let mut head = [0; 16];
         let known = key_len.min(head.len());
         head[..known].copy_from_slice(&self.bytes[from..from + known]);

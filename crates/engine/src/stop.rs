@@ -7,7 +7,9 @@ use std::sync::Arc;
 use storage::ThreadState;
 
 impl Engine {
-    /// Stops cleanly: everything is written, and the next start has nothing to recover. All sessions have ended. After an error it has stopped as a crash would have: others find it dead.
+    /// Stops cleanly: everything is written, and the next start has nothing to recover. All
+    /// sessions have ended. After an error it has stopped as a crash would have: others find it
+    /// dead.
     pub fn stop(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
         let Some(Threads {
             background,
@@ -32,7 +34,8 @@ impl Engine {
                 Err(e)
             }
         };
-        // Nothing writes any more. Also a stand-in ends here, whose process goes on: a member that is left behind would never be found dead.
+        // Nothing writes any more. Also a stand-in ends here, whose process goes on: a member that
+        // is left behind would never be found dead.
         if let Some(m) = &self.membership {
             m.stop();
         }
@@ -41,7 +44,8 @@ impl Engine {
 
     /// What is left to do before the log may end.
     fn finish(self: &Arc<Self>, progress: &dyn Progress) -> Result<()> {
-        // A thread that is closed has no transaction that is not at its end: nobody but its own instance could roll it back.
+        // A thread that is closed has no transaction that is not at its end: nobody but its own
+        // instance could roll it back.
         progress.step("rolling back", 0, 0);
         self.txns.rollback_dead(&**self)?;
         if let Some(cluster) = self.cluster() {
@@ -68,7 +72,8 @@ impl Engine {
         }
     }
 
-    /// Stops without writing anything: what a crash of the process leaves behind. All sessions have ended or only fail.
+    /// Stops without writing anything: what a crash of the process leaves behind. All sessions have
+    /// ended or only fail.
     pub fn abandon(&self) {
         let Some(threads) = self.threads.lock().take() else {
             return;

@@ -1,7 +1,8 @@
 //! Temporary files of an instance: private, unlogged, nobody's after a restart.
 //!
-//! **Invariant.** A file's name belongs to one use at a time, and is removed at its end. What a crash left behind is removed at the next start, when its
-//! instance's number is known to be nobody else's.
+//! **Invariant.** A file's name belongs to one use at a time, and is removed at its end. What a
+//! crash left behind is removed at the next start, when its instance's number is known to be nobody
+//! else's.
 
 use crate::{Error, Result};
 use seam::Mutex;

@@ -50,8 +50,10 @@ impl UndoHandler for Engine {
 }
 
 impl Engine {
-    /// Whether the block is no longer the object's. Transactions that a restart found dead hold no table locks: their tables can be dropped before they are rolled back, and the
-    /// space be others' already. Then there is nothing to put back. (Should the space go between this look and the change, the change fails and is tried again.)
+    /// Whether the block is no longer the object's. Transactions that a restart found dead hold no
+    /// table locks: their tables can be dropped before they are rolled back, and the space be
+    /// others' already. Then there is nothing to put back. (Should the space go between this look
+    /// and the change, the change fails and is tried again.)
     fn is_dropped(&self, object: ObjectId, block: Dba) -> access::Result<bool> {
         Ok(!self.space.owns(object, block)?)
     }

@@ -1,8 +1,9 @@
 //! Inserting a row unless another has one of its keys: `INSERT ... ON CONFLICT`.
 //!
-//! The keys are looked up first, waiting for whoever's change of such a row is undecided. If none is taken the row is inserted; should
-//! somebody have been faster with a key meanwhile, the insertion is undone and the look-up begins again. So either the row is in, or the row in its way is
-//! committed, or the transaction's own.
+//! The keys are looked up first, waiting for whoever's change of such a row is undecided. If none
+//! is taken the row is inserted; should somebody have been faster with a key meanwhile, the
+//! insertion is undone and the look-up begins again. So either the row is in, or the row in its way
+//! is committed, or the transaction's own.
 
 use crate::table::RowKey;
 use crate::write::Verdict;
@@ -22,8 +23,8 @@ pub enum Upsert {
 }
 
 impl Session {
-    /// Inserts the row unless a row with its key is in one of the unique indexes `arbiters`, by their places in the table's list. A key taken in
-    /// another unique index is an error, as ever.
+    /// Inserts the row unless a row with its key is in one of the unique indexes `arbiters`, by
+    /// their places in the table's list. A key taken in another unique index is an error, as ever.
     pub fn insert_unless(
         &mut self,
         table: &TableDef,
@@ -54,7 +55,8 @@ impl Session {
         }
     }
 
-    /// The row that has the key in a unique index, once all who are about to change that have ended.
+    /// The row that has the key in a unique index, once all who are about to change that have
+    /// ended.
     fn holder(&mut self, table: &TableDef, at: usize, key: &RowKey) -> Result<Option<RowId>> {
         if key.has_null {
             return Ok(None);
@@ -76,7 +78,8 @@ impl Session {
         }
     }
 
-    /// A statement passes a row over because of the row `rid`: under REPEATABLE READ it must be one that the transaction sees.
+    /// A statement passes a row over because of the row `rid`: under REPEATABLE READ it must be one
+    /// that the transaction sees.
     pub fn check_seen(&mut self, table: &TableDef, rid: RowId, snapshot: &Snapshot) -> Result<()> {
         if self.txn.isolation() == Isolation::ReadCommitted || self.is_own(table, rid)? {
             return Ok(());

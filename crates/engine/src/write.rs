@@ -1,7 +1,7 @@
 //! Changing rows, with their index entries.
 //!
-//! The order is fixed: the row's version first, then marks on the entries it no longer has, then the new entries; and all within the transaction, so whoever sees the
-//! version sees the entries.
+//! The order is fixed: the row's version first, then marks on the entries it no longer has, then
+//! the new entries; and all within the transaction, so whoever sees the version sees the entries.
 
 use crate::session::LockWait;
 use crate::table::{RowKey, decode};
@@ -17,7 +17,8 @@ use txn::{Isolation, Snapshot, TxnState};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WriteOutcome {
     Done,
-    /// READ COMMITTED: another version is committed since the snapshot. The caller locks the row and looks at it again.
+    /// READ COMMITTED: another version is committed since the snapshot. The caller locks the row
+    /// and looks at it again.
     Changed,
     /// The row is deleted, or this statement has changed it already.
     Gone,
@@ -92,7 +93,8 @@ impl Session {
         }
     }
 
-    /// Learns from the rows what the entries in the way of a key are. Every row is looked at as it is now, whatever the snapshot.
+    /// Learns from the rows what the entries in the way of a key are. Every row is looked at as it
+    /// is now, whatever the snapshot.
     pub(crate) fn judge(
         &mut self,
         table: &TableDef,
@@ -113,7 +115,8 @@ impl Session {
                     if !matches!(self.engine.txns.state_now(id)?, TxnState::Committed(_)) {
                         return Ok(Verdict::WaitFor(id, rid));
                     }
-                    // It may have taken back to a savepoint, between the two looks, what the row showed, and committed the rest.
+                    // It may have taken back to a savepoint, between the two looks, what the row
+                    // showed, and committed the rest.
                     let again = heap.newest(rid)?;
                     if !matches!(&again, Newest::Row { head: now, .. } if now == head) {
                         row = again;
@@ -129,7 +132,8 @@ impl Session {
         Ok(Verdict::AllDead)
     }
 
-    /// Replaces the version of the row that `snapshot` sees; `None`: the transaction has locked the row, whatever version it has.
+    /// Replaces the version of the row that `snapshot` sees; `None`: the transaction has locked the
+    /// row, whatever version it has.
     pub fn update(
         &mut self,
         table: &TableDef,
@@ -209,8 +213,8 @@ impl Session {
         }
     }
 
-    /// A snapshot that sees everything committed by now, for looking at newest versions only: it is not registered, so no undo may be read
-    /// through it.
+    /// A snapshot that sees everything committed by now, for looking at newest versions only: it is
+    /// not registered, so no undo may be read through it.
     fn newest(&mut self) -> Snapshot {
         self.saw_newest = true;
         Snapshot {
@@ -253,7 +257,8 @@ impl Session {
         }
     }
 
-    /// A row that is not as the transaction's snapshot sees it: an error unless each statement has its own.
+    /// A row that is not as the transaction's snapshot sees it: an error unless each statement has
+    /// its own.
     fn refuse<T>(&mut self, what: &'static str, outcome: T) -> Result<T> {
         self.saw_newest = true;
         match self.txn.isolation() {
@@ -262,7 +267,8 @@ impl Session {
         }
     }
 
-    /// Locks a row for the transaction. `row` gets the newest version if that is not the one `snapshot` sees.
+    /// Locks a row for the transaction. `row` gets the newest version if that is not the one
+    /// `snapshot` sees.
     pub fn lock_row(
         &mut self,
         table: &TableDef,

@@ -1,6 +1,7 @@
 //! Messages to a client, appended to a byte buffer.
 //!
-//! Every message is a tag, a length that counts itself but not the tag, and a body; [`message`] patches the length.
+//! Every message is a tag, a length that counts itself but not the tag, and a body; [`message`]
+//! patches the length.
 
 use charset::Encoding;
 use sql::{ColumnDesc, Error, Notice, TxStatus};
@@ -34,7 +35,8 @@ pub fn ready_for_query(out: &mut Vec<u8>, status: TxStatus) {
     out.extend_from_slice(&[b'Z', 0, 0, 0, 5, letter]);
 }
 
-/// A C string; what follows a zero byte is cut, because the client would take it for the next field.
+/// A C string; what follows a zero byte is cut, because the client would take it for the next
+/// field.
 pub fn c_string(out: &mut Vec<u8>, text: &str) {
     let end = text.bytes().position(|b| b == 0).unwrap_or(text.len());
     out.extend_from_slice(&text.as_bytes()[..end]);
@@ -183,7 +185,8 @@ impl Severity {
     }
 }
 
-/// An error that the client's encoding cannot express becomes the error that says so, as in PostgreSQL.
+/// An error that the client's encoding cannot express becomes the error that says so, as in
+/// PostgreSQL.
 pub fn error_response(out: &mut Vec<u8>, severity: Severity, error: &Error, encoding: Encoding) {
     let start = out.len();
     if let Err(e) = try_error_response(out, severity, error, encoding) {

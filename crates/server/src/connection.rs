@@ -1,9 +1,10 @@
 //! The two directions of a client's socket: input framed in place, output gathered into few writes.
 //!
-//! **Invariants.** One `recv` takes whatever has arrived and all complete messages in it are handled before the next; one
-//! `send` answers a Sync (measured: reading message by message halves the rate, a second send costs a quarter).
-//! Memory follows what has arrived, not what a message announces, and large messages of all sessions share a budget.
-//! Both directions block in `wait`, with no latch held.
+//! **Invariants.** One `recv` takes whatever has arrived and all complete messages in it are
+//! handled before the next; one `send` answers a Sync (measured: reading message by message halves
+//! the rate, a second send costs a quarter). Memory follows what has arrived, not what a message
+//! announces, and large messages of all sessions share a budget. Both directions block in `wait`,
+//! with no latch held.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -17,9 +18,11 @@ use wait::Event;
 use crate::message::{self, Violation};
 use crate::poll::Poll;
 
-/// Input buffer of a session that sends no large messages; holds the messages of one statement many times over.
+/// Input buffer of a session that sends no large messages; holds the messages of one statement many
+/// times over.
 const INPUT_BYTES: usize = 16 << 10;
-/// Buffers up to this size are a session's own; what is beyond is taken from [`LARGE_BUDGET_BYTES`].
+/// Buffers up to this size are a session's own; what is beyond is taken from
+/// [`LARGE_BUDGET_BYTES`].
 const INPUT_FREE_BYTES: usize = 256 << 10;
 /// Memory for large messages of all sessions together: four of the longest.
 const LARGE_BUDGET_BYTES: usize = 4 * message::MAX_MESSAGE_BYTES;
@@ -67,7 +70,8 @@ impl Input {
         }
     }
 
-    /// Where the next message lies, if it has arrived in full; it is then consumed. See [`Input::bytes`].
+    /// Where the next message lies, if it has arrived in full; it is then consumed. See
+    /// [`Input::bytes`].
     pub fn next(&mut self) -> Result<Option<Range<usize>>, Violation> {
         let available = self.end - self.start;
         match message::frame(&self.buffer[self.start..self.end])? {
@@ -80,12 +84,14 @@ impl Input {
         }
     }
 
-    /// The bytes of a message that [`Input::next`] or [`Input::next_startup`] gave, valid until more is received.
+    /// The bytes of a message that [`Input::next`] or [`Input::next_startup`] gave, valid until
+    /// more is received.
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buffer[range]
     }
 
-    /// As [`Input::next`] for packets of the start of a session, which have no tag. `None` if it has not arrived in full.
+    /// As [`Input::next`] for packets of the start of a session, which have no tag. `None` if it
+    /// has not arrived in full.
     pub fn next_startup(&mut self, limit: usize) -> Result<Option<Range<usize>>, Violation> {
         let Some(head) = self.buffer[self.start..self.end].first_chunk::<4>() else {
             return Ok(None);

@@ -1,10 +1,12 @@
 //! Accepting connections: one named thread each, from the first packet to the end of the session.
 //!
-//! From the moment a port is taken its clients are answered: that the database is starting up (57P03) until it is open, so that those with a list of hosts go on to the next.
+//! From the moment a port is taken its clients are answered: that the database is starting up
+//! (57P03) until it is open, so that those with a list of hosts go on to the next.
 //!
-//! **Invariants.** No thread outlives [`Server::stop`] except one stuck in the kernel with a dead socket. A connection that does not
-//! finish its start in time is closed; more of them than [`SPARE_CONNECTIONS`] beyond the session limit are closed at once. A
-//! panic in a session is a broken invariant of the whole instance, which therefore aborts.
+//! **Invariants.** No thread outlives [`Server::stop`] except one stuck in the kernel with a dead
+//! socket. A connection that does not finish its start in time is closed; more of them than
+//! [`SPARE_CONNECTIONS`] beyond the session limit are closed at once. A panic in a session is a
+//! broken invariant of the whole instance, which therefore aborts.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -25,14 +27,15 @@ use crate::registry::{self, Entry, Registry};
 use crate::session::{End, Session};
 use crate::startup::{self, Packet, Startup};
 
-/// Connections beyond the session limit that may be at their start: cancel requests, and clients that are to be
-/// told that there are too many.
+/// Connections beyond the session limit that may be at their start: cancel requests, and clients
+/// that are to be told that there are too many.
 pub const SPARE_CONNECTIONS: usize = 64;
 /// How long stopping waits for sessions to notice, twice: politely, then with their sockets closed.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Stack of a session thread. Address space until used; deep expressions need it.
 const STACK_BYTES: usize = 16 << 20;
-/// A silent peer is asked after this long, this often, this many times, before its connection is given up.
+/// A silent peer is asked after this long, this often, this many times, before its connection is
+/// given up.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
@@ -42,13 +45,15 @@ const TELL_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub address: SocketAddr,
-    /// Whose clients are let in beside those of this machine: nobody is asked for a password. Must name some if the address is not a loopback one.
+    /// Whose clients are let in beside those of this machine: nobody is asked for a password. Must
+    /// name some if the address is not a loopback one.
     pub trusted: Vec<Network>,
     /// Sessions at once; one more gets 53300.
     pub max_sessions: usize,
     /// Time from connecting to a complete startup packet.
     pub startup_timeout: Duration,
-    /// How long a session looks for a quick client's next message before it sleeps; zero: not at all.
+    /// How long a session looks for a quick client's next message before it sleeps; zero: not at
+    /// all.
     pub client_poll: Duration,
 }
 
@@ -71,7 +76,8 @@ pub struct Server {
     accepting: JoinHandle<()>,
 }
 
-/// A port taken, before the database behind it is open: so that a port in use is found out first. Who comes is told to come later.
+/// A port taken, before the database behind it is open: so that a port in use is found out first.
+/// Who comes is told to come later.
 pub struct Bound {
     server: Server,
     /// Set once there is one.
@@ -134,7 +140,8 @@ impl Server {
         self.address
     }
 
-    /// Stops accepting, ends every session with 57P01, and waits for them. Says whether all ended in time.
+    /// Stops accepting, ends every session with 57P01, and waits for them. Says whether all ended
+    /// in time.
     pub fn stop(self) -> bool {
         // Wakes the accepting thread; it looks at the registry's flag, so that is set first.
         self.registry.begin_stop();
@@ -240,7 +247,8 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// A panic leaves shared structures in an unknown state: better no instance than a wrong one. Recovery starts from redo.
+/// A panic leaves shared structures in an unknown state: better no instance than a wrong one.
+/// Recovery starts from redo.
 fn abort_instance(panic: &(dyn std::any::Any + Send)) -> ! {
     let text = panic
         .downcast_ref::<String>()
@@ -296,7 +304,8 @@ fn connection(
     output.close();
 }
 
-/// Takes packets until the one that starts a session. `None`: the connection is to be closed, and was told why if it can hear.
+/// Takes packets until the one that starts a session. `None`: the connection is to be closed, and
+/// was told why if it can hear.
 fn receive_startup(
     config: &ServerConfig,
     stream: &TcpStream,
@@ -310,7 +319,8 @@ fn receive_startup(
         let packet = match input.next_startup(startup::MAX_STARTUP_BYTES) {
             Ok(Some(range)) => startup::decode(input.bytes(range)),
             Ok(None) => {
-                // A client that sends a byte now and then has no more time than one that sends none.
+                // A client that sends a byte now and then has no more time than one that sends
+                // none.
                 let left = deadline
                     .checked_duration_since(Instant::now())
                     .filter(|left| !left.is_zero())?;
@@ -326,7 +336,8 @@ fn receive_startup(
                 entry.registry().cancel(pid, &secret);
                 return None;
             }
-            // Anything already sent behind the request was meant to be encrypted: never take it for clear text.
+            // Anything already sent behind the request was meant to be encrypted: never take it for
+            // clear text.
             Ok(Packet::Encryption)
                 if encryption_requests < startup::MAX_ENCRYPTION_REQUESTS && input.is_empty() =>
             {

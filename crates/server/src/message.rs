@@ -1,13 +1,16 @@
-//! Messages from a client, decoded in place: every string and value borrows from the session's input buffer.
+//! Messages from a client, decoded in place: every string and value borrows from the session's
+//! input buffer.
 //!
-//! Pure and total: whatever the bytes, the answer is a message or a [`Violation`], never a panic, and no allocation is larger
-//! than the message itself.
+//! Pure and total: whatever the bytes, the answer is a message or a [`Violation`], never a panic,
+//! and no allocation is larger than the message itself.
 
 use std::fmt;
 
-/// Longest message accepted: a statement of 10 MB and values of many MB fit, and one client cannot take all memory.
+/// Longest message accepted: a statement of 10 MB and values of many MB fit, and one client cannot
+/// take all memory.
 pub const MAX_MESSAGE_BYTES: usize = 256 << 20;
-/// Longest message of the kinds that carry a name at most (Sync, Describe, Execute...), as in PostgreSQL.
+/// Longest message of the kinds that carry a name at most (Sync, Describe, Execute...), as in
+/// PostgreSQL.
 pub const MAX_SMALL_MESSAGE_BYTES: usize = 10_000;
 /// Tag and length.
 pub const HEADER_BYTES: usize = 5;
@@ -43,7 +46,8 @@ impl fmt::Display for Violation {
 
 type Decoded<T> = Result<T, Violation>;
 
-/// What a Describe or Close is about. Names are bytes: whether they are text is checked where they are used.
+/// What a Describe or Close is about. Names are bytes: whether they are text is checked where they
+/// are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     Statement(&'a [u8]),
@@ -132,8 +136,9 @@ impl U32s<'_> {
     }
 }
 
-/// Looks at the start of the input. `Ok(Some(n))`: the first message is `n` bytes long, header included, and may not have
-/// arrived in full; `Ok(None)`: not even its header has. An unknown kind or length is fatal.
+/// Looks at the start of the input. `Ok(Some(n))`: the first message is `n` bytes long, header
+/// included, and may not have arrived in full; `Ok(None)`: not even its header has. An unknown kind
+/// or length is fatal.
 pub fn frame(input: &[u8]) -> Decoded<Option<usize>> {
     let Some(header) = input.first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
@@ -341,7 +346,8 @@ mod tests {
         assert!(decode(&message(b'Q', b"select 1\0x")).is_err());
     }
 
-    /// Random damage to valid messages and plain noise: decoding answers, and reads nothing beyond the message.
+    /// Random damage to valid messages and plain noise: decoding answers, and reads nothing beyond
+    /// the message.
     #[test]
     fn fuzz_decoder() {
         let seeds = [

@@ -1,8 +1,8 @@
 //! The startup parameter `options`: command-line switches of PostgreSQL's server, as libpq sends
 //! those of `PGOPTIONS`.
 //!
-//! `-c name=value` and `--name=value` set a parameter; `-e`, `-S`, `-f` and `-t` are short for some.
-//! A backslash takes the character after it as it is, a blank too.
+//! `-c name=value` and `--name=value` set a parameter; `-e`, `-S`, `-f` and `-t` are short for
+//! some. A backslash takes the character after it as it is, a blank too.
 
 use sql::Error;
 

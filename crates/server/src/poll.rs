@@ -1,12 +1,16 @@
 //! Looking for a client's next message for a moment before the thread sleeps.
 //!
-//! A client that sends its next statement as soon as it has an answer leaves the thread some tens of microseconds to sleep, and to sleep so shortly costs more than many a statement: an interrupt to a processor that was
-//! halted, on a virtual machine an exit to the hypervisor, here and again at the client. So a session whose client was quick the last time asks its socket first, and gives up the processor
-//! between any two looks. Where others want the processor nobody sleeps shortly, and looking only takes time from them: a session that sees that stops looking for a while, and none looks where more sessions are at work
-//! than there are processors.
-//! What all this brings, and takes, is in this crate's README.
+//! A client that sends its next statement as soon as it has an answer leaves the thread some tens
+//! of microseconds to sleep, and to sleep so shortly costs more than many a statement: an interrupt
+//! to a processor that was halted, on a virtual machine an exit to the hypervisor, here and again
+//! at the client. So a session whose client was quick the last time asks its socket first, and
+//! gives up the processor between any two looks. Where others want the processor nobody sleeps
+//! shortly, and looking only takes time from them: a session that sees that stops looking for a
+//! while, and none looks where more sessions are at work than there are processors. What all this
+//! brings, and takes, is in this crate's README.
 //!
-//! **Invariants.** Half of the processors at most, by each instance, are used so, and none for a client that was slower the last time than is looked for.
+//! **Invariants.** Half of the processors at most, by each instance, are used so, and none for a
+//! client that was slower the last time than is looked for.
 
 use std::io;
 use std::net::TcpStream;
@@ -18,9 +22,11 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-/// Two looks are less than a microsecond apart; if so much has passed, another thread had the processor between them.
+/// Two looks are less than a microsecond apart; if so much has passed, another thread had the
+/// processor between them.
 const WANTED: Duration = Duration::from_micros(10);
-/// Messages for which a session does not look after that: twice as many each time, half as many when a message comes while it looks.
+/// Messages for which a session does not look after that: twice as many each time, half as many
+/// when a message comes while it looks.
 const PAUSES: RangeInclusive<u32> = 4..=1024;
 
 /// Messages of its own after which a session counts again how many are at work.
@@ -59,7 +65,8 @@ impl Places {
         (self.taken.fetch_add(1, Ordering::Relaxed) < most).then_some(place)
     }
 
-    /// Whether more sessions are at work than there are processors, given the messages of all while one session had [`COUNTED`]. Half a session's messages are left to chance.
+    /// Whether more sessions are at work than there are processors, given the messages of all while
+    /// one session had [`COUNTED`]. Half a session's messages are left to chance.
     fn are_too_few(&self, messages: u64) -> bool {
         messages > COUNTED * self.processors as u64 + COUNTED / 2
     }
@@ -80,7 +87,8 @@ pub struct Poll {
     limit: Duration,
     /// The last message came within that time.
     quick: bool,
-    /// More sessions are at work than processors, when that was last counted: so many own messages ago, when so many had come to all.
+    /// More sessions are at work than processors, when that was last counted: so many own messages
+    /// ago, when so many had come to all.
     crowded: bool,
     counted_ago: u64,
     messages_then: u64,

@@ -1,7 +1,8 @@
-//! The connections of a server: how many there may be, whom a cancel request means, and how all are told to stop.
+//! The connections of a server: how many there may be, whom a cancel request means, and how all are
+//! told to stop.
 //!
-//! One mutex guards the table. It is taken at the start and end of a connection, for a cancel request and for stopping; no
-//! statement touches it, and nothing is waited for while it is held.
+//! One mutex guards the table. It is taken at the start and end of a connection, for a cancel
+//! request and for stopping; no statement touches it, and nothing is waited for while it is held.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -21,7 +22,8 @@ pub struct Registry {
     table: Mutex<Table>,
     /// Signalled when a connection ends.
     ended: Condvar,
-    /// Set once, before the connections' sockets are shut: whoever finds its input ended looks here for the reason.
+    /// Set once, before the connections' sockets are shut: whoever finds its input ended looks here
+    /// for the reason.
     stopping: AtomicBool,
 }
 
@@ -71,7 +73,8 @@ impl Registry {
         }
     }
 
-    /// Cancels what the session with this key is doing. A wrong key does nothing, and the client is not told, as in PostgreSQL.
+    /// Cancels what the session with this key is doing. A wrong key does nothing, and the client is
+    /// not told, as in PostgreSQL.
     pub fn cancel(&self, pid: u32, secret: &[u8]) {
         let sid = {
             let table = self.table.lock();
@@ -88,7 +91,8 @@ impl Registry {
         }
     }
 
-    /// From now on connections find that the server is stopping. [`Registry::stop`] tells those that are waiting.
+    /// From now on connections find that the server is stopping. [`Registry::stop`] tells those
+    /// that are waiting.
     pub fn begin_stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }
@@ -99,8 +103,8 @@ impl Registry {
         self.ended.wait_for(&mut table, limit);
     }
 
-    /// Tells all sessions to end and waits until they have. Those that have not within `grace` (their client takes no
-    /// data) lose their socket. Says whether all ended.
+    /// Tells all sessions to end and waits until they have. Those that have not within `grace`
+    /// (their client takes no data) lose their socket. Says whether all ended.
     pub fn stop(&self, grace: Duration) -> bool {
         self.begin_stop();
         self.each(|connection| {

@@ -1,9 +1,11 @@
 //! A client's session: the loop that takes messages and answers them.
 //!
 //! **Invariants.**
-//! - After an error in the extended protocol everything up to the next Sync is skipped; the error itself is sent at once.
+//! - After an error in the extended protocol everything up to the next Sync is skipped; the error
+//!   itself is sent at once.
 //! - A Sync, or the end of a Query, answers with exactly one ReadyForQuery and one send.
-//! - While COPY FROM STDIN runs, only its messages are taken; the end of COPY goes on with what was left of the Query.
+//! - While COPY FROM STDIN runs, only its messages are taken; the end of COPY goes on with what was
+//!   left of the Query.
 //! - Portals do not outlive the transaction they were made in.
 
 use std::borrow::Cow;
@@ -161,7 +163,8 @@ impl<'r> Session<'r> {
         }
     }
 
-    /// Waits for the client's next messages. A cancel request that finds the session idle does nothing.
+    /// Waits for the client's next messages. A cancel request that finds the session idle does
+    /// nothing.
     fn receive(&mut self, input: &mut Input, output: &mut Output) -> Result<(), End> {
         wait::session::set_active(self.copy.is_some());
         let patience = match self.copy {
@@ -185,8 +188,8 @@ impl<'r> Session<'r> {
         })
     }
 
-    /// Answers a message of that kind which is no good. What follows an error unto the next Sync is not looked at; queries by themselves have no Sync to
-    /// wait for.
+    /// Answers a message of that kind which is no good. What follows an error unto the next Sync is
+    /// not looked at; queries by themselves have no Sync to wait for.
     fn violation(
         &mut self,
         kind: Option<u8>,
@@ -324,7 +327,8 @@ impl<'r> Session<'r> {
         self.run_pieces(&pieces, output)
     }
 
-    /// Runs the statements of a Query until its end, an error, or a COPY FROM STDIN, which takes over.
+    /// Runs the statements of a Query until its end, an error, or a COPY FROM STDIN, which takes
+    /// over.
     fn run_pieces(&mut self, pieces: &[&str], output: &mut Output) -> Handled {
         for (i, piece) in pieces.iter().enumerate() {
             match self.run_piece(piece, output) {
@@ -395,7 +399,8 @@ impl<'r> Session<'r> {
         result
     }
 
-    /// CommandComplete; the end of a transaction also ends its portals, a rollback to a savepoint those that are younger. (So does an error.)
+    /// CommandComplete; the end of a transaction also ends its portals, a rollback to a savepoint
+    /// those that are younger. (So does an error.)
     pub(crate) fn complete(&mut self, tag: Tag, output: &mut Output) {
         if matches!(tag, Tag::Plain("COMMIT" | "ROLLBACK")) {
             self.portals.retain(|portal| !self.sql.is_lost(portal));
@@ -434,7 +439,8 @@ impl<'r> Session<'r> {
         match message {
             Frontend::CopyData(data) => match self.sql.copy_in_data(&mut under_way.copy, data) {
                 Ok(()) => Ok(()),
-                // The client goes on sending until it reads the error; what comes until then is dropped.
+                // The client goes on sending until it reads the error; what comes until then is
+                // dropped.
                 Err(error) => match self.copy.take().and_then(|under_way| under_way.query) {
                     Some(_) => self.end_query(Some(error), output),
                     None => Err(Fault::Sql(error)),

@@ -1,5 +1,5 @@
-//! Rows on their way to the client: values go from the engine's bytes straight into the output buffer, which is sent
-//! whenever it is full, so that a result of any size takes constant memory.
+//! Rows on their way to the client: values go from the engine's bytes straight into the output
+//! buffer, which is sent whenever it is full, so that a result of any size takes constant memory.
 
 use block::value::DatumRef;
 use charset::Encoding;

@@ -1,10 +1,12 @@
-//! The start of a session: encryption requests (refused), cancel requests, protocol version and parameters.
+//! The start of a session: encryption requests (refused), cancel requests, protocol version and
+//! parameters.
 
 use crate::message::Violation;
 
 /// Longest packet before a session exists, as in PostgreSQL.
 pub const MAX_STARTUP_BYTES: usize = 10_000;
-/// Newest minor version of protocol 3 spoken here. 3.2 has cancel keys of variable length; 3.1 was never defined.
+/// Newest minor version of protocol 3 spoken here. 3.2 has cancel keys of variable length; 3.1 was
+/// never defined.
 pub const NEWEST_MINOR: u16 = 2;
 /// Encryption may be asked for in two ways, each once.
 pub const MAX_ENCRYPTION_REQUESTS: usize = 2;
@@ -15,7 +17,8 @@ const GSS_ENCRYPTION: u32 = 80_877_104;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// SSLRequest or GSSENCRequest: answered with `N`, then the client goes on in the clear or gives up.
+    /// SSLRequest or GSSENCRequest: answered with `N`, then the client goes on in the clear or
+    /// gives up.
     Encryption,
     Cancel {
         pid: u32,
@@ -28,7 +31,8 @@ pub enum Packet {
 pub struct Startup {
     /// Minor version to be used: the client's, or [`NEWEST_MINOR`].
     pub minor: u16,
-    /// The client asked for more than we have, so it must be told: a newer version, or these options.
+    /// The client asked for more than we have, so it must be told: a newer version, or these
+    /// options.
     pub negotiate: bool,
     pub unknown_options: Vec<String>,
     pub user: String,

@@ -51,8 +51,8 @@ impl Drop for Scratch {
     }
 }
 
-/// `tmp` in cargo's target directory, as cargo builds test programs as `target/PROFILE/deps/NAME`. A
-/// program that was copied elsewhere has its `tmp` beside itself.
+/// `tmp` in cargo's target directory, as cargo builds test programs as `target/PROFILE/deps/NAME`.
+/// A program that was copied elsewhere has its `tmp` beside itself.
 fn root() -> PathBuf {
     let program = std::env::current_exe().expect("a test program has a path");
     let beside = program.parent().expect("a program is in a directory");

@@ -1,7 +1,8 @@
 //! Which transactions are active, and the head of each one's undo: what a checkpoint logs.
 //!
-//! **Invariant.** Id and head change under the log latch only, in step with the record that changes them (but for the id's first store, which
-//! comes before any record). So a copy taken under that latch is right for the position it is taken at.
+//! **Invariant.** Id and head change under the log latch only, in step with the record that changes
+//! them (but for the id's first store, which comes before any record). So a copy taken under that
+//! latch is right for the position it is taken at.
 
 use crate::local_enqueues::LockerId;
 use block::{BlockError, TxnId, UndoPtr};

@@ -1,14 +1,18 @@
-//! Snapshots registered by sessions, and the horizon: the SCN at or above which every present and future snapshot lies.
+//! Snapshots registered by sessions, and the horizon: the SCN at or above which every present and
+//! future snapshot lies.
 //!
-//! **Invariants.** A snapshot is registered *before* its SCN is read: the slot gets a lower bound, then comes a fence, then
-//! the clock is read. Whoever computes the horizon reads the clock, then comes a fence, then the slots are read. Of two fences one is
-//! first: either the computation sees the slot, or the snapshot's SCN is at least the clock value that bounds the
-//! computation. So a session that is descheduled anywhere in between loses nothing (race 23a of docs/design.md). The
+//! **Invariants.** A snapshot is registered *before* its SCN is read: the slot gets a lower bound,
+//! then comes a fence, then the clock is read. Whoever computes the horizon reads the clock, then
+//! comes a fence, then the slots are read. Of two fences one is first: either the computation sees
+//! the slot, or the snapshot's SCN is at least the clock value that bounds the computation. So a
+//! session that is descheduled anywhere in between loses nothing (race 23a of docs/design.md). The
 //! horizon that is reported never falls.
 //!
-//! Among several instances each says what it computed of its own snapshots (*own*), which binds it for ever; what counts is the least of all (*reported*). A member
-//! that was not heard yet counts as the beginning of time, so nothing moves. The others' least is read after the clock: a joiner starts above a clock value that was
-//! read after it was put among the others, hence above every horizon computed without it.
+//! Among several instances each says what it computed of its own snapshots (*own*), which binds it
+//! for ever; what counts is the least of all (*reported*). A member that was not heard yet counts
+//! as the beginning of time, so nothing moves. The others' least is read after the clock: a joiner
+//! starts above a clock value that was read after it was put among the others, hence above every
+//! horizon computed without it.
 
 use block::Scn;
 use redo::Clock;
@@ -16,8 +20,8 @@ use seam::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 
-/// Snapshots that can be registered at a time: a session has one for its statements and one per open cursor, and every
-/// parallel worker one. 16,384 slots of a cache line each take one megabyte.
+/// Snapshots that can be registered at a time: a session has one for its statements and one per
+/// open cursor, and every parallel worker one. 16,384 slots of a cache line each take one megabyte.
 pub(crate) const MAX_SNAPSHOTS: usize = 16 * 1024;
 const NONE: u64 = u64::MAX;
 
@@ -38,8 +42,8 @@ pub(crate) struct Horizon {
     others: Arc<AtomicU64>,
     /// The newest horizon of all that was reported.
     reported: AtomicU64,
-    /// Counts registrations copied from one slot to another. A computation that overlaps one starts over, because it could have read
-    /// the new slot too early and the old one too late.
+    /// Counts registrations copied from one slot to another. A computation that overlaps one starts
+    /// over, because it could have read the new slot too early and the old one too late.
     copies: AtomicU64,
 }
 
@@ -88,7 +92,8 @@ impl Horizon {
         Scn(self.own.load(Ordering::Acquire))
     }
 
-    /// Computes the horizon anew: the oldest registered snapshot, or the clock if there is none; at most the others' horizons.
+    /// Computes the horizon anew: the oldest registered snapshot, or the clock if there is none; at
+    /// most the others' horizons.
     pub(crate) fn compute(&self) -> Scn {
         loop {
             let now = self.clock.now().0;

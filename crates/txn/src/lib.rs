@@ -1,13 +1,19 @@
-//! Transactions: identity and status, undo, snapshots and the horizon, locks. See `README.md` for the rules and their reasons.
+//! Transactions: identity and status, undo, snapshots and the horizon, locks. See `README.md` for
+//! the rules and their reasons.
 //!
-//! **Owns** the undo and status files of its instance, the lock table, and the registry of snapshots.
+//! **Owns** the undo and status files of its instance, the lock table, and the registry of
+//! snapshots.
 //!
 //! **Invariants.**
-//! - A verdict is final: "committed at e" is said only after the commit record is durable, and a transaction said to be active to a snapshot x
-//!   commits above x ([`visibility`]). So no reader waits for the log.
-//! - No version that a registered snapshot may need is below the horizon ([`horizon`]), whenever the session is descheduled.
-//! - Undo of active transactions is never overwritten; undo of snapshots is, oldest first, at the cap only ([`undo_space`]).
-//! - Nobody waits for a lock with a frame latch held; every wait ends by grant, deadline, cancellation or as a deadlock's victim.
+//! - A verdict is final: "committed at e" is said only after the commit record is durable, and a
+//!   transaction said to be active to a snapshot x commits above x ([`visibility`]). So no reader
+//!   waits for the log.
+//! - No version that a registered snapshot may need is below the horizon ([`horizon`]), whenever
+//!   the session is descheduled.
+//! - Undo of active transactions is never overwritten; undo of snapshots is, oldest first, at the
+//!   cap only ([`undo_space`]).
+//! - Nobody waits for a lock with a frame latch held; every wait ends by grant, deadline,
+//!   cancellation or as a deadlock's victim.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods, clippy::disallowed_types))]
 

@@ -1,4 +1,5 @@
-//! Locks as a session takes them: what it holds is written down here, so that the end of the transaction gives it back.
+//! Locks as a session takes them: what it holds is written down here, so that the end of the
+//! transaction gives it back.
 
 use crate::cluster::is_over;
 use crate::global_enqueues::PICTURE;
@@ -7,8 +8,9 @@ use crate::{Error, Result, Transaction, TxnState};
 use block::{ObjectId, RowId, TxnId};
 
 impl Transaction {
-    /// Waits until `holder`, whose stamp is on the row, has ended; then the caller looks at the row again. Sessions that wait for one row are
-    /// served in order: the first keeps its place until it has logged a change, waits for another row, or its statement ends; the others stand
+    /// Waits until `holder`, whose stamp is on the row, has ended; then the caller looks at the row
+    /// again. Sessions that wait for one row are served in order: the first keeps its place until
+    /// it has logged a change, waits for another row, or its statement ends; the others stand
     /// behind it. To be called with no latch held.
     pub fn wait_for_row(&mut self, holder: TxnId, row: RowId, wait: LockWait) -> Result<()> {
         if self.manager.state_now(holder)? != TxnState::Active {
@@ -35,7 +37,8 @@ impl Transaction {
         waited
     }
 
-    /// Waits until `holder` has ended: for what is no row, such as an index entry whose fate is undecided.
+    /// Waits until `holder` has ended: for what is no row, such as an index entry whose fate is
+    /// undecided.
     pub fn wait_for_txn(&mut self, holder: TxnId, wait: LockWait) -> Result<()> {
         assert!(holder != self.id(), "invariant: nobody waits for himself");
         let manager = &self.manager;
@@ -72,7 +75,8 @@ impl Transaction {
         }
     }
 
-    /// Locks a table until the transaction ends, or until a rollback to a savepoint set before. `SS` and `SX` normally cost a store and a fence.
+    /// Locks a table until the transaction ends, or until a rollback to a savepoint set before.
+    /// `SS` and `SX` normally cost a store and a fence.
     pub fn lock_table(&mut self, object: ObjectId, mode: LockMode, wait: LockWait) -> Result<()> {
         if self
             .tables
@@ -149,7 +153,8 @@ impl Transaction {
         }
     }
 
-    /// Before the commit of a transaction that has changed the dictionary: until the commit is published nobody reads a picture of it, and then everybody's is stale.
+    /// Before the commit of a transaction that has changed the dictionary: until the commit is
+    /// published nobody reads a picture of it, and then everybody's is stale.
     pub fn dictionary_changes(&mut self) -> Result<()> {
         if self.manager.ges.get().is_none() {
             return Ok(());
@@ -162,8 +167,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes an advisory lock. `false`: not free, and `wait` was [`LockWait::NoWait`]. Locks of the session are counted and outlive transactions.
-    /// Keys of different `space`s are different locks.
+    /// Takes an advisory lock. `false`: not free, and `wait` was [`LockWait::NoWait`]. Locks of the
+    /// session are counted and outlive transactions. Keys of different `space`s are different
+    /// locks.
     pub fn advisory_lock(
         &mut self,
         key: u64,

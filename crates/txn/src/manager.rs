@@ -62,7 +62,8 @@ pub struct TransactionRow {
 #[derive(Clone, Copy, Debug)]
 pub struct TxnStatistics {
     pub undo: UndoUsage,
-    /// Transactions whose status is kept, as it is from their beginning until the horizon is above their end and [`TxnManager::maintain`] has run.
+    /// Transactions whose status is kept, as it is from their beginning until the horizon is above
+    /// their end and [`TxnManager::maintain`] has run.
     pub statuses: u64,
     /// Memory that they take, which is given back by half a megabyte at a time.
     pub status_bytes: usize,
@@ -88,7 +89,8 @@ pub struct TxnManager {
     pub(crate) numbers: Numbers,
     pub(crate) purge: PurgeQueue,
     status_file: Mutex<StatusFile>,
-    /// Transactions without a session, to be rolled back by whoever calls [`TxnManager::rollback_dead`].
+    /// Transactions without a session, to be rolled back by whoever calls
+    /// [`TxnManager::rollback_dead`].
     pub(crate) dead: Mutex<DeadList>,
     /// Held while the dead are rolled back.
     rolling_back: Mutex<()>,
@@ -110,9 +112,10 @@ struct LastCheckpoint {
 }
 
 impl TxnManager {
-    /// Opens the transactions of an instance whose undo and status files are among the cache's data files. The clock stands above everything drawn
-    /// before. [`TxnManager::recover`] must follow, also after a clean stop, before the first session.
-    /// `double_write` is a file for the status blocks alone, restored already.
+    /// Opens the transactions of an instance whose undo and status files are among the cache's data
+    /// files. The clock stands above everything drawn before. [`TxnManager::recover`] must follow,
+    /// also after a clean stop, before the first session. `double_write` is a file for the status
+    /// blocks alone, restored already.
     pub fn open(
         config: TxnConfig,
         cache: Arc<Cache>,
@@ -162,13 +165,16 @@ impl TxnManager {
         Ok(Arc::new(manager))
     }
 
-    /// Takes over what redo says. `last`: when those committed whose commit SCN was lost; above everything drawn before. Returns the number of
-    /// transactions that [`TxnManager::rollback_dead`] will roll back; until then their rows stay locked, and all else goes on.
+    /// Takes over what redo says. `last`: when those committed whose commit SCN was lost; above
+    /// everything drawn before. Returns the number of transactions that
+    /// [`TxnManager::rollback_dead`] will roll back; until then their rows stay locked, and all
+    /// else goes on.
     pub fn recover(&self, recovery: TxnRecovery, last: LastGroups) -> Result<usize> {
         let outcome = recovery.finish(last)?;
         let words = &self.visibility.words;
         let (low, end) = (words.low_chunk(), self.numbers.next() / CHUNK);
-        // There already, but for the first life's first chunk, in which no number is ever drawn: it ends below like all that are not dead.
+        // There already, but for the first life's first chunk, in which no number is ever drawn: it
+        // ends below like all that are not dead.
         self.cover_status(end)?;
         (low..end).for_each(|chunk| words.with_chunk(chunk, |_| ()));
         let check = |txn: TxnId| match txn.instance() == self.config.instance
@@ -223,8 +229,10 @@ impl TxnManager {
         }
     }
 
-    /// Rolls back the transactions that have lost their session or their instance, one after the other. For a background thread; returns how many. After an error
-    /// the transaction stays in the list. One thread at a time does this; another waits, so that none of those it found dead is half rolled back when it goes on.
+    /// Rolls back the transactions that have lost their session or their instance, one after the
+    /// other. For a background thread; returns how many. After an error the transaction stays in
+    /// the list. One thread at a time does this; another waits, so that none of those it found dead
+    /// is half rolled back when it goes on.
     pub fn rollback_dead(self: &Arc<Self>, handler: &dyn UndoHandler) -> Result<usize> {
         let _one_at_a_time = self.rolling_back.lock();
         let mut done = 0;
@@ -250,8 +258,9 @@ impl TxnManager {
         self.visibility.verdict(stamp, snapshot)
     }
 
-    /// How a transaction stands as far as is known here; final unless active or unknown. That another instance's is active may be old news:
-    /// [`TxnManager::state_now`]. Takes no latch and waits for nothing.
+    /// How a transaction stands as far as is known here; final unless active or unknown. That
+    /// another instance's is active may be old news: [`TxnManager::state_now`]. Takes no latch and
+    /// waits for nothing.
     #[inline]
     pub fn state(&self, txn: TxnId) -> TxnState {
         self.visibility.state(txn)
@@ -262,7 +271,8 @@ impl TxnManager {
         self.committed_at(stamp).is_some()
     }
 
-    /// When whoever set the stamp committed; `None` if that has not happened or is not known here. [`Scn::ZERO`]: below the horizon.
+    /// When whoever set the stamp committed; `None` if that has not happened or is not known here.
+    /// [`Scn::ZERO`]: below the horizon.
     pub fn committed_at(&self, stamp: Stamp) -> Option<Scn> {
         match stamp.kind() {
             StampKind::Committed(scn) => Some(scn),
@@ -273,7 +283,8 @@ impl TxnManager {
         }
     }
 
-    /// Whether every present and future snapshot of all instances is known to see what has this stamp. By the horizon last reported, which may lag.
+    /// Whether every present and future snapshot of all instances is known to see what has this
+    /// stamp. By the horizon last reported, which may lag.
     pub fn is_below_horizon(&self, stamp: Stamp) -> bool {
         self.committed_at(stamp)
             .is_some_and(|scn| scn <= self.horizon_reported())
@@ -305,9 +316,9 @@ impl TxnManager {
         self.config.instance
     }
 
-    /// Runs `f` on the undo record at `ptr`, which may be another instance's: then on a copy of its block. May read from disk or wait for that instance: to be
-    /// called with no latch held, and `f` may run under one.
-    /// [`Error::SnapshotTooOld`] if the record has been overwritten.
+    /// Runs `f` on the undo record at `ptr`, which may be another instance's: then on a copy of its
+    /// block. May read from disk or wait for that instance: to be called with no latch held, and
+    /// `f` may run under one. [`Error::SnapshotTooOld`] if the record has been overwritten.
     pub fn with_undo<R>(&self, ptr: UndoPtr, f: impl FnOnce(&UndoView<'_>) -> R) -> Result<R> {
         let block = self.cache.read_undo(ptr.dba())?;
         match block::undo::get(&block, ptr)? {
@@ -344,8 +355,9 @@ impl TxnManager {
         self.purge.put_back(hints);
     }
 
-    /// What must be done now and then so that sessions need not: computes the horizon, truncates the status array, reserves numbers and undo
-    /// space. For a background thread, about once a second.
+    /// What must be done now and then so that sessions need not: computes the horizon, truncates
+    /// the status array, reserves numbers and undo space. For a background thread, about once a
+    /// second.
     pub fn maintain(&self) -> Result<()> {
         let horizon = self.horizon();
         self.truncate(horizon)?;
@@ -368,7 +380,8 @@ impl TxnManager {
         if to == from {
             return Ok(());
         }
-        // "Truncated" says committed. Were the end of a rollback still in the log buffer, a crash would bring its transaction back as active.
+        // "Truncated" says committed. Were the end of a rollback still in the log buffer, a crash
+        // would bring its transaction back as active.
         self.cache.redo().flush_to(self.cache.redo().end())?;
         self.control.update(|c| {
             let thread = c
@@ -418,8 +431,9 @@ impl TxnManager {
         }
     }
 
-    /// Logs who is active, makes that durable, and then writes the status words to their file. In this order: a commit record below the list's
-    /// first marker is then durable, hence its word final, when the words are written; so the checkpoint may go up to that marker.
+    /// Logs who is active, makes that durable, and then writes the status words to their file. In
+    /// this order: a commit record below the list's first marker is then durable, hence its word
+    /// final, when the words are written; so the checkpoint may go up to that marker.
     fn checkpoint(&self) -> Result<LogPos> {
         let mut last = self.last_checkpoint.lock();
         let redo = self.cache.redo();
@@ -447,7 +461,8 @@ impl TxnManager {
                 .end;
         }
         redo.flush_to(end)?;
-        // Up to here all words are final and will be in the file. A commit that comes while it is written is the next checkpoint's, also if nothing else comes: the one of a clean stop.
+        // Up to here all words are final and will be in the file. A commit that comes while it is
+        // written is the next checkpoint's, also if nothing else comes: the one of a clean stop.
         let settled = redo.durable();
         self.status_file
             .lock()

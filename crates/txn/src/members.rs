@@ -1,4 +1,5 @@
-//! What the instance calls when others are up: members, messages, headers, the gate on replies, and learning how others' transactions stand.
+//! What the instance calls when others are up: members, messages, headers, the gate on replies, and
+//! learning how others' transactions stand.
 
 use crate::cluster::messages::TxnMessage;
 use crate::global_enqueues::GlobalEnqueues;
@@ -17,13 +18,14 @@ use std::time::Instant;
 pub struct Departed<'a> {
     /// They have not lived again: how their transactions stand only their next lives know.
     pub in_limbo: &'a [InstanceId],
-    /// Of some of them it is not decided yet when their last groups took effect. What they had locked nobody gets before.
+    /// Of some of them it is not decided yet when their last groups took effect. What they had
+    /// locked nobody gets before.
     pub in_doubt: bool,
 }
 
 impl TxnManager {
-    /// Makes this instance one among others that it reaches through `post`. Once, before the first [`TxnManager::members_changed`]; until that says who is up, the instance
-    /// counts as alone.
+    /// Makes this instance one among others that it reaches through `post`. Once, before the first
+    /// [`TxnManager::members_changed`]; until that says who is up, the instance counts as alone.
     pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>) {
         let control = self.control.clone();
         self.cluster.join(
@@ -44,13 +46,17 @@ impl TxnManager {
         }));
     }
 
-    /// Enters an epoch with these members. Whoever is gone and not named as departed left cleanly, after [`TxnManager::leave`].
+    /// Enters an epoch with these members. Whoever is gone and not named as departed left cleanly,
+    /// after [`TxnManager::leave`].
     ///
-    /// Before a joiner takes its first snapshot or changes anything, all others must have made this call, and the joiner must have heard a header that each of them sent
-    /// after it, and their [`TxnManager::last_groups_of`] themselves: its clock is then above every commit that was not announced to it and every horizon computed without it, and should a member die, the joiner knows
-    /// when its last groups took effect (`fusion::visibility`, V9). The joiner makes this call before
-    /// [`TxnManager::recover`] and everything that follows, lest it compute a horizon of its snapshots alone; and after it has put its clock's ceiling into the control file, from which all take
-    /// over the highest: a joiner starts beyond the ceilings that the others know.
+    /// Before a joiner takes its first snapshot or changes anything, all others must have made this
+    /// call, and the joiner must have heard a header that each of them sent after it, and their
+    /// [`TxnManager::last_groups_of`] themselves: its clock is then above every commit that was not
+    /// announced to it and every horizon computed without it, and should a member die, the joiner
+    /// knows when its last groups took effect (`fusion::visibility`, V9). The joiner makes this
+    /// call before [`TxnManager::recover`] and everything that follows, lest it compute a horizon
+    /// of its snapshots alone; and after it has put its clock's ceiling into the control file, from
+    /// which all take over the highest: a joiner starts beyond the ceilings that the others know.
     pub fn members_changed(
         &self,
         epoch: u64,
@@ -61,7 +67,8 @@ impl TxnManager {
             .raise_ceiling(Scn(self.control.refresh()?.scn_ceiling));
         self.cluster
             .members_changed(epoch, members, departed.in_limbo);
-        // Also groups that no other was told of, because there was none: once the log has said this no such group is on its way.
+        // Also groups that no other was told of, because there was none: once the log has said this
+        // no such group is on its way.
         self.cluster.own_groups(self.cache.redo().last_groups());
         self.drive_waits(|_| true);
         if let Some(ges) = self.ges.get() {
@@ -72,8 +79,9 @@ impl TxnManager {
         Ok(())
     }
 
-    /// All members have said that they are in the epoch, in messages with a header. Whoever came in it may have dropped what it was asked before: the statements that wait for the next life of a dead instance go on here, rather
-    /// than at some tick.
+    /// All members have said that they are in the epoch, in messages with a header. Whoever came in
+    /// it may have dropped what it was asked before: the statements that wait for the next life of
+    /// a dead instance go on here, rather than at some tick.
     pub fn settled(&self) {
         self.cluster.settled();
         self.cluster.ask_again();
@@ -83,22 +91,26 @@ impl TxnManager {
         }
     }
 
-    /// The newest groups of an instance's thread that this one has heard of, and when they took effect. Its own are known from the beginning of the epoch on.
+    /// The newest groups of an instance's thread that this one has heard of, and when they took
+    /// effect. Its own are known from the beginning of the epoch on.
     pub fn last_groups_of(&self, instance: InstanceId) -> LastGroups {
         self.cluster.last_groups_of(instance)
     }
 
-    /// Returns once this instance knows which locks the others have taken away from everybody; before its first session. False: not until then.
+    /// Returns once this instance knows which locks the others have taken away from everybody;
+    /// before its first session. False: not until then.
     pub fn wait_established(&self, until: Instant) -> bool {
         self.ges.get().is_none_or(|ges| ges.wait_established(until))
     }
 
-    /// Set as long as this instance's picture of the dictionary need not be looked after; `None` if there are no other instances that could change it.
+    /// Set as long as this instance's picture of the dictionary need not be looked after; `None` if
+    /// there are no other instances that could change it.
     pub fn dictionary_flag(&self) -> Option<Arc<AtomicBool>> {
         self.ges.get().map(GlobalEnqueues::dictionary_flag)
     }
 
-    /// Calls `read` if another instance has changed the dictionary since it was last called. Not for a transaction that is about to commit a change of its own.
+    /// Calls `read` if another instance has changed the dictionary since it was last called. Not
+    /// for a transaction that is about to commit a change of its own.
     pub fn refresh_dictionary<E>(
         &self,
         read: impl FnOnce() -> std::result::Result<(), E>,
@@ -116,18 +128,20 @@ impl TxnManager {
         }
     }
 
-    /// To be called when this instance has stopped its sessions and is about to leave: returns when all its commits are acknowledged.
+    /// To be called when this instance has stopped its sessions and is about to leave: returns when
+    /// all its commits are acknowledged.
     pub fn leave(&self) {
         self.gate(self.clock.now());
     }
 
-    /// Puts what must stand in front of every message of every layer that leaves now: the clock, commits not acknowledged by all, and the horizon. Takes a latch for a
-    /// moment.
+    /// Puts what must stand in front of every message of every layer that leaves now: the clock,
+    /// commits not acknowledged by all, and the horizon. Takes a latch for a moment.
     pub fn header_into(&self, out: &mut Vec<u8>) {
         self.cluster.header_into(self.horizon.own(), out);
     }
 
-    /// Takes in the front of a message that was sent in `epoch`, before the rest is looked at. Returns its length.
+    /// Takes in the front of a message that was sent in `epoch`, before the rest is looked at.
+    /// Returns its length.
     pub fn header_arrived(&self, from: InstanceId, epoch: u64, bytes: &[u8]) -> Result<usize> {
         self.cluster.header_arrived(from, epoch, bytes)
     }
@@ -237,7 +251,8 @@ impl TxnManager {
         self.drive_waits(|instance| instance == peer);
     }
 
-    /// Asks once more to be told of ends. Whoever waits for a transaction of an instance that is gone is let go, to look where that one's status is now.
+    /// Asks once more to be told of ends. Whoever waits for a transaction of an instance that is
+    /// gone is let go, to look where that one's status is now.
     fn drive_waits(&self, of: impl Fn(InstanceId) -> bool) {
         for txn in self.enqueues.awaited_elsewhere(self.config.instance) {
             if self.cluster.is_down(txn.instance()) {
@@ -248,7 +263,8 @@ impl TxnManager {
         }
     }
 
-    /// About once a second: computes and reports the horizon, and drives again what may have been lost.
+    /// About once a second: computes and reports the horizon, and drives again what may have been
+    /// lost.
     pub fn tick(&self) {
         if !self.cluster.is_active() {
             return; // a joiner has not entered yet: it must not compute a horizon without the others
@@ -262,22 +278,27 @@ impl TxnManager {
         }
     }
 
-    /// The highest SCN of a commit that this thread's snapshots showed, by [`TxnManager::verdict`], before its group was acknowledged by all members: what [`TxnManager::gate`] is to
-    /// wait for before a reply of this thread leaves. Who has others read for him takes their snapshot's SCN.
+    /// The highest SCN of a commit that this thread's snapshots showed, by [`TxnManager::verdict`],
+    /// before its group was acknowledged by all members: what [`TxnManager::gate`] is to wait for
+    /// before a reply of this thread leaves. Who has others read for him takes their snapshot's
+    /// SCN.
     #[inline]
     pub fn shown(&self) -> Scn {
         self.cluster.shown()
     }
 
-    /// Returns once every commit at or below `snapshot` that this instance knows of has been acknowledged by all members: before a reply leaves that shows what this
-    /// snapshot sees. One load when there is nothing to wait for, as on a lone instance. Called with no latch held.
+    /// Returns once every commit at or below `snapshot` that this instance knows of has been
+    /// acknowledged by all members: before a reply leaves that shows what this snapshot sees. One
+    /// load when there is nothing to wait for, as on a lone instance. Called with no latch held.
     #[inline]
     pub fn gate(&self, snapshot: Scn) {
         self.cluster.gate(snapshot);
     }
 
-    /// Finds out how another instance's transaction stands for `snapshot`, and keeps it: afterwards [`TxnManager::verdict`] knows, unless so much was learnt since that it was
-    /// forgotten. Waits for its instance; called with no latch held. "Active" holds for snapshots up to now: a scan asks once.
+    /// Finds out how another instance's transaction stands for `snapshot`, and keeps it: afterwards
+    /// [`TxnManager::verdict`] knows, unless so much was learnt since that it was forgotten. Waits
+    /// for its instance; called with no latch held. "Active" holds for snapshots up to now: a scan
+    /// asks once.
     pub fn learn(&self, txn: TxnId, snapshot: Scn) -> Result<TxnState> {
         assert_eq!(
             cache::latches_held(),
@@ -306,7 +327,8 @@ impl TxnManager {
         }
     }
 
-    /// How a transaction stands now, whatever instance it is of. May wait; called with no latch held.
+    /// How a transaction stands now, whatever instance it is of. May wait; called with no latch
+    /// held.
     pub fn state_now(&self, txn: TxnId) -> Result<TxnState> {
         match self.state(txn) {
             TxnState::Active | TxnState::Unknown if txn.instance() != self.config.instance => {

@@ -1,4 +1,5 @@
-//! Transaction numbers: drawn from ranges that the control file holds as possibly used, so none is ever drawn twice (race 23 of docs/design.md).
+//! Transaction numbers: drawn from ranges that the control file holds as possibly used, so none is
+//! ever drawn twice (race 23 of docs/design.md).
 
 use crate::Result;
 use crate::status::{CHUNK, StatusArray};
@@ -8,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use storage::ControlFile;
 
-/// Numbers reserved at a time: two seconds' worth at 8,000 transactions a second, and 128 KiB of status words that a restart leaves behind.
+/// Numbers reserved at a time: two seconds' worth at 8,000 transactions a second, and 128 KiB of
+/// status words that a restart leaves behind.
 const RANGE: u64 = 16 * CHUNK;
 
 pub(crate) struct Numbers {
@@ -38,15 +40,17 @@ impl Numbers {
         self.next.load(Ordering::Acquire)
     }
 
-    /// Draws a number. Writes the control file once in a range, unless [`Numbers::reserve_ahead`] did. `cover` is given a number of chunks for which the status file
-    /// must have space: a checkpoint that found none could not go on, and the log would fill up.
+    /// Draws a number. Writes the control file once in a range, unless [`Numbers::reserve_ahead`]
+    /// did. `cover` is given a number of chunks for which the status file must have space: a
+    /// checkpoint that found none could not go on, and the log would fill up.
     pub(crate) fn draw(
         &self,
         words: &StatusArray,
         cover: impl Fn(u64) -> Result<()>,
     ) -> Result<u64> {
         loop {
-            // Reserved before drawn: a number whose reservation failed would be lost otherwise, and its status word with it.
+            // Reserved before drawn: a number whose reservation failed would be lost otherwise, and
+            // its status word with it.
             let number = self.next.load(Ordering::Acquire);
             if number >= self.reserved.load(Ordering::Acquire) {
                 self.reserve(number + 1, words, &cover)?;

@@ -1,7 +1,8 @@
 //! Hints for the purge: blocks in which a committed transaction left delete marks.
 //!
-//! Nothing depends on a hint. Who removes a dead row or entry checks its stamp under the block's exclusive latch, and whoever holds such a block
-//! anyhow may do so. Hints lost in a crash or at the limit cost space until the block is visited for another reason.
+//! Nothing depends on a hint. Who removes a dead row or entry checks its stamp under the block's
+//! exclusive latch, and whoever holds such a block anyhow may do so. Hints lost in a crash or at
+//! the limit cost space until the block is visited for another reason.
 
 use block::{Dba, ObjectId, Scn};
 use std::collections::VecDeque;
@@ -59,7 +60,8 @@ impl PurgeQueue {
         hints.drain(..n).collect()
     }
 
-    /// Takes hints back that could not be worked on: they come last, so that a block that cannot be read keeps none of the others waiting.
+    /// Takes hints back that could not be worked on: they come last, so that a block that cannot be
+    /// read keeps none of the others waiting.
     pub(crate) fn put_back(&self, back: Vec<PurgeHint>) {
         let mut hints = self.hints.lock();
         let room = LIMIT - hints.len();

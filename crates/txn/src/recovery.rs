@@ -1,11 +1,14 @@
-//! What redo says about transactions: who committed at which SCN, and who must be rolled back from where.
+//! What redo says about transactions: who committed at which SCN, and who must be rolled back from
+//! where.
 //!
-//! Feed every record of the thread, from its checkpoint position on, to [`TxnRecovery::record`], and every e(n) that a batch header
-//! gives to [`TxnRecovery::group`]; then give the whole to [`TxnManager::recover`](crate::TxnManager::recover).
+//! Feed every record of the thread, from its checkpoint position on, to [`TxnRecovery::record`],
+//! and every e(n) that a batch header gives to [`TxnRecovery::group`]; then give the whole to
+//! [`TxnManager::recover`](crate::TxnManager::recover).
 //!
-//! **Rule.** A record's undo head is newer than whatever a list of active transactions says that stands *after* it: the list was
-//! taken at the first of the checkpoint's markers, and its parts were logged later. So a list counts only for transactions of
-//! which nothing has been seen. The checkpoint position is at or below that first marker, hence nothing is missed.
+//! **Rule.** A record's undo head is newer than whatever a list of active transactions says that
+//! stands *after* it: the list was taken at the first of the checkpoint's markers, and its parts
+//! were logged later. So a list counts only for transactions of which nothing has been seen. The
+//! checkpoint position is at or below that first marker, hence nothing is missed.
 
 use crate::{Error, Result, active};
 use block::record::Record;
@@ -67,7 +70,8 @@ impl TxnRecovery {
         self.committed.extend(txns.into_iter().map(|txn| (txn, e)));
     }
 
-    /// `last`: when the thread's last groups took effect, of which its redo does not say so. An error: it does not say so of an earlier one either.
+    /// `last`: when the thread's last groups took effect, of which its redo does not say so. An
+    /// error: it does not say so of an earlier one either.
     pub(crate) fn finish(mut self, last: LastGroups) -> Result<Outcome> {
         for batch in self.groups.keys().copied().collect::<Vec<_>>() {
             let e = last.scn_of(batch.0).ok_or_else(|| {
@@ -111,7 +115,8 @@ mod tests {
         feed(&mut r, 1, t(1), 10, None);
         feed(&mut r, 1, t(2), 20, None);
         feed(&mut r, 1, t(1), 11, Some((Op::Commit, vec![])));
-        // The list was taken before these records: it knows t1 and an older head of t2, and it alone knows t3.
+        // The list was taken before these records: it knows t1 and an older head of t2, and it
+        // alone knows t3.
         let list = active::encode(&[
             (t(1), UndoPtr(10)),
             (t(2), UndoPtr(19)),

@@ -9,10 +9,11 @@
 //! | 2 | committing: the commit record is in the log buffer | number of its batch |
 //! | 3 | aborted and wholly rolled back | SCN at the end of the rollback |
 //!
-//! A *chunk* of words fills one block of the status file ([`crate::status_file`]); a *segment* of chunks is the unit in which
-//! memory is taken and given back. **Invariants.** Words go 0 -> 2 -> 1 or 0 -> 3, never back while the instance runs. Numbers
-//! below `low` are truncated: each of them ended below the horizon, so it is committed, because nothing refers to a transaction
-//! that was rolled back before the oldest snapshot was taken.
+//! A *chunk* of words fills one block of the status file ([`crate::status_file`]); a *segment* of
+//! chunks is the unit in which memory is taken and given back. **Invariants.** Words go 0 -> 2 -> 1
+//! or 0 -> 3, never back while the instance runs. Numbers below `low` are truncated: each of them
+//! ended below the horizon, so it is committed, because nothing refers to a transaction that was
+//! rolled back before the oldest snapshot was taken.
 
 use arc_swap::ArcSwap;
 use block::{BLOCK_SIZE, HEADER_SIZE, Scn};
@@ -65,7 +66,8 @@ impl Status {
 /// The words of [`CHUNK`] transactions.
 pub(crate) struct Chunk {
     words: [AtomicU64; CHUNK as usize],
-    /// A word changed since the chunk was last written to the status file. Set after the word, cleared before the words are read.
+    /// A word changed since the chunk was last written to the status file. Set after the word,
+    /// cleared before the words are read.
     changed: AtomicBool,
 }
 
@@ -222,8 +224,8 @@ impl StatusArray {
         segment
     }
 
-    /// The chunk up to which everything ended at or below `horizon`, `limit` at most: what `truncate` may be given.
-    /// `limit` must be a chunk of which no number can still be drawn.
+    /// The chunk up to which everything ended at or below `horizon`, `limit` at most: what
+    /// `truncate` may be given. `limit` must be a chunk of which no number can still be drawn.
     pub(crate) fn truncatable(&self, horizon: Scn, limit: u64) -> u64 {
         let mut chunk = self.low_chunk();
         while chunk < limit {

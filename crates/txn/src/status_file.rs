@@ -1,8 +1,11 @@
-//! The status file: chunk c of the status array is block c + 1, written by checkpoints and read at the start.
+//! The status file: chunk c of the status array is block c + 1, written by checkpoints and read at
+//! the start.
 //!
-//! **Invariants.** The file has space for a chunk before a number in it is drawn: a checkpoint never finds the disk full. A thread's checkpoint passes a commit record only after the word of its transaction is in this file. Words that are not final are written as zero; who
-//! recovers decides about them. Blocks are written through a double-write file of their own, because a torn one would lose
-//! commits that redo no longer has.
+//! **Invariants.** The file has space for a chunk before a number in it is drawn: a checkpoint
+//! never finds the disk full. A thread's checkpoint passes a commit record only after the word of
+//! its transaction is in this file. Words that are not final are written as zero; who recovers
+//! decides about them. Blocks are written through a double-write file of their own, because a torn
+//! one would lose commits that redo no longer has.
 
 use crate::status::{CHUNK, Chunk, Status, StatusArray};
 use crate::{Error, Result};
@@ -106,8 +109,9 @@ impl StatusFile {
     }
 }
 
-/// Reads an instance's words into an array that nobody else uses, or that is this instance's own. Of an instance that is down the file is read as it is: whoever
-/// closed it, or recovered it, restored and wrote it whole.
+/// Reads an instance's words into an array that nobody else uses, or that is this instance's own.
+/// Of an instance that is down the file is read as it is: whoever closed it, or recovered it,
+/// restored and wrote it whole.
 pub(crate) fn load(files: &DataFiles, file: FileId, words: &StatusArray, end: u64) -> Result<()> {
     let there = u64::from(files.blocks(file)?).saturating_sub(1);
     let mut buf = AlignedBuf::default();

@@ -1,9 +1,12 @@
-//! Where the time of a question to another instance goes, about a transaction, a lock or a commit: measured by those who serve it, each by its own clock, and said behind the answer.
+//! Where the time of a question to another instance goes, about a transaction, a lock or a commit:
+//! measured by those who serve it, each by its own clock, and said behind the answer.
 //!
-//! The machines of `fusion` know of no clock, so this stands beside them, as `cache::gcs::timing` does for blocks. Whoever waits takes its wait apart with it (`wait::remote`).
+//! The machines of `fusion` know of no clock, so this stands beside them, as `cache::gcs::timing`
+//! does for blocks. Whoever waits takes its wait apart with it (`wait::remote`).
 //!
 //! **Invariants.**
-//! - Nothing depends on what is here: what is lost shows as time of the messages, never as a wrong sum.
+//! - Nothing depends on what is here: what is lost shows as time of the messages, never as a wrong
+//!   sum.
 //! - The memory is bounded ([`NOTED_MAX`]).
 
 use block::InstanceId;
@@ -12,7 +15,8 @@ use seam::HashMap;
 use std::hash::Hash;
 use wait::remote::Served;
 
-/// Things noted of one kind. Each session waits for one at a time, so there are few; beyond this all are forgotten.
+/// Things noted of one kind. Each session waits for one at a time, so there are few; beyond this
+/// all are forgotten.
 const NOTED_MAX: usize = 4096;
 
 /// What serving took. Its messages are those of the way from the question to the answer.

@@ -1,12 +1,17 @@
-//! A session's transaction: its identity, undo, snapshot, commit and rollback. Locks are in [`crate::locking`].
+//! A session's transaction: its identity, undo, snapshot, commit and rollback. Locks are in
+//! [`crate::locking`].
 //!
-//! **Order of a change.** [`Transaction::prepare_undo`] first, with no latch held: it draws the transaction's number, finds room in the session's own undo
-//! block and waits for log space. Then the caller latches the block it wants to change and calls [`Transaction::log`], which puts the
-//! change and its undo into one record. The address of the undo record is known in between, so the change can carry it.
+//! **Order of a change.** [`Transaction::prepare_undo`] first, with no latch held: it draws the
+//! transaction's number, finds room in the session's own undo block and waits for log space. Then
+//! the caller latches the block it wants to change and calls [`Transaction::log`], which puts the
+//! change and its undo into one record. The address of the undo record is known in between, so the
+//! change can carry it.
 //!
-//! **Invariants.** Undo numbers rise and are never given twice, not even after a rollback to a savepoint. Each step of a rollback logs the head
-//! it leaves, so no step is undone twice, whenever the instance dies. A transaction that has changed something ends by
-//! [`Transaction::commit`] or [`Transaction::rollback`]; one that is dropped is rolled back by a background thread and keeps its locks until then.
+//! **Invariants.** Undo numbers rise and are never given twice, not even after a rollback to a
+//! savepoint. Each step of a rollback logs the head it leaves, so no step is undone twice, whenever
+//! the instance dies. A transaction that has changed something ends by [`Transaction::commit`] or
+//! [`Transaction::rollback`]; one that is dropped is rolled back by a background thread and keeps
+//! its locks until then.
 
 use crate::active::Active;
 use crate::horizon::{MAX_SNAPSHOTS, SnapshotSlot};
@@ -34,10 +39,12 @@ pub enum Isolation {
 
 /// Puts one change back. Implemented by whoever knows the undo kinds.
 pub trait UndoHandler {
-    /// Undoes `record`, which is `txn`'s newest undo at `at`: latches what it names and logs the change with
-    /// [`Transaction::log_compensation`] and `record.prev`, after [`Transaction::reserve_log`]. What takes several records uses
-    /// [`Transaction::log_partial`] for all but the last, and must find out how far it came if it is called for the same record again after a
-    /// crash. If there is nothing to do, nothing need be logged. Needs no space that anybody could have taken.
+    /// Undoes `record`, which is `txn`'s newest undo at `at`: latches what it names and logs the
+    /// change with [`Transaction::log_compensation`] and `record.prev`, after
+    /// [`Transaction::reserve_log`]. What takes several records uses [`Transaction::log_partial`]
+    /// for all but the last, and must find out how far it came if it is called for the same record
+    /// again after a crash. If there is nothing to do, nothing need be logged. Needs no space that
+    /// anybody could have taken.
     fn undo(
         &self,
         txn: &mut Transaction,
@@ -78,7 +85,8 @@ pub struct Savepoint {
     pub(crate) names: usize,
 }
 
-/// Keeps a snapshot registered beyond its statement: for a cursor, or for a worker on another thread.
+/// Keeps a snapshot registered beyond its statement: for a cursor, or for a worker on another
+/// thread.
 pub struct HeldSnapshot {
     snapshot: Snapshot,
     slot: SnapshotSlot,
@@ -154,7 +162,8 @@ pub(crate) struct Dead {
 }
 
 impl Dead {
-    /// A transaction of a former life of the instance. Its undo is kept by its age, its locks are its stamps.
+    /// A transaction of a former life of the instance. Its undo is kept by its age, its locks are
+    /// its stamps.
     pub(crate) fn loser(
         id: TxnId,
         head: UndoPtr,
@@ -226,8 +235,8 @@ impl Transaction {
         &self.manager
     }
 
-    /// Sets how the transaction about to start sees others. Nothing else happens: it gets its snapshot from its first statement, its
-    /// number from its first change.
+    /// Sets how the transaction about to start sees others. Nothing else happens: it gets its
+    /// snapshot from its first statement, its number from its first change.
     pub fn begin(&mut self, isolation: Isolation) {
         assert!(
             self.id.is_none() && self.scn.is_none(),
@@ -245,7 +254,8 @@ impl Transaction {
         self.id
     }
 
-    /// The number of the next undo record: the limit of a snapshot that sees all changes made so far.
+    /// The number of the next undo record: the limit of a snapshot that sees all changes made so
+    /// far.
     pub fn undo_no(&self) -> u32 {
         self.undo_no
     }
@@ -278,8 +288,8 @@ impl Transaction {
 
     // ---- snapshots ----
 
-    /// The snapshot of a statement that starts now. It stays registered until [`Transaction::end_statement`], or to the transaction's end under
-    /// REPEATABLE READ.
+    /// The snapshot of a statement that starts now. It stays registered until
+    /// [`Transaction::end_statement`], or to the transaction's end under REPEATABLE READ.
     #[inline]
     pub fn statement(&mut self) -> Snapshot {
         let scn = match (self.isolation, self.scn) {
@@ -296,7 +306,9 @@ impl Transaction {
         }
     }
 
-    /// A snapshot of now, whatever the isolation level: for who defines what all rows must meet, or all that an index must have. Registered as [`Transaction::statement`]'s is, which is no newer.
+    /// A snapshot of now, whatever the isolation level: for who defines what all rows must meet, or
+    /// all that an index must have. Registered as [`Transaction::statement`]'s is, which is no
+    /// newer.
     pub fn newest(&mut self) -> Snapshot {
         let registered = self.statement();
         self.manager.cluster.look();
@@ -315,7 +327,8 @@ impl Transaction {
         }
     }
 
-    /// Keeps `snapshot`, which is the statement's or transaction's present one, registered beyond it.
+    /// Keeps `snapshot`, which is the statement's or transaction's present one, registered beyond
+    /// it.
     pub fn hold(&self, snapshot: Snapshot) -> Result<HeldSnapshot> {
         assert!(
             self.scn.is_some_and(|scn| scn <= snapshot.scn),
@@ -326,8 +339,8 @@ impl Transaction {
 
     // ---- changes ----
 
-    /// Room for an undo record with a payload of at most `max_payload` bytes, at most [`UNDO_MAX_PAYLOAD`]. Waits for log space; to be called with
-    /// no latch held.
+    /// Room for an undo record with a payload of at most `max_payload` bytes, at most
+    /// [`UNDO_MAX_PAYLOAD`]. Waits for log space; to be called with no latch held.
     pub fn prepare_undo(&mut self, max_payload: usize) -> Result<UndoSlot> {
         assert!(
             max_payload <= UNDO_MAX_PAYLOAD,
@@ -351,14 +364,16 @@ impl Transaction {
         Ok(UndoSlot { ptr, max_payload })
     }
 
-    /// Logs and applies `changes` and the undo in one record. Never waits. At most one of the blocks may be one that others want; the rest are
-    /// blocks the record formats. Returns the record's SCN, which the changed blocks have now.
+    /// Logs and applies `changes` and the undo in one record. Never waits. At most one of the
+    /// blocks may be one that others want; the rest are blocks the record formats. Returns the
+    /// record's SCN, which the changed blocks have now.
     pub fn log(&mut self, slot: UndoSlot, undo: &Undo<'_>, changes: &mut [Change<'_, '_>]) -> Scn {
         assert!(
             undo.payload.len() <= slot.max_payload,
             "invariant: undo fits the room prepared for it"
         );
-        // From this record on, whoever waits for the row that this session waited for waits for this transaction.
+        // From this record on, whoever waits for the row that this session waited for waits for
+        // this transaction.
         self.leave_row();
         let block = self.undo.as_mut().expect("invariant: undo is prepared");
         assert!(
@@ -431,8 +446,8 @@ impl Transaction {
         appended.scn
     }
 
-    /// Logs a change under the transaction's id that leaves its undo as it is: a step of a rollback that is not the last for its
-    /// undo record, or a change that is not undone.
+    /// Logs a change under the transaction's id that leaves its undo as it is: a step of a rollback
+    /// that is not the last for its undo record, or a change that is not undone.
     pub fn log_partial(&mut self, changes: &mut [Change<'_, '_>]) -> Scn {
         let header = RecordHeader {
             txn: self.id,
@@ -442,7 +457,8 @@ impl Transaction {
         self.manager.cache.change(header, changes, |_, _| ()).scn
     }
 
-    /// Remembers that the block has something to purge once this transaction is committed and below the horizon.
+    /// Remembers that the block has something to purge once this transaction is committed and below
+    /// the horizon.
     pub fn hint_purge(&mut self, object: ObjectId, dba: Dba) {
         let known = self.purge.iter().rev().take(8).any(|h| *h == (object, dba));
         if !known && self.purge.len() < purge::PER_TRANSACTION {
@@ -452,8 +468,9 @@ impl Transaction {
 
     // ---- ends ----
 
-    /// Commits: returns when the commit is durable, published and known to all instances, with the SCN at which it became visible, [`Scn::ZERO`] if
-    /// nothing was changed. An error means that the log failed and the instance must stop: nobody knows the outcome.
+    /// Commits: returns when the commit is durable, published and known to all instances, with the
+    /// SCN at which it became visible, [`Scn::ZERO`] if nothing was changed. An error means that
+    /// the log failed and the instance must stop: nobody knows the outcome.
     pub fn commit(&mut self) -> Result<Scn> {
         if !self.logged {
             self.abandon_number();
@@ -492,7 +509,8 @@ impl Transaction {
         Ok(e)
     }
 
-    /// Undoes everything and ends the transaction. After an error it is still there, to be rolled back again.
+    /// Undoes everything and ends the transaction. After an error it is still there, to be rolled
+    /// back again.
     pub fn rollback(&mut self, handler: &dyn UndoHandler) -> Result<()> {
         self.undo_down_to(0, handler)?;
         if self.logged {
@@ -520,7 +538,8 @@ impl Transaction {
         }
     }
 
-    /// Undoes what was changed since the savepoint, and gives back table and name locks taken since. After an error the whole transaction must roll back.
+    /// Undoes what was changed since the savepoint, and gives back table and name locks taken
+    /// since. After an error the whole transaction must roll back.
     pub fn rollback_to(&mut self, savepoint: &Savepoint, handler: &dyn UndoHandler) -> Result<()> {
         self.undo_down_to(savepoint.undo_no, handler)?;
         self.unlock_since(savepoint.tables, savepoint.names);
@@ -552,7 +571,8 @@ impl Transaction {
             handler
                 .undo(self, &record, at)
                 .map_err(|source| Error::Rollback { at, source })?;
-            // The handler has logged the step, or there was nothing to do; that is found again after a crash.
+            // The handler has logged the step, or there was nothing to do; that is found again
+            // after a crash.
             assert!(
                 self.head == at || self.head == record.prev,
                 "invariant: a rollback goes from record to record"
@@ -574,7 +594,8 @@ impl Transaction {
         }
     }
 
-    /// The status word says how it ended. `end`: no snapshot from here on needs its undo. `flushing_ns`: since when the log was waited for, if somebody may want to know.
+    /// The status word says how it ended. `end`: no snapshot from here on needs its undo.
+    /// `flushing_ns`: since when the log was waited for, if somebody may want to know.
     fn finish(&mut self, end: Scn, flushing_ns: Option<u64>) {
         self.extents.drain(..).for_each(|extent| extent.end(end));
         if !self.id.is_none() {

@@ -1,17 +1,22 @@
-//! The undo file of this instance: extents, who may write where, and when an extent may be used again.
+//! The undo file of this instance: extents, who may write where, and when an extent may be used
+//! again.
 //!
 //! ```text
 //! block 0: unused | extent 0: blocks 1..=16 | extent 1: blocks 17..=32 | ...
 //! ```
 //!
-//! A session writes undo into a block of its own ([`UndoBlock`]), taken from the extent that is being handed out. An extent is *held* by each
-//! session whose block is in it and by each active transaction that has records in it. When it is held by nobody and the newest
-//! transaction in it ended at or below the horizon, its records are needed by nobody and it is used again, oldest first.
+//! A session writes undo into a block of its own ([`UndoBlock`]), taken from the extent that is
+//! being handed out. An extent is *held* by each session whose block is in it and by each active
+//! transaction that has records in it. When it is held by nobody and the newest transaction in it
+//! ended at or below the horizon, its records are needed by nobody and it is used again, oldest
+//! first.
 //!
-//! **Invariants.** Each use of an extent has another sequence than the one before: one more than that of its first block, which every use begins with. A
-//! file at its cap, or on a disk that has no room for more, does not grow: then the extent whose newest transaction is oldest is taken although snapshots may still need it, and
-//! these fail with "snapshot too old" when they meet the new sequence. What active transactions hold is never taken. Undo
-//! written before a restart is kept until all transactions it may belong to are rolled back ([`UndoSpace::release_old`]).
+//! **Invariants.** Each use of an extent has another sequence than the one before: one more than
+//! that of its first block, which every use begins with. A file at its cap, or on a disk that has
+//! no room for more, does not grow: then the extent whose newest transaction is oldest is taken
+//! although snapshots may still need it, and these fail with "snapshot too old" when they meet the
+//! new sequence. What active transactions hold is never taken. Undo written before a restart is
+//! kept until all transactions it may belong to are rolled back ([`UndoSpace::release_old`]).
 
 use crate::{Error, Result};
 use block::undo::{UNDO_MAX_PAYLOAD, UNDO_RECORD_HEADER};
@@ -32,15 +37,18 @@ static LATCH: LatchClass = LatchClass {
 const EXTENT: u32 = 16;
 /// Extents by which the file grows at a time: 1 MiB.
 const GROWTH: u32 = 8;
-/// Blocks of sessions that have ended, kept for the next ones; more would keep too many extents from being used again.
+/// Blocks of sessions that have ended, kept for the next ones; more would keep too many extents
+/// from being used again.
 const SPARE_BLOCKS: usize = 32;
 
 /// A run of blocks that is used and freed together.
 pub(crate) struct Extent {
     number: u32,
-    /// Sessions and active transactions that hold it. Rises from zero only while the extent is being handed out.
+    /// Sessions and active transactions that hold it. Rises from zero only while the extent is
+    /// being handed out.
     holders: AtomicU32,
-    /// The newest SCN at which a transaction with records in it ended. Raised before the transaction lets go.
+    /// The newest SCN at which a transaction with records in it ended. Raised before the
+    /// transaction lets go.
     newest: AtomicU64,
     /// Of its present use; `None` as long as that is not known after a restart.
     sequence: Mutex<Option<u16>>,
@@ -169,7 +177,8 @@ impl UndoSpace {
         })
     }
 
-    /// All transactions from before the restart are rolled back: snapshots at or above `scn` need nothing of their undo.
+    /// All transactions from before the restart are rolled back: snapshots at or above `scn` need
+    /// nothing of their undo.
     pub(crate) fn release_old(&self, scn: Scn) {
         let mut state = self.state.lock();
         let old = std::mem::take(&mut state.old);
@@ -179,7 +188,8 @@ impl UndoSpace {
         }
     }
 
-    /// A block of the caller's own with room for such a payload. To be called with no frame latch held.
+    /// A block of the caller's own with room for such a payload. To be called with no frame latch
+    /// held.
     pub(crate) fn take(&self, payload: usize, horizon: impl Fn() -> Scn) -> Result<UndoBlock> {
         assert!(
             payload <= UNDO_MAX_PAYLOAD,
@@ -287,7 +297,8 @@ impl UndoSpace {
         Ok(extent)
     }
 
-    /// Of an extent whose use is from before a restart: its first block's, unless the use began in another one, and the crash came before the first block's format was durable.
+    /// Of an extent whose use is from before a restart: its first block's, unless the use began in
+    /// another one, and the crash came before the first block's format was durable.
     fn last_sequence(&self, extent: &Extent) -> Result<u16> {
         let first = extent.first(self.file);
         let of = |block: u32| Ok::<_, Error>(undo::sequence(&*self.cache.read(first.plus(block))?));
@@ -319,7 +330,8 @@ impl UndoSpace {
             let state = self.state.lock();
             (state.extents, state.old.len() as u32)
         };
-        // Undo that is kept over a restart does not count: the dead transactions' rollback must not starve the living.
+        // Undo that is kept over a restart does not count: the dead transactions' rollback must not
+        // starve the living.
         let failed = match (extents - old + GROWTH) * EXTENT <= self.cap_blocks {
             true => match self.grow(extents) {
                 Ok(()) => {
@@ -364,7 +376,8 @@ impl UndoSpace {
         Ok(())
     }
 
-    /// Sees to it that a session that needs an extent soon finds one without the file growing under its hands. For a background worker.
+    /// Sees to it that a session that needs an extent soon finds one without the file growing under
+    /// its hands. For a background worker.
     pub(crate) fn prepare_ahead(&self, horizon: Scn) -> Result<()> {
         let _supply = self.supply.lock();
         let (ready, extents, old) = {

@@ -1,7 +1,7 @@
 //! Commit and visibility: when a transaction is committed, and what a snapshot sees.
 //!
-//! A commit record carries no commit SCN. When the log batch n that holds it is durable, all transactions of the batch commit at
-//! e(n), drawn from the clock *then*:
+//! A commit record carries no commit SCN. When the log batch n that holds it is durable, all
+//! transactions of the batch commit at e(n), drawn from the clock *then*:
 //!
 //! ```text
 //! under the log latch        W1  word[T]  := committing(n)
@@ -16,17 +16,22 @@
 //!                            R4                     otherwise spin until published >= n, then R2 again
 //! ```
 //!
-//! **Why the verdict "active" stands**: if a reader is told "active", then e(n) > x. *R2 reads active*: had x >= e(n), R1 would have read
-//! the clock at W3 or later; a tick is a read-modify-write and so continues the release sequence, hence W3 happens before R1, and W1 before
-//! W3, and R2 would have seen W1. *R3 reads pending < n*: had x >= e(n), then in the same way W2 happens before R1 and
-//! R3 would have seen it. **Why R4 is short**: between W2 and W5 the writer only stores one word per transaction; it takes no latch and waits
-//! for nothing. **Why "committed at e" is safe**: W4 comes after the batch is durable.
+//! **Why the verdict "active" stands**: if a reader is told "active", then e(n) > x. *R2 reads
+//! active*: had x >= e(n), R1 would have read the clock at W3 or later; a tick is a
+//! read-modify-write and so continues the release sequence, hence W3 happens before R1, and W1
+//! before W3, and R2 would have seen W1. *R3 reads pending < n*: had x >= e(n), then in the same
+//! way W2 happens before R1 and R3 would have seen it. **Why R4 is short**: between W2 and W5 the
+//! writer only stores one word per transaction; it takes no latch and waits for nothing. **Why
+//! "committed at e" is safe**: W4 comes after the batch is durable.
 //!
-//! Among several instances the transactions of others are looked up in [`crate::cluster`], which never waits; what is not known there is [`Verdict::Ask`]. Their instance
-//! lifts its clock to the asker's snapshot before it does the reader's steps, so that the same argument holds. A group is registered as not yet acknowledged between W3 and W4.
+//! Among several instances the transactions of others are looked up in [`crate::cluster`], which
+//! never waits; what is not known there is [`Verdict::Ask`]. Their instance lifts its clock to the
+//! asker's snapshot before it does the reader's steps, so that the same argument holds. A group is
+//! registered as not yet acknowledged between W3 and W4.
 //!
-//! All four of pending, published, the clock and the words are accessed at least release/acquire; nothing here needs sequential
-//! consistency. `tests::every_interleaving` walks through all interleavings of the steps above.
+//! All four of pending, published, the clock and the words are accessed at least release/acquire;
+//! nothing here needs sequential consistency. `tests::every_interleaving` walks through all
+//! interleavings of the steps above.
 
 use crate::cluster::Cluster;
 use crate::status::{Status, StatusArray};
@@ -36,11 +41,13 @@ use redo::{BatchNo, Clock, CommitWaiter, GroupEvidence, GroupSink};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a statement sees: everything committed at or below `scn`, and of its own transaction the changes made before `own_limit`.
+/// What a statement sees: everything committed at or below `scn`, and of its own transaction the
+/// changes made before `own_limit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Snapshot {
     pub scn: Scn,
-    /// The transaction whose own changes are seen; [`TxnId::NONE`] as long as it has changed nothing.
+    /// The transaction whose own changes are seen; [`TxnId::NONE`] as long as it has changed
+    /// nothing.
     pub own: TxnId,
     /// Own changes whose undo record has a number at or above this are not seen.
     pub own_limit: u32,
@@ -66,8 +73,8 @@ pub enum Verdict {
     Invisible,
     /// The snapshot's own transaction: visible if the change's undo number is below `own_limit`.
     OwnCheckUndo,
-    /// Another instance's transaction of which nothing is known here that serves the snapshot: with no latch held call
-    /// [`crate::TxnManager::learn`], then look again.
+    /// Another instance's transaction of which nothing is known here that serves the snapshot: with
+    /// no latch held call [`crate::TxnManager::learn`], then look again.
     Ask(TxnId),
 }
 
@@ -114,7 +121,8 @@ impl Visibility {
         self.words.set(txn.number(), Status::Committing(batch));
     }
 
-    /// How `txn` stands, for good unless it is active or unknown. That another instance's is active may be old news.
+    /// How `txn` stands, for good unless it is active or unknown. That another instance's is active
+    /// may be old news.
     #[inline]
     pub(crate) fn state(&self, txn: TxnId) -> TxnState {
         match txn.instance() == self.instance {
@@ -259,7 +267,8 @@ mod tests {
         );
     }
 
-    /// The protocol of the module's head as a model: the writer's and the reader's steps one by one.
+    /// The protocol of the module's head as a model: the writer's and the reader's steps one by
+    /// one.
     #[derive(Clone, Copy, Default)]
     struct Model {
         clock: u64,
@@ -287,8 +296,8 @@ mod tests {
     }
 
     impl Model {
-        /// The next step of the writer; false when it has none left. `swapped` draws e before it marks the batch pending: the mistake
-        /// that the protocol avoids.
+        /// The next step of the writer; false when it has none left. `swapped` draws e before it
+        /// marks the batch pending: the mistake that the protocol avoids.
         fn write(&mut self, swapped: bool) -> bool {
             match (self.writer, swapped) {
                 (0, _) => self.word = Word::Committing,
@@ -332,7 +341,8 @@ mod tests {
         }
     }
 
-    /// Runs every interleaving, with another session ticking the clock in between; returns how many ended in a wrong verdict.
+    /// Runs every interleaving, with another session ticking the clock in between; returns how many
+    /// ended in a wrong verdict.
     fn explore(m: Model, ticks_left: u8, swapped: bool, ended: &mut (u32, u32)) {
         let mut went_on = false;
         let mut w = m;
@@ -374,7 +384,8 @@ mod tests {
         assert_eq!(ended.1, 0, "a verdict of active did not stand");
     }
 
-    /// The model can fail: with the clock read before the batch is marked pending it finds the snapshot that changes its mind.
+    /// The model can fail: with the clock read before the batch is marked pending it finds the
+    /// snapshot that changes its mind.
     #[test]
     fn the_model_finds_the_known_mistake() {
         let mut ended = (0, 0);
@@ -382,7 +393,8 @@ mod tests {
         assert!(ended.1 > 0);
     }
 
-    /// The same with real threads and real memory: a verdict given once for a snapshot never changes.
+    /// The same with real threads and real memory: a verdict given once for a snapshot never
+    /// changes.
     #[test]
     fn snapshots_never_change_their_mind() {
         let (clock, v) = visibility();

@@ -1,8 +1,8 @@
 //! The checks behind `cargo xtask tidy`.
 //!
 //! Each check is a function over the text of one file, or over the whole [`Tree`], and returns
-//! [`Finding`]s. Only [`Tree::read`] touches the disk, so a test hands a check the text that must be
-//! found.
+//! [`Finding`]s. Only [`Tree::read`] touches the disk, so a test hands a check the text that must
+//! be found.
 
 mod finding;
 mod glossary;

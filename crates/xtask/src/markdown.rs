@@ -142,7 +142,8 @@ fn anchor(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// Paths of our own tree that a line names in backticks. A path with a placeholder names many files.
+/// Paths of our own tree that a line names in backticks. A path with a placeholder names many
+/// files.
 fn named_paths(line: &str) -> Vec<&str> {
     let quoted = line.split('`').skip(1).step_by(2);
     quoted

@@ -1,6 +1,8 @@
-//! What the demo claims, checked from what was read: each function gives the reason why a claim does not hold.
+//! What the demo claims, checked from what was read: each function gives the reason why a claim
+//! does not hold.
 //!
-//! Nothing here knows of connections or instances, so that tests can show each check something that is wrong.
+//! Nothing here knows of connections or instances, so that tests can show each check something that
+//! is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +28,8 @@ impl Claims {
     }
 }
 
-/// The parts of a wait make up the whole. `lost`: microseconds that rounding down may have taken from their sum.
+/// The parts of a wait make up the whole. `lost`: microseconds that rounding down may have taken
+/// from their sum.
 pub fn parts_add_up(total: i64, parts: &[i64], lost: i64) -> Result<(), String> {
     let sum: i64 = parts.iter().sum();
     match (total - lost..=total).contains(&sum) {
@@ -44,7 +47,8 @@ pub struct Drawn {
     pub value: i64,
 }
 
-/// No value was drawn twice, and each range of `cache` values from `start` on belongs to one instance.
+/// No value was drawn twice, and each range of `cache` values from `start` on belongs to one
+/// instance.
 pub fn ranges_are_apart(drawn: &[Drawn], start: i64, cache: i64) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     let mut owners: BTreeMap<i64, u16> = BTreeMap::new();
@@ -123,8 +127,8 @@ pub struct Recorded {
     pub never_committed: Vec<Payment>,
 }
 
-/// The table holds every acknowledged payment as it was recorded, and nothing that was never committed. Gives how
-/// many of those in doubt are there.
+/// The table holds every acknowledged payment as it was recorded, and nothing that was never
+/// committed. Gives how many of those in doubt are there.
 pub fn payments_are_there(recorded: &Recorded, found: &[Payment]) -> Result<usize, String> {
     let key = |p: &Payment| (p.client, p.n);
     let mut there: BTreeMap<(i32, i32), Payment> = BTreeMap::new();
@@ -166,8 +170,8 @@ pub fn payments_are_there(recorded: &Recorded, found: &[Payment]) -> Result<usiz
 /// Balances by account.
 pub type Balances = BTreeMap<i64, i64>;
 
-/// Each balance is what it was before the load, with every payment that is in the table: no change was lost, and no
-/// transaction came half.
+/// Each balance is what it was before the load, with every payment that is in the table: no change
+/// was lost, and no transaction came half.
 pub fn balances_follow(
     before: &Balances,
     found: &[Payment],

@@ -1,11 +1,15 @@
-//! The demo's two instances: started as any user starts them, killed, stopped, and removed with their data.
+//! The demo's two instances: started as any user starts them, killed, stopped, and removed with
+//! their data.
 //!
-//! Two threads may want to end the demo: the main one, when it is done or has failed, and the one that hears Ctrl-C.
+//! Two threads may want to end the demo: the main one, when it is done or has failed, and the one
+//! that hears Ctrl-C.
 //!
 //! **Invariants.**
-//! - The first thread that ends the demo does it alone; the other one waits until the process exits.
+//! - The first thread that ends the demo does it alone; the other one waits until the process
+//!   exits.
 //! - No process is started once the demo ends.
-//! - The guard is a child of the demo's main thread and hears of its death, so that a killed demo leaves no instance.
+//! - The guard is a child of the demo's main thread and hears of its death, so that a killed demo
+//!   leaves no instance.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -157,7 +161,8 @@ impl Cluster {
         all.iter().chain(&SIZES).map(|a| a.to_string()).collect()
     }
 
-    /// Runs `braid up` and returns once all instances are open. Gives what they tell about themselves.
+    /// Runs `braid up` and returns once all instances are open. Gives what they tell about
+    /// themselves.
     pub fn start(&self) -> Result<Vec<Status>, Failure> {
         // What `braid up` prints is of interest only if it ends: then its log may not even be open.
         let output = File::from(memfd_create("braid-up", MemfdFlags::CLOEXEC)?);
@@ -255,7 +260,8 @@ impl Cluster {
         self.remove_data()
     }
 
-    /// Stops what runs, from whatever thread and at whatever moment, and leaves the data or removes it.
+    /// Stops what runs, from whatever thread and at whatever moment, and leaves the data or removes
+    /// it.
     pub fn end(&self, keep: bool) -> Result<(), Failure> {
         self.begin_to_end();
         self.stop_all()?;

@@ -1,5 +1,5 @@
-//! An instance is killed under load. The other one goes on, the guard starts the killed one again, and no acknowledged
-//! commit is lost.
+//! An instance is killed under load. The other one goes on, the guard starts the killed one again,
+//! and no acknowledged commit is lost.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,8 @@ const SURVIVOR: u16 = 2;
 /// The load runs at least so long before the kill, and each client has so many commits by then.
 const BEFORE: Duration = Duration::from_secs(2);
 const COMMITS_BEFORE: usize = 10;
-/// After the kill each client goes on for so many commits at least: the victim's clients on its next life.
+/// After the kill each client goes on for so many commits at least: the victim's clients on its
+/// next life.
 const COMMITS_AFTER: usize = 20;
 
 /// What is to be looked for afterwards.
@@ -123,7 +124,8 @@ fn show_what_happened(
     let longest_before = longest(&|c| c.at < killed);
     let longest_after = longest(&|c| c.at >= killed);
     let before = log.commits.iter().filter(|c| c.at < killed).count();
-    // A commit of the victim that was answered just before its end may have been written down after the kill.
+    // A commit of the victim that was answered just before its end may have been written down after
+    // the kill.
     let after = |instance: u16| {
         let since = if instance == VICTIM {
             came_back
@@ -198,7 +200,8 @@ fn payments(found: &Answer) -> Result<Vec<Payment>, Failure> {
     Ok((0..client.len()).map(row).collect())
 }
 
-/// Compares the table with what the clients have written down, row by row, as each instance reads it.
+/// Compares the table with what the clients have written down, row by row, as each instance reads
+/// it.
 pub fn look_for_every_commit(demo: &mut Demo, outcome: &Outcome) -> Result<(), Failure> {
     demo.stage.step(
         "Look for every acknowledged commit",

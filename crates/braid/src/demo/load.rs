@@ -1,8 +1,9 @@
-//! Clients of both instances that move money between accounts, and write down what was acknowledged.
+//! Clients of both instances that move money between accounts, and write down what was
+//! acknowledged.
 //!
-//! Each transaction changes two balances and inserts the payment as a row under a number of its client's. A client of
-//! the instance that is killed loses its connection once, and comes back when the instance is there again; a client of
-//! the other instance must see no error at all.
+//! Each transaction changes two balances and inserts the payment as a row under a number of its
+//! client's. A client of the instance that is killed loses its connection once, and comes back when
+//! the instance is there again; a client of the other instance must see no error at all.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -89,7 +90,8 @@ impl Shared {
 }
 
 impl Load {
-    /// Starts the clients; those of `victim` may lose their connections once it is said to be killed.
+    /// Starts the clients; those of `victim` may lose their connections once it is said to be
+    /// killed.
     pub fn start(cluster: Arc<Cluster>, victim: u16) -> Result<Load, Failure> {
         let all = usize::from(INSTANCES * CLIENTS);
         let shared = Arc::new(Shared {
@@ -245,7 +247,8 @@ fn connected(shared: &Shared, instance: u16, again: bool) -> Result<Option<Clien
     Ok(None)
 }
 
-/// One transaction. The accounts are changed in the order of their numbers, so that no two clients wait for each other.
+/// One transaction. The accounts are changed in the order of their numbers, so that no two clients
+/// wait for each other.
 fn pay(client: &mut Client, p: &Payment) -> Result<(), Broken> {
     let before = Broken::BeforeCommit;
     let mut t = client.transaction().map_err(before)?;

@@ -1,8 +1,8 @@
 //! `braid demo`: what two instances of one database do, shown on throw-away data within a minute.
 //!
-//! Each step prints what it does, the statements, what they gave, and what to notice. Whatever a step claims it has
-//! checked before, from what it has read (`claims`); the first claim that does not hold ends the demo with exit code 1
-//! and leaves the data where it is.
+//! Each step prints what it does, the statements, what they gave, and what to notice. Whatever a
+//! step claims it has checked before, from what it has read (`claims`); the first claim that does
+//! not hold ends the demo with exit code 1 and leaves the data where it is.
 //!
 //! | module | holds |
 //! |---|---|

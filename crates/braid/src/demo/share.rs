@@ -1,4 +1,5 @@
-//! The beginning and the end: two instances over one directory, a row that goes from one to the other, a clean stop.
+//! The beginning and the end: two instances over one directory, a row that goes from one to the
+//! other, a clean stop.
 
 use super::Demo;
 use super::cluster::INSTANCES;

@@ -1,7 +1,7 @@
 //! What the demo prints: headings, statements as somebody would type them, answers as small tables.
 //!
-//! Lines of text are at most [`WIDTH`] columns wide. Colours are used only on a terminal, and not if `NO_COLOR` is
-//! set; nothing is said by colour alone.
+//! Lines of text are at most [`WIDTH`] columns wide. Colours are used only on a terminal, and not
+//! if `NO_COLOR` is set; nothing is said by colour alone.
 
 use std::cell::Cell;
 use std::io::{BufRead as _, IsTerminal as _};
@@ -58,7 +58,8 @@ impl Stage {
         }
     }
 
-    /// Begins a step with its number, its title and what it does. Waits for the reader first, if that is wanted.
+    /// Begins a step with its number, its title and what it does. Waits for the reader first, if
+    /// that is wanted.
     pub fn step(&mut self, title: &str, what: &str) {
         if self.pauses && self.steps > 0 {
             self.wait_for_enter();
@@ -89,7 +90,8 @@ impl Stage {
         let _ = std::io::stdin().lock().read_line(&mut String::new());
     }
 
-    /// A statement or command, behind the prompt of where it runs. Its further lines stand below its first.
+    /// A statement or command, behind the prompt of where it runs. Its further lines stand below
+    /// its first.
     pub fn typed(&self, prompt: &str, statement: &str) {
         self.is_apart.set(false);
         let below = " ".repeat(prompt.len());

@@ -1,5 +1,5 @@
-//! Who made me wait: a session waits for a block and then for a row of the other instance, and both waits are taken
-//! apart.
+//! Who made me wait: a session waits for a block and then for a row of the other instance, and both
+//! waits are taken apart.
 
 use super::Demo;
 use super::claims::parts_add_up;
@@ -8,12 +8,12 @@ use super::session::Session;
 use crate::Failure;
 
 const ROW_WAIT: &str = "enq: TX - row lock contention";
-/// The holder commits once the other session has waited so long, in microseconds: then the wait is the holder's,
-/// however busy the machine is.
+/// The holder commits once the other session has waited so long, in microseconds: then the wait is
+/// the holder's, however busy the machine is.
 const HELD_MICRO: i64 = 250_000;
 
-/// Columns of `v$session_wait` with the parts of the last wait for another instance, and what each part is when the
-/// wait was for a block.
+/// Columns of `v$session_wait` with the parts of the last wait for another instance, and what each
+/// part is when the wait was for a block.
 const BLOCK_PARTS: [(&str, &str); 8] = [
     (
         "message_out_micro",
@@ -174,7 +174,8 @@ pub fn for_a_block(demo: &mut Demo) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows who blocks whom while the wait lasts. Gives the blocked session's wait so far, in microseconds.
+/// Shows who blocks whom while the wait lasts. Gives the blocked session's wait so far, in
+/// microseconds.
 fn show_blocker(demo: &mut Demo, watcher: &mut Session, holder: &Session) -> Result<i64, Failure> {
     let sql = "select inst_id, sid, event, wait_time_micro,\n       blocking_instance, blocking_session\n  \
                  from gv$session where blocking_instance is not null";

@@ -1,7 +1,9 @@
-//! Myth 4: "logical isolation is good enough". The same batch runs on two instances, each with an organization_id of its own: no row is anybody else's, but the blocks are.
+//! Myth 4: "logical isolation is good enough". The same batch runs on two instances, each with an
+//! organization_id of its own: no row is anybody else's, but the blocks are.
 //!
-//! Three ways: both batches on one instance; one on each of two; and one on each of two after the rows were parted by organization_id. Partitioned tables do not exist yet, so each organization then has a
-//! table of its own.
+//! Three ways: both batches on one instance; one on each of two; and one on each of two after the
+//! rows were parted by organization_id. Partitioned tables do not exist yet, so each organization
+//! then has a table of its own.
 
 use postgres::Client;
 
@@ -76,7 +78,8 @@ fn table(parted: bool, organization: i32) -> String {
     }
 }
 
-/// Lines of both organizations by turns, as they come in: each block has rows of both. Or each organization's in a table of its own.
+/// Lines of both organizations by turns, as they come in: each block has rows of both. Or each
+/// organization's in a table of its own.
 fn load(db: &Database, args: &BatchIsolationArgs, parted: bool) -> Result<(), Failure> {
     let mut c = db.connect(1)?;
     for organization in 1..=if parted { ORGANIZATIONS } else { 1 } {
@@ -120,7 +123,8 @@ impl Thread {
         let statement = client.prepare(&format!(
             "update {table} set processed = processed + 1, amount = amount + 1 where line_id = $1 and organization_id = $2"
         ))?;
-        // Each thread its own lines, all over the table, in an order that is the same in every round.
+        // Each thread its own lines, all over the table, in an order that is the same in every
+        // round.
         let mut lines: Vec<i64> = (1..=i64::from(args.lines))
             .filter(|id| id % i64::from(ORGANIZATIONS) == i64::from(organization % ORGANIZATIONS))
             .filter(|id| id / i64::from(ORGANIZATIONS) % i64::from(args.threads) == i64::from(n))

@@ -1,4 +1,5 @@
-//! The databases of a lab: started, asked, stopped and removed. And what sessions waited for between two moments.
+//! The databases of a lab: started, asked, stopped and removed. And what sessions waited for
+//! between two moments.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

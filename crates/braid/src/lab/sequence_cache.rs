@@ -1,6 +1,8 @@
-//! Myth 5: "set sequences to NOCACHE in RAC to avoid gaps". 10,000 rows with a sequence's values, committed every 1,000, on one instance and on two.
+//! Myth 5: "set sequences to NOCACHE in RAC to avoid gaps". 10,000 rows with a sequence's values,
+//! committed every 1,000, on one instance and on two.
 //!
-//! The paper's loop is PL/SQL; here a client executes a prepared INSERT as often, so each row also has its round trip between client and server, in all cases alike.
+//! The paper's loop is PL/SQL; here a client executes a prepared INSERT as often, so each row also
+//! has its round trip between client and server, in all cases alike.
 
 use postgres::Client;
 
@@ -12,7 +14,9 @@ use crate::cli::SequenceCacheArgs;
 const PAPER: &str = "RAC performance tuning myths, 5: \"Set sequence to nocache value in RAC environments to avoid gaps\"";
 const EVENT: &str = "enq: SV - contention";
 
-/// Columns: what is created, what the paper saw of it (seconds for 10,000 rows on one node, and on each of two at once), and the ratio asked of two instances against one with the same number of rows in all.
+/// Columns: what is created, what the paper saw of it (seconds for 10,000 rows on one node, and on
+/// each of two at once), and the ratio asked of two instances against one with the same number of
+/// rows in all.
 const CASES: [Case; 2] = [
     Case {
         name: "nocache order",

@@ -9,7 +9,8 @@
 //! Both are written at once and without a buffer of ours: a process that aborts with the next
 //! instruction has said why. Lines that come before the file can be opened are kept for it.
 //!
-//! **Lock.** `FILE` is held while a line is written to the file, and nothing else is taken under it.
+//! **Lock.** `FILE` is held while a line is written to the file, and nothing else is taken under
+//! it.
 
 mod rotation;
 

@@ -1,7 +1,9 @@
-//! The CPUs of the instances under one guard: looks at what they use, and binds their threads (`policy` decides).
+//! The CPUs of the instances under one guard: looks at what they use, and binds their threads
+//! (`policy` decides).
 //!
-//! Only threads that run where the guard put them, or everywhere, are moved: one that somebody has bound otherwise stays. The guard may bind its children since they run as
-//! the same user. What it has done ends with it, as its instances do.
+//! Only threads that run where the guard put them, or everywhere, are moved: one that somebody has
+//! bound otherwise stays. The guard may bind its children since they run as the same user. What it
+//! has done ends with it, as its instances do.
 
 mod policy;
 
@@ -14,16 +16,19 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Of so much time each window is at least: the kernel counts processes' time in hundredths of a second.
+/// Of so much time each window is at least: the kernel counts processes' time in hundredths of a
+/// second.
 const WINDOW: Duration = Duration::from_millis(250);
 
 pub struct Placement {
-    /// CPUs that this process may use, neighbours side by side: those of one package, then of one core.
+    /// CPUs that this process may use, neighbours side by side: those of one package, then of one
+    /// core.
     cpus: Vec<usize>,
     everywhere: CpuSet,
     policy: Policy,
     before: Option<Reading>,
-    /// What was moved in the last window, to be moved again in this one: a thread that was being created may have been missed.
+    /// What was moved in the last window, to be moved again in this one: a thread that was being
+    /// created may have been missed.
     moved: Vec<Move>,
 }
 
@@ -65,8 +70,9 @@ impl Placement {
         })
     }
 
-    /// Shares out the CPUs among these instances, or opens them to all, if a window is over and it is time to. `instances` are numbers and processes, of all that are
-    /// to be bound; those that left this list are bound no more only when they start again.
+    /// Shares out the CPUs among these instances, or opens them to all, if a window is over and it
+    /// is time to. `instances` are numbers and processes, of all that are to be bound; those that
+    /// left this list are bound no more only when they start again.
     pub fn look(&mut self, instances: &BTreeMap<u16, u32>) -> io::Result<()> {
         if self
             .before
@@ -102,7 +108,8 @@ impl Placement {
         self.moved.iter().try_for_each(carry_out)
     }
 
-    /// Whoever has threads on less than all CPUs: on one set for all of them, as the main thread says, which does nothing else.
+    /// Whoever has threads on less than all CPUs: on one set for all of them, as the main thread
+    /// says, which does nothing else.
     fn open(&mut self, instances: &BTreeMap<u16, u32>) -> io::Result<()> {
         for pid in instances
             .values()
@@ -169,7 +176,8 @@ fn cpu_ticks(line: &str) -> Option<(u64, u64)> {
     Some((fields.get(3)? + fields.get(4)?, fields.iter().take(8).sum()))
 }
 
-/// Of user and system, fields 14 and 15 of proc(5): the first after the name, which may have spaces, is field 3.
+/// Of user and system, fields 14 and 15 of proc(5): the first after the name, which may have
+/// spaces, is field 3.
 fn process_ticks(stat: &str) -> Option<u64> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let tick = |i: usize| fields.get(i)?.parse::<u64>().ok();

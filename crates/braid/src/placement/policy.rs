@@ -1,11 +1,16 @@
-//! When the instances of one machine run on CPUs of their own: the decision, from what each window of time showed.
+//! When the instances of one machine run on CPUs of their own: the decision, from what each window
+//! of time showed.
 //!
-//! Threads of several processes that wake each other's clients all over the machine cost the kernel more than threads of one (`bench/README.md`). So instances that are busy at the
-//! same time get a part of the CPUs each. A part may be too small, though, for what an instance is asked: then it must not be kept from CPUs that nobody uses. Both are seen from outside:
-//! what each instance used, and where CPUs were idle. And while much of the machine is idle parts have nothing to give: threads of two instances that wake each other in turn, as when a block goes to and fro,
+//! Threads of several processes that wake each other's clients all over the machine cost the kernel
+//! more than threads of one (`bench/README.md`). So instances that are busy at the same time get a
+//! part of the CPUs each. A part may be too small, though, for what an instance is asked: then it
+//! must not be kept from CPUs that nobody uses. Both are seen from outside: what each instance
+//! used, and where CPUs were idle. And while much of the machine is idle parts have nothing to
+//! give: threads of two instances that wake each other in turn, as when a block goes to and fro,
 //! are quicker on one CPU that is awake.
 //!
-//! **Invariants.** Parts are disjoint, and there are at least two. Only who is busy has one, so an instance that works alone runs everywhere.
+//! **Invariants.** Parts are disjoint, and there are at least two. Only who is busy has one, so an
+//! instance that works alone runs everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -30,10 +35,12 @@ pub enum Change {
     Open,
 }
 
-/// Of an equal share of the machine: from so much on an instance is busy, below so much it no longer is.
+/// Of an equal share of the machine: from so much on an instance is busy, below so much it no
+/// longer is.
 const BUSY: f64 = 0.2;
 const CALM: f64 = 0.05;
-/// Parts are cut once less than this share of the machine is idle, and given up once more than that is.
+/// Parts are cut once less than this share of the machine is idle, and given up once more than that
+/// is.
 const CONTENDED: f64 = 0.3;
 const LEISURE: f64 = 0.5;
 /// An instance that used more than this of what its part would be gets none.
@@ -43,7 +50,8 @@ const FULL: f64 = 0.03;
 const UNUSED: f64 = 0.15;
 /// Windows in a row that must agree.
 const PATIENCE: u32 = 2;
-/// Parts that proved too small are tried again after twice as many windows as before, up to so many; and as early as ever once they were right for so long.
+/// Parts that proved too small are tried again after twice as many windows as before, up to so
+/// many; and as early as ever once they were right for so long.
 const LONGEST: u32 = 240;
 
 #[derive(Default)]

@@ -1,4 +1,5 @@
-//! Sessions that move money between accounts, each transfer with a row that tells of it, and look at sums.
+//! Sessions that move money between accounts, each transfer with a row that tells of it, and look
+//! at sums.
 
 use crate::work::{Failed, Lost, Seat, Work, Worker, finish, two_below};
 use postgres::{Client, IsolationLevel, Statement, Transaction};
@@ -11,7 +12,8 @@ const BALANCE: i64 = 1000;
 const HOT: u64 = 40;
 /// Accounts that have a block each, more than a cache holds.
 const WIDE: u64 = 2200;
-/// Where masters follow users, so many seconds each instance has most to do with a part of its own of the wide branch.
+/// Where masters follow users, so many seconds each instance has most to do with a part of its own
+/// of the wide branch.
 const STAY: u64 = 8;
 
 #[derive(Clone, Copy)]
@@ -179,7 +181,8 @@ impl Teller<'_> {
             self.tell(&mut t, of)?;
         }
         for (account, amount) in [(of.from, -of.amount), (of.to, of.amount)] {
-            // An account that another transaction put in again was not there to this one's snapshot.
+            // An account that another transaction put in again was not there to this one's
+            // snapshot.
             if !self.add(&mut t, account, amount)? {
                 return finish(t, false);
             }
@@ -267,7 +270,8 @@ impl Teller<'_> {
     }
 }
 
-/// What is wrong in the end: transfers lost, doubled or there though they were rolled back, balances that do not follow from them.
+/// What is wrong in the end: transfers lost, doubled or there though they were rolled back,
+/// balances that do not follow from them.
 pub fn check(client: &mut Client, done: &[Transfer]) -> Vec<String> {
     let mut found = Vec::new();
     let rows = client

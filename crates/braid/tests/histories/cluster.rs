@@ -11,7 +11,8 @@ use testkit::processes::braid;
 use testkit::scratch::Scratch;
 use testkit::seeds;
 
-/// Longer than any of this takes on a loaded machine: only a failing test waits for it. `BRAID_HISTORY_PATIENCE` is another number of seconds, for one that has little time for this.
+/// Longer than any of this takes on a loaded machine: only a failing test waits for it.
+/// `BRAID_HISTORY_PATIENCE` is another number of seconds, for one that has little time for this.
 pub static PATIENCE: LazyLock<Duration> =
     LazyLock::new(|| Duration::from_secs(seeds::number("BRAID_HISTORY_PATIENCE", 180)));
 /// How long a member may be silent before its end is ordered.
@@ -30,7 +31,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Small redo files make checkpoints press, one lane or three spread the blocks otherwise, members that meet directly do so by other sockets: drawn from the seed.
+    /// Small redo files make checkpoints press, one lane or three spread the blocks otherwise,
+    /// members that meet directly do so by other sockets: drawn from the seed.
     pub fn up(dir: Scratch, instances: u16, rng: &mut Rng) -> Cluster {
         let (port, inner) = (free_ports(instances), free_ports(instances));
         let directly = rng.below(4) == 0;
@@ -92,7 +94,8 @@ impl Cluster {
         braid(&args).status.success()
     }
 
-    /// One that has no process. A guard that saw the last one die too often has ended itself: then there is a new one for all.
+    /// One that has no process. A guard that saw the last one die too often has ended itself: then
+    /// there is a new one for all.
     pub fn start(&self, k: u16) {
         match self.guard() {
             // Refused if it is on its way.
@@ -140,7 +143,8 @@ impl Cluster {
         }
     }
 
-    /// Sends a signal to the process of an instance, in whatever state it is; false if there is none.
+    /// Sends a signal to the process of an instance, in whatever state it is; false if there is
+    /// none.
     pub fn signal(&self, which: &str, k: u16) -> bool {
         let Some((pid, _)) = self.process(k) else {
             return false;

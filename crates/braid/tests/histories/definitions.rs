@@ -1,4 +1,5 @@
-//! Sessions that change definitions beside the others: tables that come and go while sessions of other instances use them, and indexes of a table in which everybody writes.
+//! Sessions that change definitions beside the others: tables that come and go while sessions of
+//! other instances use them, and indexes of a table in which everybody writes.
 
 use crate::work::{Failed, Lost, Seat, Worker};
 use postgres::Client;

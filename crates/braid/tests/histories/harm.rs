@@ -1,4 +1,5 @@
-//! What happens to the instances while sessions work: one after the other, sometimes two things at once.
+//! What happens to the instances while sessions work: one after the other, sometimes two things at
+//! once.
 
 use crate::cluster::{Cluster, MISSCOUNT};
 use crate::proxy::Fault;
@@ -11,7 +12,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use testkit::processes::braid;
 
-/// How long an instance without a process is left to its guard, before somebody asks for it: a guard leaves one down that dies too often.
+/// How long an instance without a process is left to its guard, before somebody asks for it: a
+/// guard leaves one down that dies too often.
 const DOWN: Duration = Duration::from_secs(3);
 
 struct Harm<'a> {
@@ -25,7 +27,8 @@ struct Harm<'a> {
     counts: BTreeMap<&'static str, u64>,
 }
 
-/// Does harm until it is told to stop; says what. Afterwards nothing stands in the way of anybody, and everybody has been started.
+/// Does harm until it is told to stop; says what. Afterwards nothing stands in the way of anybody,
+/// and everybody has been started.
 pub fn harm(work: &Arc<Work>, enough: &AtomicBool, seed: u64) -> BTreeMap<&'static str, u64> {
     let mut harm = Harm {
         work,

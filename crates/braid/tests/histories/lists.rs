@@ -8,7 +8,8 @@ use testkit::history::{List, Op, Outcome, Token, Txn};
 
 /// So many are in use at a time.
 const LISTS: u64 = 6;
-/// About how many tokens a list gets before new ones are begun: what a read says is as long as its list.
+/// About how many tokens a list gets before new ones are begun: what a read says is as long as its
+/// list.
 const TOKENS: u64 = 50;
 /// The tokens of every sixth list are written so long that its row needs several blocks.
 const WIDE: usize = 400;

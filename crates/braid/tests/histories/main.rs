@@ -1,13 +1,22 @@
-//! Histories of transactions on several instances, as processes, under faults: `kill -9` of one, two or all, also while others recover, start or stop; processes that are stopped, for a while or until the others have
-//! them ended; instances that leave and come back; connections between instances that are slow, stand still in one direction or both, and break, for a while or until one of two has to go.
+//! Histories of transactions on several instances, as processes, under faults: `kill -9` of one,
+//! two or all, also while others recover, start or stop; processes that are stopped, for a while or
+//! until the others have them ended; instances that leave and come back; connections between
+//! instances that are slow, stand still in one direction or both, and break, for a while or until
+//! one of two has to go.
 //!
-//! Sessions append to lists ([`lists`]) and move money ([`bank`]), at READ COMMITTED and REPEATABLE READ, in half of the runs while others change definitions ([`definitions`]). In a third of them masters of blocks follow their users by
-//! the second, and tellers move from part to part of the accounts. Nothing is lost, nothing is there twice, sums are kept in every snapshot, no isolation level is broken and nobody sees less than
-//! was acknowledged before ([`history`]); no statement fails but for conflicts, no client loses its connection to an instance to which nothing happened, no instance ends by itself, when the faults end everybody
-//! goes on, and `braid verify` finds nothing.
+//! Sessions append to lists ([`lists`]) and move money ([`bank`]), at READ COMMITTED and REPEATABLE
+//! READ, in half of the runs while others change definitions ([`definitions`]). In a third of them
+//! masters of blocks follow their users by the second, and tellers move from part to part of the
+//! accounts. Nothing is lost, nothing is there twice, sums are kept in every snapshot, no isolation
+//! level is broken and nobody sees less than was acknowledged before ([`history`]); no statement
+//! fails but for conflicts, no client loses its connection to an instance to which nothing
+//! happened, no instance ends by itself, when the faults end everybody goes on, and `braid verify`
+//! finds nothing.
 //!
-//! `BRAID_HISTORY_SECONDS` (15 by default) is how long it goes, `BRAID_HISTORY_SEED` makes the same choices again, `BRAID_HISTORY_INSTANCES` (3) and `BRAID_HISTORY_SESSIONS` (3 on each, and 2 of the bank) are how many.
-//! `BRAID_TEST_PROGRAM` is a `braid` other than the one just built: a campaign goes on with copies of both programs while others are built.
+//! `BRAID_HISTORY_SECONDS` (15 by default) is how long it goes, `BRAID_HISTORY_SEED` makes the same
+//! choices again, `BRAID_HISTORY_INSTANCES` (3) and `BRAID_HISTORY_SESSIONS` (3 on each, and 2 of
+//! the bank) are how many. `BRAID_TEST_PROGRAM` is a `braid` other than the one just built: a
+//! campaign goes on with copies of both programs while others are built.
 
 mod bank;
 mod cluster;
@@ -99,7 +108,8 @@ impl Drop for Ends {
     }
 }
 
-/// Waits until it is so. If it takes too long, or something is found, it is said where everybody stands, and the test fails.
+/// Waits until it is so. If it takes too long, or something is found, it is said where everybody
+/// stands, and the test fails.
 fn until(work: &Work, what: &str, patience: Duration, mut f: impl FnMut() -> bool) {
     let deadline = Instant::now() + patience;
     while !f() {

@@ -1,7 +1,9 @@
-//! What stands between instances: connections are passed on, slowly, not at all, or broken, for each pair of instances and each direction by itself.
+//! What stands between instances: connections are passed on, slowly, not at all, or broken, for
+//! each pair of instances and each direction by itself.
 //!
-//! The higher instance connects to the lower one, so an instance's proxy has the connections of those above it. Which of them a connection is of it says itself, in the second message of the handshake
-//! (`interconnect::auth`), which goes in the clear on loopback.
+//! The higher instance connects to the lower one, so an instance's proxy has the connections of
+//! those above it. Which of them a connection is of it says itself, in the second message of the
+//! handshake (`interconnect::auth`), which goes in the clear on loopback.
 
 use seam::Rng;
 use std::collections::BTreeMap;
@@ -11,7 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use testkit::ports::free_ports;
 
-/// Where the connector's number stands in what it sends: behind a greeting of 40 bytes, 16 bytes into its identity.
+/// Where the connector's number stands in what it sends: behind a greeting of 40 bytes, 16 bytes
+/// into its identity.
 const NUMBER_AT: usize = 40 + 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -18,7 +18,8 @@ pub struct Work {
     pub stop: AtomicBool,
     /// Whatever is wrong, in words.
     findings: Mutex<Vec<String>>,
-    /// Of each instance from when to when, in microseconds, something happened to it that may have ended it.
+    /// Of each instance from when to when, in microseconds, something happened to it that may have
+    /// ended it.
     harmed: Mutex<Vec<(u16, u64, u64)>>,
     /// Of each session the time of its last answer, and how many transactions it has committed.
     alive: Vec<(AtomicU64, AtomicU64)>,
@@ -53,7 +54,8 @@ impl From<postgres::Error> for Failed {
 pub trait Worker {
     /// A new connection.
     fn connected(&mut self, client: &mut Client) -> Result<(), postgres::Error>;
-    /// One transaction: `client` runs it, `self` remembers what was done. The error says that the connection is gone.
+    /// One transaction: `client` runs it, `self` remembers what was done. The error says that the
+    /// connection is gone.
     fn transaction(&mut self, client: &mut Client, s: &Seat<'_>) -> Result<(), Lost>;
 }
 

@@ -1,4 +1,5 @@
-//! Instances that hang and have no guard: only a fence command that succeeds lets the others go on. On one host, which makes no difference to them.
+//! Instances that hang and have no guard: only a fence command that succeeds lets the others go on.
+//! On one host, which makes no difference to them.
 
 use crate::site::{Instance, Site, client, number};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,4 +1,6 @@
-//! Instances on several hosts: `braid instance` by itself on each, over one directory. The hosts are network namespaces of this machine, which root may make; where they cannot be made the tests say so.
+//! Instances on several hosts: `braid instance` by itself on each, over one directory. The hosts
+//! are network namespaces of this machine, which root may make; where they cannot be made the tests
+//! say so.
 
 mod fence;
 mod network;
@@ -80,7 +82,8 @@ fn instances_on_two_hosts_are_one_database() {
         site.log(1).contains("is not in trusted_clients")
     });
 
-    // Two dies with a transaction under way. One goes on at once, and has what two left rolled back.
+    // Two dies with a transaction under way. One goes on at once, and has what two left rolled
+    // back.
     b.batch_execute("begin; update t set v = 1000 where id = 2")
         .expect("on two");
     two.kill();
@@ -101,7 +104,8 @@ fn instances_on_two_hosts_are_one_database() {
     site.verify();
 }
 
-/// Of halves the one with the lowest number stays. The other reads on the storage, which it reaches still, that it is to end.
+/// Of halves the one with the lowest number stays. The other reads on the storage, which it reaches
+/// still, that it is to end.
 #[test]
 fn of_two_hosts_that_are_cut_apart_one_goes_on() {
     let Some(network) = Network::new(2) else {

@@ -1,4 +1,5 @@
-//! Hosts for tests: network namespaces of this machine, joined by a bridge whose own address is the test's. They share files and processes, and nothing of the network but the bridge.
+//! Hosts for tests: network namespaces of this machine, joined by a bridge whose own address is the
+//! test's. They share files and processes, and nothing of the network but the bridge.
 
 use std::ffi::OsStr;
 use std::io::Write as _;

@@ -1,4 +1,5 @@
-//! A database directory and the instances that a test runs over it, each a process of its own without a guard.
+//! A database directory and the instances that a test runs over it, each a process of its own
+//! without a guard.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

@@ -270,8 +270,8 @@ fn copy_is_converted() {
     assert_eq!(error(&refused).sqlstate(), "22023");
 }
 
-/// Random text through sessions of random encodings: what goes in comes out, in rows and by COPY, and bytes that are no
-/// text fail alone.
+/// Random text through sessions of random encodings: what goes in comes out, in rows and by COPY,
+/// and bytes that are no text fail alone.
 #[test]
 fn fuzz_conversions() {
     let given = std::env::var("BRAID_FUZZ_SEED")

@@ -1,5 +1,5 @@
-//! Clients that break the protocol, by mistake or on purpose: an error or a closed connection, never a crash, never more than
-//! bounded memory.
+//! Clients that break the protocol, by mistake or on purpose: an error or a closed connection,
+//! never a crash, never more than bounded memory.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -68,7 +68,8 @@ fn nonsense_is_answered_and_closed() {
     no_panic(&instance);
 }
 
-/// A session whose thread panics is closed like one whose client was refused; only the log tells them apart.
+/// A session whose thread panics is closed like one whose client was refused; only the log tells
+/// them apart.
 fn no_panic(instance: &Instance) {
     let log = instance.log();
     assert!(!log.contains("panicked"), "{log}");
@@ -220,7 +221,8 @@ fn a_thousand_connections() {
     }
 }
 
-/// Damaged messages in every state of a session. Afterwards the instance still answers, and is the same process.
+/// Damaged messages in every state of a session. Afterwards the instance still answers, and is the
+/// same process.
 #[test]
 fn fuzz() {
     let seed = seeds::seed("BRAID_SEED");

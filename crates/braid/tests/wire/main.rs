@@ -1,4 +1,5 @@
-//! The wire protocol, spoken to a real instance: what PostgreSQL's clients rely on, and what broken or hostile ones send.
+//! The wire protocol, spoken to a real instance: what PostgreSQL's clients rely on, and what broken
+//! or hostile ones send.
 
 mod contact;
 mod hostile;

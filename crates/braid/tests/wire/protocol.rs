@@ -312,7 +312,8 @@ fn a_cancel_request_ends_a_wait_for_a_row_lock() {
     holder.query("update t set v = 'held' where id = 1");
     let mut waiter = Client::connect(instance.port);
     waiter.send(&[query("update t set v = 'mine' where id = 1")]);
-    // A wrong secret does nothing; the right one ends the statement, whenever it arrives after the wait began.
+    // A wrong secret does nothing; the right one ends the statement, whenever it arrives after the
+    // wait began.
     let mut wrong = waiter.key();
     *wrong.last_mut().expect("a secret") ^= 1;
     Client::cancel(instance.port, &wrong);
@@ -384,7 +385,8 @@ fn stopping_tells_every_session() {
     let mut open = Client::connect(instance.port);
     open.query("begin");
     open.query("update t set v = 'lost' where id = 1");
-    // This one does not read what it asked for: far more than fits between it and its session, which waits to send the rest.
+    // This one does not read what it asked for: far more than fits between it and its session,
+    // which waits to send the rest.
     let mut deaf = Client::connect(instance.port);
     deaf.send(&[query(
         "select repeat('x', 1000) from generate_series(1, 1000000)",

@@ -1,7 +1,9 @@
-//! `dbw0`: writes dirty blocks back, keeps frames clean ahead of need, and moves the thread's checkpoint.
+//! `dbw0`: writes dirty blocks back, keeps frames clean ahead of need, and moves the thread's
+//! checkpoint.
 //!
-//! One thread writes; it copies blocks under their shared latches, so nobody waits for a disk while it works, and it alone uses the double-write file.
-//! The checkpoint is incremental: dirty blocks that are old go first, and the position follows, so that a restart has at most about
+//! One thread writes; it copies blocks under their shared latches, so nobody waits for a disk while
+//! it works, and it alone uses the double-write file. The checkpoint is incremental: dirty blocks
+//! that are old go first, and the position follows, so that a restart has at most about
 //! `recovery_target_bytes` of redo to replay.
 
 mod shared;
@@ -19,19 +21,21 @@ use std::time::Duration;
 use storage::{ControlFile, DoubleWrite};
 use wait::{Event, Stat, stat};
 
-/// Blocks written in one double-write batch: 2 MiB, enough to amortize the four waits for the disk, small enough to stay out of others' way.
+/// Blocks written in one double-write batch: 2 MiB, enough to amortize the four waits for the disk,
+/// small enough to stay out of others' way.
 const BATCH: usize = 256;
 /// How often the position is moved when nobody asks.
 const INTERVAL: Duration = Duration::from_millis(1000);
-/// The same while the log has come near to the recovery target: what is logged between two looks is what a restart replays beyond it.
+/// The same while the log has come near to the recovery target: what is logged between two looks is
+/// what a restart replays beyond it.
 const HURRIED: Duration = Duration::from_millis(100);
 /// How long a full disk is waited for before the next try.
 const FULL_RETRY: Duration = Duration::from_millis(1000);
 
 /// What must be persistent before the checkpoint may pass, besides the blocks.
 pub trait CheckpointClient: Send + Sync {
-    /// Persists what is not in blocks (transaction status), logs the list of active transactions, and returns the position of that record:
-    /// the checkpoint will not pass it.
+    /// Persists what is not in blocks (transaction status), logs the list of active transactions,
+    /// and returns the position of that record: the checkpoint will not pass it.
     fn before_checkpoint(&self) -> Result<LogPos>;
 }
 
@@ -101,7 +105,8 @@ impl Cache {
         }
     }
 
-    /// Asks for a checkpoint without waiting for it: the log is running short. Takes one short latch, so it can be called from anywhere.
+    /// Asks for a checkpoint without waiting for it: the log is running short. Takes one short
+    /// latch, so it can be called from anywhere.
     pub fn want_checkpoint(&self) {
         let mut state = self.writer.state.lock();
         if state.checkpoints_wanted == state.checkpoints_done {
@@ -117,7 +122,8 @@ impl Cache {
 }
 
 impl Writer {
-    /// Ends the thread after the batch under way. Does not write anything more: ask for a checkpoint before.
+    /// Ends the thread after the batch under way. Does not write anything more: ask for a
+    /// checkpoint before.
     pub fn stop(&mut self) {
         let Some(thread) = self.thread.take() else {
             return;
@@ -187,7 +193,8 @@ impl Work {
                 break;
             }
             let upto = match asked.checkpoint {
-                // Also what is dirty from here on: a block that came dirty, when nothing was logged since, and perhaps never will be.
+                // Also what is dirty from here on: a block that came dirty, when nothing was logged
+                // since, and perhaps never will be.
                 Some(_) => self.cache.redo.end().0 + 1,
                 None => self
                     .cache
@@ -292,7 +299,8 @@ impl Work {
         self.cache.writer.written.notify_all();
     }
 
-    /// Writes the blocks that were asked for. One that has left meanwhile is somebody else's to write.
+    /// Writes the blocks that were asked for. One that has left meanwhile is somebody else's to
+    /// write.
     fn write_wanted(&mut self, wanted: &[Dba]) -> Result<()> {
         let candidate = |&dba: &Dba| {
             let ix = self.cache.find(dba)?;
@@ -315,7 +323,8 @@ impl Work {
         Ok(())
     }
 
-    /// Writes the oldest quarter of what is dirty, at least a batch: sessions are short of clean frames.
+    /// Writes the oldest quarter of what is dirty, at least a batch: sessions are short of clean
+    /// frames.
     fn write_some(&mut self) -> Result<()> {
         let mut dirty = self.dirty(CLEAN);
         dirty.sort_unstable_by_key(|c| c.first_dirty);
@@ -343,7 +352,8 @@ impl Work {
             .collect()
     }
 
-    /// In the order of their addresses: neighbours go home together, and the position moves only when all are there.
+    /// In the order of their addresses: neighbours go home together, and the position moves only
+    /// when all are there.
     fn write_all(&mut self, mut dirty: Vec<Candidate>) -> Result<()> {
         dirty.sort_unstable_by_key(|c| c.dba);
         dirty.chunks(BATCH).try_for_each(|chunk| self.write(chunk))
@@ -369,7 +379,8 @@ impl Work {
         });
         match written {
             Ok(()) => self.batch_is_home(),
-            // Homes are written, or are torn: its blocks stay in flight, lest another instance writes a newer version under what is still to come.
+            // Homes are written, or are torn: its blocks stay in flight, lest another instance
+            // writes a newer version under what is still to come.
             Err(_) if self.double_write.is_unfinished() => {}
             Err(_) => self.give_up_batch(),
         }
@@ -394,14 +405,16 @@ impl Work {
         self.announce_batch();
     }
 
-    /// Nothing of it is being written any more, and all of it is as dirty as before: what waits for that may leave.
+    /// Nothing of it is being written any more, and all of it is as dirty as before: what waits for
+    /// that may leave.
     fn give_up_batch(&self) {
         for copied in &self.batch {
             let frame = self.cache.frame(copied.ix);
             if self.stamped {
                 frame.stamped.store(true, Release);
             }
-            // Latched, as where it is cleaned: who wants the block has parked by now, or finds that it is not being written.
+            // Latched, as where it is cleaned: who wants the block has parked by now, or finds that
+            // it is not being written.
             frame.latch.lock_shared(&self.cache.latch_group);
             frame.writing.store(false, SeqCst);
             // SAFETY: just latched.
@@ -410,7 +423,8 @@ impl Work {
         self.cache.no_write_in_flight();
     }
 
-    /// Up to where the log must be durable for a batch to be so whose header was made after this call: it tells of all groups that the blocks just copied may show, its own and others'
+    /// Up to where the log must be durable for a batch to be so whose header was made after this
+    /// call: it tells of all groups that the blocks just copied may show, its own and others'
     /// (`fusion`, rules V6 and V8).
     fn header_to_come(&self) -> LogPos {
         let redo = &self.cache.redo;
@@ -427,7 +441,8 @@ impl Work {
         self.cache.writer.written.notify_all();
     }
 
-    /// Copies a block if it is still dirty; returns up to where redo must be durable before it is written.
+    /// Copies a block if it is still dirty; returns up to where redo must be durable before it is
+    /// written.
     fn copy(&mut self, ix: FrameIx) -> LogPos {
         let frame = self.cache.frame(ix);
         frame.latch.lock_shared(&self.cache.latch_group);
@@ -462,7 +477,8 @@ impl Work {
             frame.dba() == copied.dba,
             "invariant: a dirty block stays in its frame"
         );
-        // Changers hold the latch exclusively. Only the shard may make the block dirty meanwhile, `since_copy` first, `first_dirty` then.
+        // Changers hold the latch exclusively. Only the shard may make the block dirty meanwhile,
+        // `since_copy` first, `first_dirty` then.
         loop {
             let since = frame.since_copy.load(SeqCst);
             frame.first_dirty.store(since, SeqCst);

@@ -5,7 +5,8 @@ use crate::Cache;
 use block::Dba;
 use fusion::ids::Waiter;
 
-/// The right to latch a block once before it is recalled (R7). Given back when dropped, after the latch.
+/// The right to latch a block once before it is recalled (R7). Given back when dropped, after the
+/// latch.
 pub(crate) struct Admission<'a> {
     pub(super) cache: &'a Cache,
     pub(super) dba: Dba,

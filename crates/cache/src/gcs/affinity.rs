@@ -1,14 +1,20 @@
-//! Affinity: a granule of blocks that one instance uses mostly is mastered there, so that a miss on its own blocks costs no message. After Oracle's dynamic
-//! remastering, whose views these feed (`v$gcspfmaster_info`, `v$policy_history`); there the unit is an object, here a range of addresses, because two instances may each use their
-//! own half of one table.
+//! Affinity: a granule of blocks that one instance uses mostly is mastered there, so that a miss on
+//! its own blocks costs no message. After Oracle's dynamic remastering, whose views these feed
+//! (`v$gcspfmaster_info`, `v$policy_history`); there the unit is an object, here a range of
+//! addresses, because two instances may each use their own half of one table.
 //!
-//! Who masters a block counts who asks for it: that is where every miss comes by, and no hit. Of a granule that nobody took each master sees the part that is its own by hash, a sample of everybody's requests; so
-//! whoever asks most finds that out by itself. Of one that was taken its master sees everything, and offers it to whoever asks most. What an instance adds to a segment it masters from the beginning.
+//! Who masters a block counts who asks for it: that is where every miss comes by, and no hit. Of a
+//! granule that nobody took each master sees the part that is its own by hash, a sample of
+//! everybody's requests; so whoever asks most finds that out by itself. Of one that was taken its
+//! master sees everything, and offers it to whoever asks most. What an instance adds to a segment
+//! it masters from the beginning.
 //!
 //! **Invariants.**
-//! - Nothing here is needed for correctness: who masters what, and moves it, is the shard's ([`fusion::gcs`]). What is counted is forgotten after each window.
+//! - Nothing here is needed for correctness: who masters what, and moves it, is the shard's
+//!   ([`fusion::gcs`]). What is counted is forgotten after each window.
 //! - Nothing here waits, for more than a latch; the policy is followed on `lmon`'s ticks.
-//! - The latch of [`super::policy::Policy`] may be taken with a shard's state latched, never the other way round.
+//! - The latch of [`super::policy::Policy`] may be taken with a shard's state latched, never the
+//!   other way round.
 
 use super::messages::Plain;
 use super::policy::{Affinity, GranuleRow, PolicyEvent, PolicyRow, Users};
@@ -23,7 +29,8 @@ use seam::HashMap;
 use std::sync::atomic::Ordering::*;
 use wait::{Stat, stat};
 
-/// Windows that a granule stays with a master before it is offered to another: one whose users change by the minute is not carried after them.
+/// Windows that a granule stays with a master before it is offered to another: one whose users
+/// change by the minute is not carried after them.
 const REST_WINDOWS: u32 = 3;
 /// Granules counted per shard and window; beyond it the busiest are known anyhow.
 const MAX_COUNTED: usize = 1 << 16;
@@ -68,13 +75,17 @@ impl Cache {
         self.gcs.policy.lock().settings = settings;
     }
 
-    /// Makes this instance the master of the granule that a block is in. False if that cannot be begun now, or is so already.
+    /// Makes this instance the master of the granule that a block is in. False if that cannot be
+    /// begun now, or is so already.
     pub fn remaster(&self, dba: Dba) -> bool {
         !self.shards().is_empty() && self.take(dba, self.object_near(dba), None)
     }
 
-    /// Makes this instance the master of what it alone is about to fill: of the granules of which half at least is in the run. It then asks nobody for a block of them, where otherwise each would be a
-    /// round trip. A hint, which costs each member a message for each granule and shard; what cannot be taken now is asked for block by block. Nothing is taken if granules are not to be moved.
+    /// Makes this instance the master of what it alone is about to fill: of the granules of which
+    /// half at least is in the run. It then asks nobody for a block of them, where otherwise each
+    /// would be a round trip. A hint, which costs each member a message for each granule and shard;
+    /// what cannot be taken now is asked for block by block. Nothing is taken if granules are not
+    /// to be moved.
     pub fn master_run(&self, object: ObjectId, first: Dba, blocks: u32) {
         if self.shards().is_empty() || self.gcs.policy.lock().settings.window.is_zero() {
             return;
@@ -97,7 +108,8 @@ impl Cache {
             self.step(s, Cause::default(), |shard, out| {
                 takes = shard.take(granule, out);
             });
-            // Before it is served: that takes others' answers. Of what is not taken, as by an instance that is alone, nothing is remembered.
+            // Before it is served: that takes others' answers. Of what is not taken, as by an
+            // instance that is alone, nothing is remembered.
             if takes && s.number == 0 {
                 let mut policy = self.gcs.policy.lock();
                 let moves = policy.moves.entry(granule).or_default();
@@ -133,7 +145,8 @@ impl Cache {
         })
     }
 
-    /// When a window is over: moves what it has shown to be elsewhere than it is used. Called on every tick.
+    /// When a window is over: moves what it has shown to be elsewhere than it is used. Called on
+    /// every tick.
     pub(super) fn follow_policy(&self) {
         let now = seam::now();
         let settings = {
@@ -240,7 +253,8 @@ impl Cache {
         since.is_some_and(|since| seam::elapsed(since) < settings.window * REST_WINDOWS)
     }
 
-    /// Says to another instance that it should take a granule. May be lost: it is said again after the next window.
+    /// Says to another instance that it should take a granule. May be lost: it is said again after
+    /// the next window.
     fn offer(&self, to: InstanceId, usage: &Usage, term: Term) -> bool {
         let mut epoch = None;
         self.each_shard(|s| {

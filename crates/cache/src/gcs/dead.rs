@@ -15,7 +15,8 @@ pub struct Reconfiguration {
     pub members: Vec<ClusterMember>,
     /// Those who are dead and whose redo threads are open and not recovered.
     pub dead: Vec<ClusterMember>,
-    /// The dead, and those who have been recovered and have not come back to life: their undo is not up to date, and waited for.
+    /// The dead, and those who have been recovered and have not come back to life: their undo is
+    /// not up to date, and waited for.
     pub in_limbo: Vec<InstanceId>,
     /// The member that says when they are. Anybody if nobody is dead.
     pub recoverer: InstanceId,
@@ -29,7 +30,8 @@ pub struct DeadThreads {
     pub torn: TornHomes,
 }
 
-/// Told that these threads are needed no more: all blocks that they name are on synced disk (private ones are their heir's). Called by receiving threads, with latches held.
+/// Told that these threads are needed no more: all blocks that they name are on synced disk
+/// (private ones are their heir's). Called by receiving threads, with latches held.
 pub type ThreadsClosed = Box<dyn Fn(u64, &[ClusterMember]) + Send + Sync>;
 
 /// What the epoch says of the dead.

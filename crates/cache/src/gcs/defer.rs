@@ -1,15 +1,22 @@
-//! Blocks that stay a moment where several sessions wanted them, before they are given away again. After Oracle's `_gc_defer_time`.
+//! Blocks that stay a moment where several sessions wanted them, before they are given away again.
+//! After Oracle's `_gc_defer_time`.
 //!
-//! A block that sessions of all instances change would do nothing but travel: whenever it comes, each of those who waited for it changes it once, and it leaves, with a log write and two journeys during which nobody
-//! can use it. While it stays, they commit and come back to it. What that brings, and what it costs whoever waits elsewhere, is in `bench/README.md`.
+//! A block that sessions of all instances change would do nothing but travel: whenever it comes,
+//! each of those who waited for it changes it once, and it leaves, with a log write and two
+//! journeys during which nobody can use it. While it stays, they commit and come back to it. What
+//! that brings, and what it costs whoever waits elsewhere, is in `bench/README.md`.
 //!
 //! **Owns** when blocks came that several sessions waited for, and for how long blocks stay.
 //!
 //! **Invariants**
-//! 1. What is deferred is the closing of a frame that the shard has asked for, and on which it does not count at any particular time: until then sessions latch the frame as before. It is asked for no more if the
-//!    block has another generation.
-//! 2. Each time a block comes it stays once, no longer than [`Cache::defer`] says from its coming on: so whoever waits for it waits so much longer at most, however busy it is here (and until `lmc0`, which closes it then, has the latches that it waits for before).
-//! 3. It does not stay for a single session, nor once it has not been changed between two looks, which are several times as far apart as its changes.
+//! 1. What is deferred is the closing of a frame that the shard has asked for, and on which it does
+//!    not count at any particular time: until then sessions latch the frame as before. It is asked
+//!    for no more if the block has another generation.
+//! 2. Each time a block comes it stays once, no longer than [`Cache::defer`] says from its coming
+//!    on: so whoever waits for it waits so much longer at most, however busy it is here (and until
+//!    `lmc0`, which closes it then, has the latches that it waits for before).
+//! 3. It does not stay for a single session, nor once it has not been changed between two looks,
+//!    which are several times as far apart as its changes.
 
 use super::jobs::Job;
 use super::state::State;
@@ -46,7 +53,8 @@ impl Cache {
         };
     }
 
-    /// The shard asks for the closing of a frame whose block came then ([`super::stay::Stays::goes`]). Whether that is put off.
+    /// The shard asks for the closing of a frame whose block came then
+    /// ([`super::stay::Stays::goes`]). Whether that is put off.
     pub(super) fn stays(
         &self,
         s: &mut State,

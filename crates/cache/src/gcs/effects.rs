@@ -17,7 +17,8 @@ use wait::{Event, Stat, stat};
 use wire::Writer;
 
 impl Cache {
-    /// Gives the shard an input and does what it asks for, until it asks for nothing more. Never waits.
+    /// Gives the shard an input and does what it asks for, until it asks for nothing more. Never
+    /// waits.
     pub(super) fn step(
         &self,
         s: &mut State,
@@ -223,7 +224,8 @@ impl Cache {
         let ix = self
             .frame_of(block)
             .expect("invariant: a block that is held is in a frame");
-        // SAFETY: closed or shared, and only a step of the shard, of which this is one, can make it exclusive again or free its frame.
+        // SAFETY: closed or shared, and only a step of the shard, of which this is one, can make it
+        // exclusive again or free its frame.
         let bytes = unsafe { &*self.memory.block(ix.0 as usize) };
         debug_assert!(bytes.scn() == version || bytes.is_unformatted());
         self.send_message(s, to, message, Some(bytes));
@@ -416,7 +418,8 @@ impl Cache {
         }
     }
 
-    /// What is given away is a past image from now on. An older image is contained in it, but the redo that this one needs is not.
+    /// What is given away is a past image from now on. An older image is contained in it, but the
+    /// redo that this one needs is not.
     fn keep_image(&self, s: &mut State, dba: Dba, version: Scn) {
         let older = s.images.get(&dba).map_or(CLEAN, |older| older.first_dirty);
         if let Some(arrived) = s.arrived.remove(&dba) {

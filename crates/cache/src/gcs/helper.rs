@@ -1,6 +1,10 @@
-//! What receiving threads leave to others because it waits: `lmc0` for latches and for blocks that stay a moment, `lmf0` for the log if nobody is writing it just now, `lmr0` and its like for the disk.
+//! What receiving threads leave to others because it waits: `lmc0` for latches and for blocks that
+//! stay a moment, `lmf0` for the log if nobody is writing it just now, `lmr0` and its like for the
+//! disk.
 //!
-//! One thread is enough for all latches, and two instances' never wait for each other: whoever holds a frame's latch waits for no other instance, and says so wherever it might (R7, `guard::assert_none_held`).
+//! One thread is enough for all latches, and two instances' never wait for each other: whoever
+//! holds a frame's latch waits for no other instance, and says so wherever it might (R7,
+//! `guard::assert_none_held`).
 
 use super::jobs::{Job, Jobs, Recovery};
 use super::state::{Cause, State};
@@ -52,7 +56,8 @@ pub(super) fn start(cache: &Arc<Cache>) -> Result<()> {
         spawn("lmf0", |cache, jobs| {
             while let Some(upto) = jobs.next_flush() {
                 let Some(cache) = cache.upgrade() else { return };
-                // A log that cannot be written ends the instance; whoever waits for the block waits for that.
+                // A log that cannot be written ends the instance; whoever waits for the block waits
+                // for that.
                 if cache.redo.flush_to(upto).is_ok() {
                     cache.log_flushed();
                 }
@@ -104,7 +109,8 @@ impl Cache {
         }
     }
 
-    /// Latches the frame of a block, waiting for its latch, and runs `f` if it is still the block's.
+    /// Latches the frame of a block, waiting for its latch, and runs `f` if it is still the
+    /// block's.
     fn latched(
         &self,
         dba: Dba,
@@ -174,7 +180,9 @@ impl Cache {
                 self.writer.want_block(dba);
                 return;
             }
-            // What is clean is on disk only if it is what was asked about: the block may have been given away since, its frame may keep what it was, or another's clean copy of what is not written.
+            // What is clean is on disk only if it is what was asked about: the block may have been
+            // given away since, its frame may keep what it was, or another's clean copy of what is
+            // not written.
             let now = s.shard.mode(dba).map(|(_, now)| now);
             if now != Some(generation) || !s.is_in_its_frame(dba) {
                 return;

@@ -41,7 +41,8 @@ pub(super) enum Job {
     },
     /// Bring back the newest version of a block that nobody holds.
     Recover(Dba),
-    /// Read a block that was granted to sessions which are gone, or give one a frame that came for them.
+    /// Read a block that was granted to sessions which are gone, or give one a frame that came for
+    /// them.
     Read(Dba),
     Flush(LogPos),
 }
@@ -188,7 +189,8 @@ impl Jobs {
         }
     }
 
-    /// Messages first: more blocks may go on for each of them than are brought back in the same time.
+    /// Messages first: more blocks may go on for each of them than are brought back in the same
+    /// time.
     pub fn next_recovery(&self) -> Option<Recovery> {
         let mut queues = self.queues.lock();
         loop {
@@ -228,5 +230,6 @@ impl Jobs {
 
 /// Blocks that are read in one go: half a MiB.
 const RUN_BLOCKS: u32 = 64;
-/// Blocks from one that is wanted to the next: to read over those in between takes less time than one read more.
+/// Blocks from one that is wanted to the next: to read over those in between takes less time than
+/// one read more.
 const RUN_STEP: u32 = 4;

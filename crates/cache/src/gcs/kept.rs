@@ -1,10 +1,13 @@
-//! The right to latch a block once, kept from reading a row to changing it (R7), so that the block that came for the change is still here when it is made.
+//! The right to latch a block once, kept from reading a row to changing it (R7), so that the block
+//! that came for the change is still here when it is made.
 //!
 //! **Invariants.**
-//! - A thread keeps one at most, and nothing but a latch is waited for meanwhile: it is given back before the thread's next wait of any other kind
-//!   ([`wait::before_next_wait`]), before it looks at another block, when the block was changed, and with the statement's end. So a recall waits for a thread that has all
-//!   that it needs, or for none.
-//! - It is not kept when this instance's state is locked by its thread: whoever asks or takes a frame gives it back first.
+//! - A thread keeps one at most, and nothing but a latch is waited for meanwhile: it is given back
+//!   before the thread's next wait of any other kind ([`wait::before_next_wait`]), before it looks
+//!   at another block, when the block was changed, and with the statement's end. So a recall waits
+//!   for a thread that has all that it needs, or for none.
+//! - It is not kept when this instance's state is locked by its thread: whoever asks or takes a
+//!   frame gives it back first.
 
 use super::admission::Admission;
 use super::state::Cause;
@@ -51,7 +54,8 @@ pub(crate) fn keep(admission: Admission<'_>) {
     wait::before_next_wait(Some(give_back));
 }
 
-/// Gives back what this thread keeps of blocks that it looked at to change them ([`Cache::read_to_change`]), if anything: to be called when it will not.
+/// Gives back what this thread keeps of blocks that it looked at to change them
+/// ([`Cache::read_to_change`]), if anything: to be called when it will not.
 #[inline]
 pub fn give_back() {
     if OF.get().is_some() {

@@ -1,7 +1,7 @@
 //! The messages of the cache as bytes: what kinds there are, and their fields.
 //!
-//! A message of a shard may have a term in front ([`super::state::TERMED_SHARD`]), and one about a request
-//! has behind it what the request has cost so far ([`super::timing`]).
+//! A message of a shard may have a term in front ([`super::state::TERMED_SHARD`]), and one about a
+//! request has behind it what the request has cost so far ([`super::timing`]).
 
 use super::timing::BlockCost;
 use block::Dba;

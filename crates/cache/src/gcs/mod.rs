@@ -1,21 +1,32 @@
-//! The cache among other instances: what drives the global cache service ([`fusion::gcs::Shard`]) with this instance's frames, log and disk.
+//! The cache among other instances: what drives the global cache service ([`fusion::gcs::Shard`])
+//! with this instance's frames, log and disk.
 //!
-//! **Alone** an instance never comes here: its blocks are in its frames exclusively, unregistered, and it sends nothing. When others are about to come
-//! ([`Cache::reconfigure`]), what is cached is declared to the new masters, and from then on every miss is a request.
+//! **Alone** an instance never comes here: its blocks are in its frames exclusively, unregistered,
+//! and it sends nothing. When others are about to come ([`Cache::reconfigure`]), what is cached is
+//! declared to the new masters, and from then on every miss is a request.
 //!
 //! **Invariants.**
-//! - A frame's mode is the lowest number of its state ([`crate::frame`]); who has latched the frame looks at it once more. It is raised and lowered by this
-//!   module only, lowered only under the frame's exclusive latch; so what is latched in a mode stays so until it is let go (R7, race 8 of docs/design.md).
+//! - A frame's mode is the lowest number of its state ([`crate::frame`]); who has latched the frame
+//!   looks at it once more. It is raised and lowered by this module only, lowered only under the
+//!   frame's exclusive latch; so what is latched in a mode stays so until it is let go (R7, race 8
+//!   of docs/design.md).
 //! - All about one block is one shard's ([`shards`]).
-//! - Order of latches: frame, then the shard's [`state::State`]. Whoever has the state only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).
-//! - A block's bytes that arrived are in [`state::State::arrived`] until a session has put them into a frame: receiving threads never look for a frame.
-//! - A frame that was closed for another instance has its content, clean or not, until the shard says what becomes of it; it is written by nobody meanwhile.
-//! - A past image is in [`state::State::images`] before its frame is clean, and the checkpoint reads frames before images: so it never passes one (R5).
-//! - Undo blocks belong to their instance: they never go through the shard. Others get copies ([`Cache::read_undo`]).
+//! - Order of latches: frame, then the shard's [`state::State`]. Whoever has the state only tries a
+//!   frame's latch, and leaves the rest to the thread `lmc0` (R8).
+//! - A block's bytes that arrived are in [`state::State::arrived`] until a session has put them
+//!   into a frame: receiving threads never look for a frame.
+//! - A frame that was closed for another instance has its content, clean or not, until the shard
+//!   says what becomes of it; it is written by nobody meanwhile.
+//! - A past image is in [`state::State::images`] before its frame is clean, and the checkpoint
+//!   reads frames before images: so it never passes one (R5).
+//! - Undo blocks belong to their instance: they never go through the shard. Others get copies
+//!   ([`Cache::read_undo`]).
 //!
-//! **Layers**, from the top; a module imports only from layers below its own: this module, which hears the messages; `helper`; `recovery`, `affinity`,
-//! `undo`, `defer`; `session`; `kept`, `admission`; `effects`, by which a shard's step is carried out; `shards`, which latches a shard; `state`, `provenance`;
-//! `outgoing`, `jobs`; `slot`, `stay`, `policy`, `dead`, `undo_wanted`, `timing`, `messages`.
+//! **Layers**, from the top; a module imports only from layers below its own: this module, which
+//! hears the messages; `helper`; `recovery`, `affinity`, `undo`, `defer`; `session`; `kept`,
+//! `admission`; `effects`, by which a shard's step is carried out; `shards`, which latches a shard;
+//! `state`, `provenance`; `outgoing`, `jobs`; `slot`, `stay`, `policy`, `dead`, `undo_wanted`,
+//! `timing`, `messages`.
 
 mod admission;
 mod affinity;
@@ -59,8 +70,8 @@ use timing::BlockCost;
 use wire::{Bad, Reader};
 
 impl Cache {
-    /// Says how other instances are reached and starts the thread that does what receiving threads leave. Called once, before [`Cache::reconfigure`].
-    /// `shards`: the same for all members.
+    /// Says how other instances are reached and starts the thread that does what receiving threads
+    /// leave. Called once, before [`Cache::reconfigure`]. `shards`: the same for all members.
     pub fn join_cluster(self: &Arc<Self>, post: Arc<dyn Post>, shards: u8) -> Result<()> {
         let shards = shards_of(post.me(), shards);
         assert!(
@@ -76,10 +87,12 @@ impl Cache {
         self.gcs.helper.stop();
     }
 
-    /// What this instance has cached alone becomes known to its shard, to be declared in the first epoch.
+    /// What this instance has cached alone becomes known to its shard, to be declared in the first
+    /// epoch.
     fn register_everything(&self) {
         self.gcs.clustered.store(true, SeqCst);
-        // Whoever loads without the shard has looked at the flag before; it needs no more than the disk to go on.
+        // Whoever loads without the shard has looked at the flag before; it needs no more than the
+        // disk to go on.
         while self.gcs.lone_loads.load(SeqCst) > 0 {
             seam::thread::yield_now();
         }
@@ -94,7 +107,8 @@ impl Cache {
         }
     }
 
-    /// Takes in a message of kind [`interconnect::kinds::CACHE`]. Never waits. An error: these are no bytes of ours, the connection is to be closed.
+    /// Takes in a message of kind [`interconnect::kinds::CACHE`]. Never waits. An error: these are
+    /// no bytes of ours, the connection is to be closed.
     pub fn message(
         &self,
         from: InstanceId,
@@ -234,7 +248,8 @@ impl Cache {
         n
     }
 
-    /// Lets go of every clean block, so that this instance can leave. Returns how many blocks it could not let go of yet.
+    /// Lets go of every clean block, so that this instance can leave. Returns how many blocks it
+    /// could not let go of yet.
     pub fn release_everything(&self) -> usize {
         // There may be nobody left to whom ticks are due.
         self.each_shard(|s| self.read_unattended(s));
@@ -252,7 +267,8 @@ impl Cache {
         left
     }
 
-    /// Position of the oldest redo that past images need, or [`CLEAN`]. To be read after the frames'.
+    /// Position of the oldest redo that past images need, or [`CLEAN`]. To be read after the
+    /// frames'.
     pub(crate) fn oldest_image(&self) -> u64 {
         let mut oldest = CLEAN;
         if self.is_clustered() {
@@ -264,14 +280,17 @@ impl Cache {
         oldest
     }
 
-    /// Changes whenever the copies that another instance has made become worthless, because it is gone: they may show what it had changed and lost, and point to undo that it lost with it or that its next life
-    /// has written anew. Whoever has read a copy and goes on to look at undo compares what this said before with what it says after, and starts over if they differ (R3).
+    /// Changes whenever the copies that another instance has made become worthless, because it is
+    /// gone: they may show what it had changed and lost, and point to undo that it lost with it or
+    /// that its next life has written anew. Whoever has read a copy and goes on to look at undo
+    /// compares what this said before with what it says after, and starts over if they differ (R3).
     #[inline]
     pub fn copies_lost(&self) -> u64 {
         self.gcs.copies_lost.load(SeqCst)
     }
 
-    /// Asks for the writing of the images whose redo lies before `upto`, so that the checkpoint can pass it.
+    /// Asks for the writing of the images whose redo lies before `upto`, so that the checkpoint can
+    /// pass it.
     pub(crate) fn want_images_written(&self, upto: u64) {
         if !self.is_clustered() {
             return;
@@ -310,14 +329,16 @@ impl Cache {
         self.gcs.helper.look_again();
     }
 
-    /// Whether the frame, which the caller has latched exclusively and found clean and unpinned, may be given to another block.
+    /// Whether the frame, which the caller has latched exclusively and found clean and unpinned,
+    /// may be given to another block.
     pub(crate) fn let_go(&self, ix: FrameIx, dba: Dba) -> bool {
         if is_private(dba) || !self.is_clustered() {
             return true;
         }
         let s = &mut *self.state(dba);
         if s.members.is_empty() {
-            // Others are about to come; this shard is not in their epoch yet, and has no masters to be told.
+            // Others are about to come; this shard is not in their epoch yet, and has no masters to
+            // be told.
             s.shard.disown(dba);
             return true;
         }

@@ -1,12 +1,16 @@
 //! What a step of the shard wants said, said once the state is let go.
 //!
-//! Sending and waking are calls of the system. Whoever is woken, or answered by another instance on the same machine, looks at the state at once: done under its latch, each would meet a
-//! latch whose owner has just lost its CPU to the one that wants it.
+//! Sending and waking are calls of the system. Whoever is woken, or answered by another instance on
+//! the same machine, looks at the state at once: done under its latch, each would meet a latch
+//! whose owner has just lost its CPU to the one that wants it.
 //!
 //! **Invariants.**
-//! - A letter has its bytes with it: the frame that a block was sent from is anybody's once the state is let go.
-//! - Two threads may say what they have to say in another order than that of their steps. The shard admits messages in any order (`fusion::gcs` is checked with a network that keeps none);
-//!   a session takes no notice of what was meant for an earlier wait of its, nor of less than it has been told already ([`Slot::tell`]).
+//! - A letter has its bytes with it: the frame that a block was sent from is anybody's once the
+//!   state is let go.
+//! - Two threads may say what they have to say in another order than that of their steps. The shard
+//!   admits messages in any order (`fusion::gcs` is checked with a network that keeps none); a
+//!   session takes no notice of what was meant for an earlier wait of its, nor of less than it has
+//!   been told already ([`Slot::tell`]).
 
 use super::jobs::{Job, Jobs};
 use super::slot::{How, Slot, Told};

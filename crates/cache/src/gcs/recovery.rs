@@ -1,14 +1,21 @@
 //! Changes of epoch, and bringing back the blocks of members that have died.
 //!
-//! The plan and the directory are the shard's (`fusion::gcs`). Here: the redo of the dead, which each survivor's engine reads and hands in, and the blocks that this instance
-//! was told to bring back, done by the threads `lmr0`, `lmr1`, ...: the newest of disk and its own past image, and what the dead have logged since.
+//! The plan and the directory are the shard's (`fusion::gcs`). Here: the redo of the dead, which
+//! each survivor's engine reads and hands in, and the blocks that this instance was told to bring
+//! back, done by the threads `lmr0`, `lmr1`, ...: the newest of disk and its own past image, and
+//! what the dead have logged since.
 //!
 //! **Invariants.**
-//! - A block under recovery is in [`State::to_read`] until it is in its frame and the shard knows it. No session may use it before, and no other instance gets it.
-//! - Its making begins only when the redo of all that are dead in the present epoch is here. One that has begun goes on across a change of epoch: whoever dies later cannot have changed
-//!   the block since it was lost, and had no newer image of it, or it would have been told to bring it back.
-//! - What was read ahead for a block counts only in the epoch, and for the grant, under which it was read: nobody else can have written the block to disk meanwhile.
-//! - A read that fails is tried again at every tick, and said: whoever wants the block waits for it.
+//! - A block under recovery is in [`State::to_read`] until it is in its frame and the shard knows
+//!   it. No session may use it before, and no other instance gets it.
+//! - Its making begins only when the redo of all that are dead in the present epoch is here. One
+//!   that has begun goes on across a change of epoch: whoever dies later cannot have changed the
+//!   block since it was lost, and had no newer image of it, or it would have been told to bring it
+//!   back.
+//! - What was read ahead for a block counts only in the epoch, and for the grant, under which it
+//!   was read: nobody else can have written the block to disk meanwhile.
+//! - A read that fails is tried again at every tick, and said: whoever wants the block waits for
+//!   it.
 
 use super::dead::{ClusterMember, Dead, DeadThreads, Reconfiguration, ThreadsClosed};
 use super::jobs::Job;
@@ -45,7 +52,8 @@ fn member((instance, incarnation): ClusterMember) -> Member {
 }
 
 impl Cache {
-    /// Who is told that dead threads are needed no more. Called once, before the first epoch in which somebody is dead.
+    /// Who is told that dead threads are needed no more. Called once, before the first epoch in
+    /// which somebody is dead.
     pub fn on_threads_closed(&self, told: ThreadsClosed) {
         assert!(
             self.gcs.closed.set(told).is_ok(),
@@ -53,10 +61,12 @@ impl Cache {
         );
     }
 
-    /// Enters a membership epoch. All members enter it with the same. May wait for loads under way: not to be called by a receiving thread.
+    /// Enters a membership epoch. All members enter it with the same. May wait for loads under way:
+    /// not to be called by a receiving thread.
     ///
-    /// If somebody is dead, [`Cache::dead_redo`] is to follow. Until then those blocks wait which only the dead had, and those whose master was dead. A member that is gone without being among the dead has left cleanly: it holds
-    /// nothing and left no image.
+    /// If somebody is dead, [`Cache::dead_redo`] is to follow. Until then those blocks wait which
+    /// only the dead had, and those whose master was dead. A member that is gone without being
+    /// among the dead has left cleanly: it holds nothing and left no image.
     pub fn reconfigure(&self, r: &Reconfiguration) {
         if !self.is_clustered() {
             self.register_everything();
@@ -97,7 +107,8 @@ impl Cache {
         self.start_recoveries(s);
     }
 
-    /// What the dead of this epoch have left. Nothing happens if another epoch has begun meanwhile. An error: what the dead have written cannot be synced, and nothing is known about the disk.
+    /// What the dead of this epoch have left. Nothing happens if another epoch has begun meanwhile.
+    /// An error: what the dead have written cannot be synced, and nothing is known about the disk.
     /// May wait for the disk.
     pub fn dead_redo(&self, epoch: u64, threads: DeadThreads) -> Result<()> {
         // What is brought back may be on disk already, written and not synced by the dead.
@@ -226,7 +237,8 @@ impl Cache {
         }
     }
 
-    /// The newest version of a block that nobody holds. Says whether it is newer than what is on disk, which has been read perhaps.
+    /// The newest version of a block that nobody holds. Says whether it is newer than what is on
+    /// disk, which has been read perhaps.
     pub(super) fn newest(
         &self,
         dba: Dba,

@@ -28,7 +28,8 @@ pub(super) enum Fill {
     Disk,
     /// Whoever asked overwrites all of it.
     Nothing,
-    /// The newest version that is left anywhere: of disk (as it is there, if it was read ahead), this instance's past image and the dead.
+    /// The newest version that is left anywhere: of disk (as it is there, if it was read ahead),
+    /// this instance's past image and the dead.
     Newest(Option<Arc<DeadThreads>>, Option<Box<BlockBuf>>),
 }
 
@@ -63,7 +64,8 @@ impl Cache {
         (!self.is_clustered()).then_some(load)
     }
 
-    /// Asks for the block, waits, and sees to it that it is in a frame, or has a copy. `format`: whoever asks overwrites all of it, so it need not be read.
+    /// Asks for the block, waits, and sees to it that it is in a frame, or has a copy. `format`:
+    /// whoever asks overwrites all of it, so it need not be read.
     pub(crate) fn acquire(&self, dba: Dba, want: Want, format: bool) -> Result<Acquired<'_>> {
         assert_none_held("another instance is waited for");
         kept::give_back();
@@ -117,7 +119,8 @@ impl Cache {
         let at_ns = wait::timestamp_ns();
         let s = &mut *self.planned(dba);
         s.last_waiter += 1;
-        // A thread's place is the same whichever shard it waits in: what another shard says late must not be taken for this one's.
+        // A thread's place is the same whichever shard it waits in: what another shard says late
+        // must not be taken for this one's.
         let waiter = s.last_waiter << 8 | u64::from(s.number);
         slot.begin(waiter);
         let waiting = Waiting {
@@ -180,7 +183,8 @@ impl Cache {
         });
     }
 
-    /// Whoever was to read the block could not: another session that waits for it is to try, or else it is let go. If that cannot be it is tried again at a tick.
+    /// Whoever was to read the block could not: another session that waits for it is to try, or
+    /// else it is let go. If that cannot be it is tried again at a tick.
     fn let_somebody_read(&self, s: &mut State, dba: Dba) {
         let Some(to_read) = s.to_read.get_mut(&dba) else {
             return;
@@ -195,8 +199,9 @@ impl Cache {
         }
     }
 
-    /// Blocks that were granted for sessions that wait no more, or that their reader got an error for, and that could not be let go: that is tried once more, before they are read for nobody here. And blocks that came for such sessions: they
-    /// get frames.
+    /// Blocks that were granted for sessions that wait no more, or that their reader got an error
+    /// for, and that could not be let go: that is tried once more, before they are read for nobody
+    /// here. And blocks that came for such sessions: they get frames.
     pub(super) fn read_unattended(&self, s: &mut State) {
         let idle = |r: &ToRead| !r.recovery && r.claimed.is_none();
         let idle = s.to_read.iter().filter(|(_, r)| idle(r));
@@ -249,7 +254,8 @@ impl Cache {
         };
         let version = match self.claim(dba)? {
             Claim::Ours(ix) => {
-                // SAFETY: the frame is LOADING and this thread's: nobody else looks at the contents.
+                // SAFETY: the frame is LOADING and this thread's: nobody else looks at the
+                // contents.
                 let block = unsafe { &mut *self.memory.block(ix.0 as usize) };
                 let result = self.fill(dba, block, &fill);
                 if result.as_ref().is_ok_and(|f| f.dirty) {

@@ -1,8 +1,10 @@
 //! The shards: the protocol's state, in parts that have nothing to do with each other.
 //!
-//! All about one block is one shard's, by the block's address: its sessions' requests, its part of the directory, its past image, its recovery. Each shard has its own connection to each other instance and
-//! its own thread behind it (`lms0`, `lms1`, ...), so blocks of different shards are served side by side. All members have the same number of shards (the interconnect's handshake makes sure);
-//! they enter an epoch one after the other.
+//! All about one block is one shard's, by the block's address: its sessions' requests, its part of
+//! the directory, its past image, its recovery. Each shard has its own connection to each other
+//! instance and its own thread behind it (`lms0`, `lms1`, ...), so blocks of different shards are
+//! served side by side. All members have the same number of shards (the interconnect's handshake
+//! makes sure); they enter an epoch one after the other.
 //!
 //! **Invariant.** Nobody has two shards latched.
 

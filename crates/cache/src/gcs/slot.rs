@@ -16,7 +16,8 @@ pub(super) enum Told {
     Read,
     /// A copy made by another instance.
     Copy(Arc<BlockBuf>),
-    /// By its own statement, which is cancelled. Whoever asked may be told otherwise all the same, until it has withdrawn.
+    /// By its own statement, which is cancelled. Whoever asked may be told otherwise all the same,
+    /// until it has withdrawn.
     GiveUp,
 }
 
@@ -102,7 +103,8 @@ impl Slot {
         *self.place.lock() = Place { waiter, told: None };
     }
 
-    /// Without effect if the wait of that number is over, or its session has been told to go on: this was said late.
+    /// Without effect if the wait of that number is over, or its session has been told to go on:
+    /// this was said late.
     pub fn tell(&self, waiter: u64, told: Told, how: How) {
         let mut place = self.place.lock();
         let goes_on = matches!(place.told, Some((Told::Run | Told::Copy(_), _)));
@@ -114,8 +116,9 @@ impl Slot {
         self.changed.notify_one();
     }
 
-    /// Waits, shown under `event`; charged to what it turned out to be, with its parts. `cancellable`: the session whose statement may be cancelled meanwhile. A request to other instances is not taken back then: somebody else may be
-    /// served by it.
+    /// Waits, shown under `event`; charged to what it turned out to be, with its parts.
+    /// `cancellable`: the session whose statement may be cancelled meanwhile. A request to other
+    /// instances is not taken back then: somebody else may be served by it.
     pub(super) fn wait(
         self: &Arc<Self>,
         event: Event,

@@ -1,6 +1,8 @@
-//! The state of the cache among other instances: [`Gcs`], and of each shard a [`State`] under a latch of its own.
+//! The state of the cache among other instances: [`Gcs`], and of each shard a [`State`] under a
+//! latch of its own.
 //!
-//! The modules of this folder alone touch a `State`, each what it is about, and all of them through [`super::shards`], which latches it.
+//! The modules of this folder alone touch a `State`, each what it is about, and all of them through
+//! [`super::shards`], which latches it.
 
 use super::dead::{ClusterMember, Dead, ThreadsClosed};
 use super::jobs::Jobs;
@@ -89,7 +91,8 @@ pub(super) struct ToRead {
     pub(super) claimed: Option<Reader>,
     /// It is to be brought back.
     pub(super) recovery: bool,
-    /// How often background threads could not read it: no session gets these errors, so they are said.
+    /// How often background threads could not read it: no session gets these errors, so they are
+    /// said.
     pub(super) failures: u32,
     /// Its owner has died meanwhile: it is dirty from the moment on at which it is here (17b).
     pub(super) owed: bool,
@@ -162,7 +165,8 @@ impl State {
         }
     }
 
-    /// Of a block that is held: whether its frame has it, and not what the block was when it was last here.
+    /// Of a block that is held: whether its frame has it, and not what the block was when it was
+    /// last here.
     pub(super) fn is_in_its_frame(&self, dba: Dba) -> bool {
         !self.arrived.contains_key(&dba) && !self.to_read.contains_key(&dba)
     }
@@ -173,7 +177,8 @@ impl State {
     }
 }
 
-/// The same for all members without a word between them, and only the buckets of those who go, or a share for those who come, move: each instance has a weight of its own for each bucket, and the
+/// The same for all members without a word between them, and only the buckets of those who go, or a
+/// share for those who come, move: each instance has a weight of its own for each bucket, and the
 /// heaviest masters it (rendezvous hashing).
 pub(super) fn master_of(members: &[InstanceId], bucket: u16) -> InstanceId {
     let weight = |i: &InstanceId| {

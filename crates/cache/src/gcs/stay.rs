@@ -6,9 +6,12 @@ use fusion::ids::Generation;
 use seam::HashMap;
 use std::time::{Duration, Instant};
 
-/// From one look at what stays to the next: so many times as long as it takes from one of its changes to the next, which come at random. Of blocks that go on being changed one in fifty is left alone for that long.
+/// From one look at what stays to the next: so many times as long as it takes from one of its
+/// changes to the next, which come at random. Of blocks that go on being changed one in fifty is
+/// left alone for that long.
 const PATIENCE: u32 = 4;
-/// But no shorter, nor longer: a session that changed it has committed and is back by then, if its client is quick.
+/// But no shorter, nor longer: a session that changed it has committed and is back by then, if its
+/// client is quick.
 pub(super) const SHORTEST_LOOK: Duration = Duration::from_micros(300);
 const LONGEST_LOOK: Duration = Duration::from_micros(1_200);
 

@@ -1,15 +1,20 @@
-//! Where the time of a request for a block goes: measured by those who serve it, each by its own clock, and said in the messages that they send on.
+//! Where the time of a request for a block goes: measured by those who serve it, each by its own
+//! clock, and said in the messages that they send on.
 //!
 //! ```text
 //! requester ── Request ──► master: how long until the order leaves ── Ship, ReadFor ──► holder: buffer, copy, log ── Block, Copy ──► requester
 //! ```
 //!
-//! The machines of `fusion` know of no clock, so this stands beside them: when a message about a request arrives that is noted under (requester, number), and when the one leaves that answers it
-//! or sends it on, what has passed is added to what the message before said, and travels behind it ([`BlockCost`]). The requester takes its wait apart with it (`wait::remote`).
+//! The machines of `fusion` know of no clock, so this stands beside them: when a message about a
+//! request arrives that is noted under (requester, number), and when the one leaves that answers it
+//! or sends it on, what has passed is added to what the message before said, and travels behind it
+//! ([`BlockCost`]). The requester takes its wait apart with it (`wait::remote`).
 //!
 //! **Invariants.**
-//! - Nothing depends on what is here: an entry that is lost shows as time of the messages, never as a wrong sum.
-//! - The memory is fixed. Entries have their place by a hash; of two with the same place the later one stays. Each session of an instance waits for one block at a time, so there are few.
+//! - Nothing depends on what is here: an entry that is lost shows as time of the messages, never as
+//!   a wrong sum.
+//! - The memory is fixed. Entries have their place by a hash; of two with the same place the later
+//!   one stays. Each session of an instance waits for one block at a time, so there are few.
 
 use block::{Dba, InstanceId};
 use fusion::gcs::Message;
@@ -22,7 +27,8 @@ const REQUESTS: usize = 1024;
 const CLOSINGS: usize = 256;
 /// Bit of the numbers of requests for undo blocks, which have a sequence of their own.
 const UNDO: u64 = 1 << 63;
-/// Messages that came so long before anybody looked at them: the thread that receives them has too much to do, or no CPU.
+/// Messages that came so long before anybody looked at them: the thread that receives them has too
+/// much to do, or no CPU.
 const CONGESTED_NS: u64 = 1_000_000;
 
 /// What a request has cost so far, of those who served it.
@@ -234,7 +240,8 @@ impl Timing {
         self.building_ns = Some(interconnect::now_ns());
     }
 
-    /// What is to be said behind a message that leaves. `since`: for a request of this instance, of which it is the master itself, when it was made.
+    /// What is to be said behind a message that leaves. `since`: for a request of this instance, of
+    /// which it is the master itself, when it was made.
     pub fn leaving(
         &mut self,
         to: InstanceId,
@@ -291,7 +298,8 @@ impl Timing {
         let mut spent = e.before;
         spent.messages = spent.messages.saturating_add(1);
         spent.busy |= e.step != self.step;
-        // At the holder an order that is not begun with at once waits for sessions that were promised the block before it.
+        // At the holder an order that is not begun with at once waits for sessions that were
+        // promised the block before it.
         let first = match e.at_master || e.step == begun.1 {
             true => &mut spent.queue_ns,
             false => &mut spent.pin_ns,
@@ -459,7 +467,8 @@ mod tests {
             (2, false, false)
         );
         assert_eq!((said.pin_ns, said.flush_ns), (0, 0));
-        // What was closed for somebody else, after this order came and before it was looked at, was not waited for.
+        // What was closed for somebody else, after this order came and before it was looked at, was
+        // not waited for.
         t.closing(BLOCK);
         t.step_is_over();
         t.arrived(InstanceId(1), &request(3), None, ago(5));

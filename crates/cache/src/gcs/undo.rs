@@ -1,10 +1,13 @@
-//! Undo blocks of other instances: copies, asked of their owner by its number in the block's file, never of a master.
+//! Undo blocks of other instances: copies, asked of their owner by its number in the block's file,
+//! never of a master.
 //!
-//! The owner sends what it has cached. What it does not have cached is on disk as new as it is anywhere, and the record that a reader
-//! came for is there: it was in the block before the row that points to it was. The block may be written while it is read; then its checksum tells, and the reader
-//! asks again, and waits with that if the owner is dead.
+//! The owner sends what it has cached. What it does not have cached is on disk as new as it is
+//! anywhere, and the record that a reader came for is there: it was in the block before the row
+//! that points to it was. The block may be written while it is read; then its checksum tells, and
+//! the reader asks again, and waits with that if the owner is dead.
 //!
-//! A copy dies with its owner ([`Cache::copies_lost`]), also one that is still on its way: what a former life has sent is not taken for the next one's.
+//! A copy dies with its owner ([`Cache::copies_lost`]), also one that is still on its way: what a
+//! former life has sent is not taken for the next one's.
 
 use super::jobs::Job;
 use super::messages::Plain;
@@ -36,7 +39,8 @@ fn owner(dba: Dba) -> InstanceId {
 }
 
 impl Cache {
-    /// An undo block of any instance: this one's own in its frame, another's as a copy. To be called with no latch held.
+    /// An undo block of any instance: this one's own in its frame, another's as a copy. To be
+    /// called with no latch held.
     pub fn read_undo(&self, dba: Dba) -> Result<ReadGuard<'_>> {
         if !self.is_clustered() || !is_private(dba) {
             return self.read(dba);
@@ -70,7 +74,8 @@ impl Cache {
             at_ns: wait::timestamp_ns(),
         };
         let mut number = None;
-        // In one step with the look at the members: nobody answers a request that is noted after its owner's leaving has been heard of.
+        // In one step with the look at the members: nobody answers a request that is noted after
+        // its owner's leaving has been heard of.
         self.with_state(dba, |s| {
             if !s.members.contains(&owner) && !s.dead.in_limbo(owner) {
                 return;
@@ -110,7 +115,8 @@ impl Cache {
         }
     }
 
-    /// Asks again what may have been lost. If the owner has left, what is on disk is its last word; if it is dead, its undo is waited for.
+    /// Asks again what may have been lost. If the owner has left, what is on disk is its last word;
+    /// if it is dead, its undo is waited for.
     pub(super) fn ask_undo_again(&self, s: &mut State, only: Option<InstanceId>) {
         let (members, dead, epoch) = (&s.members, &s.dead, s.shard.epoch().0);
         let outgoing = &mut s.outgoing;

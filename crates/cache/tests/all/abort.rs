@@ -1,4 +1,5 @@
-//! A change that is in the log and cannot be applied ends the process, whichever thread made it. Tested in a process of its own: this file starts itself again.
+//! A change that is in the log and cannot be applied ends the process, whichever thread made it.
+//! Tested in a process of its own: this file starts itself again.
 
 use crate::common::*;
 use block::{Dba, FileId, ObjectId, Op};

@@ -1,8 +1,10 @@
-//! Random changes through a cache far smaller than the data, power lost at a random write, redo replayed, and the blocks compared with a model: the proof of
-//! write-ahead, double write and checkpoint position together. Crashes come in chains, also during recovery, because what a recovery leaves dirty is what
-//! the next one rests on.
+//! Random changes through a cache far smaller than the data, power lost at a random write, redo
+//! replayed, and the blocks compared with a model: the proof of write-ahead, double write and
+//! checkpoint position together. Crashes come in chains, also during recovery, because what a
+//! recovery leaves dirty is what the next one rests on.
 //!
-//! The seed decides what is done and when power fails. Threads decide in which order, so a seed does not repeat a run to the byte.
+//! The seed decides what is done and when power fails. Threads decide in which order, so a seed
+//! does not repeat a run to the byte.
 
 use crate::common::*;
 use block::{LogPos, Op};
@@ -171,8 +173,8 @@ fn work(
     Ok(())
 }
 
-/// What survives a crash is a prefix of the log that has everything acknowledged. To be called once for each crash of a running instance, before a start
-/// writes into the log.
+/// What survives a crash is a prefix of the log that has everything acknowledged. To be called once
+/// for each crash of a running instance, before a start writes into the log.
 fn forget_lost(s: &SimStorage, history: &mut History, what: &str) {
     let end = log_end(s).expect("no fault is set");
     assert!(
@@ -240,7 +242,8 @@ fn chain(seed: u64, crashes: u32) {
                 }
             });
         } else if instance.cache.checkpoint().is_ok() {
-            // Nothing is changed after a recovery: the checkpoint alone must carry what it made, and leave nothing to replay.
+            // Nothing is changed after a recovery: the checkpoint alone must carry what it made,
+            // and leave nothing to replay.
             let s = instance.storage.after_crash(rng.next());
             let again = Instance::open(&s).expect("no fault is set");
             verify(&again, &history.lock().unwrap(), &what).expect("no fault is set");

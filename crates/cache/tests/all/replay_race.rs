@@ -1,5 +1,6 @@
-//! `dbw0` writes while recovery replays: what is replayed into a block between its copy and its write is still to be written, and no checkpoint may
-//! pass it. It stands in the log *before* the log's end at the time of the copy, which is what tells it from a change at run time.
+//! `dbw0` writes while recovery replays: what is replayed into a block between its copy and its
+//! write is still to be written, and no checkpoint may pass it. It stands in the log *before* the
+//! log's end at the time of the copy, which is what tells it from a change at run time.
 
 use crate::common::*;
 use block::Op;

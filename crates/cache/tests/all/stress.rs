@@ -1,5 +1,6 @@
-//! Many threads over a cache smaller than the data: every increment counts once, blocks never change their address, and what a checkpoint wrote is
-//! what a fresh cache reads, with nothing left to replay.
+//! Many threads over a cache smaller than the data: every increment counts once, blocks never
+//! change their address, and what a checkpoint wrote is what a fresh cache reads, with nothing left
+//! to replay.
 
 use crate::common::*;
 use block::{LogPos, Op};
@@ -65,7 +66,8 @@ fn increments_of_many_threads_are_all_counted() {
                         let n = if rng.often(50) { 5 } else { u64::from(BLOCKS) };
                         let block = 1 + rng.below(n) as u32;
                         increment(cache, block, rng.often(50));
-                        // After the change: whoever sees the count finds at least as much in the block.
+                        // After the change: whoever sees the count finds at least as much in the
+                        // block.
                         counts[block as usize].fetch_add(1, Relaxed);
                     }
                 })
@@ -108,7 +110,8 @@ fn increments_of_many_threads_are_all_counted() {
     again.stop();
 }
 
-/// All threads ask for the same absent block at once: some read it, some wait for that, and all see it.
+/// All threads ask for the same absent block at once: some read it, some wait for that, and all see
+/// it.
 #[test]
 fn threads_that_ask_for_the_same_absent_block_all_get_it() {
     let storage = create();

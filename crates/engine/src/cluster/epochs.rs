@@ -1,4 +1,5 @@
-//! What instances say to each other about epochs: which one each is in, and which groups it has heard of.
+//! What instances say to each other about epochs: which one each is in, and which groups it has
+//! heard of.
 
 use super::members::Members;
 use super::state::Cluster;
@@ -8,7 +9,9 @@ use fusion::visibility::Evidence;
 use interconnect::Member;
 use wire::{Bad, Codec, Rest, Writer};
 
-/// The message that says which epoch its sender is in, all its layers with it; and which are the newest groups of its thread, and what it has heard of the last groups of that epoch's dead. Sent to everybody on entering one, and again while somebody has not said the same.
+/// The message that says which epoch its sender is in, all its layers with it; and which are the
+/// newest groups of its thread, and what it has heard of the last groups of that epoch's dead. Sent
+/// to everybody on entering one, and again while somebody has not said the same.
 pub(crate) const EPOCH: u16 = *interconnect::kinds::ENGINE.start();
 
 impl Cluster {
@@ -42,7 +45,8 @@ impl Cluster {
             (state.entered, state.met.contains(&from))
         };
         self.changed.notify_all();
-        // Who is no member any more waits to hear that it is known here. Who comes hears of it when this instance has entered its epoch.
+        // Who is no member any more waits to hear that it is known here. Who comes hears of it when
+        // this instance has entered its epoch.
         let is_member = self.life_of(from.instance) == Some(from);
         if epoch < mine || !(is_member || is_coming) {
             self.say_epoch(from, mine);
@@ -58,7 +62,8 @@ impl Cluster {
         groups
     }
 
-    /// What this instance tells the others: the newest groups of its own thread, for who joins, and what is known of those of the dead.
+    /// What this instance tells the others: the newest groups of its own thread, for who joins, and
+    /// what is known of those of the dead.
     pub(super) fn heard_groups(&self, members: &Members) -> Vec<u8> {
         let mut heard = Vec::new();
         for m in members.dead.iter().chain([&self.me]) {

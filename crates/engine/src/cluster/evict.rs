@@ -1,12 +1,20 @@
-//! What becomes of a member that does not answer and keeps its locks: it hangs, or the network between two that live is cut.
+//! What becomes of a member that does not answer and keeps its locks: it hangs, or the network
+//! between two that live is cut.
 //!
-//! It is waited for. After [`super::Eviction::misscount`] its end is ordered, on shared storage; whoever guards it there kills it, and then its locks go, which alone prove that it is dead. If they do not, an operator's fence command is asked, whose success proves the
-//! same. After a cut both sides are silent to each other and one has to go. The largest group whose members all hear each other stays, of equal ones that with the lowest number (`fusion::membership`), by what each says in its heartbeats of whom it hears: who is in that group orders at once, who is not waits as long again, for the case
-//! that the group hangs as a whole. What a silent member said last counts: it says that its part may be whole.
+//! It is waited for. After [`super::Eviction::misscount`] its end is ordered, on shared storage;
+//! whoever guards it there kills it, and then its locks go, which alone prove that it is dead. If
+//! they do not, an operator's fence command is asked, whose success proves the same. After a cut
+//! both sides are silent to each other and one has to go. The largest group whose members all hear
+//! each other stays, of equal ones that with the lowest number (`fusion::membership`), by what each
+//! says in its heartbeats of whom it hears: who is in that group orders at once, who is not waits
+//! as long again, for the case that the group hangs as a whole. What a silent member said last
+//! counts: it says that its part may be whole.
 //!
 //! **Invariants.**
 //! - Nothing here proves a death. An order too many costs an instance that lived, never a row.
-//! - Who finds an order for its own end gives none, and ends: of two who would end each other one is left, as long as the control file's lock can be had. (If the silent one has it, its end is ordered without.)
+//! - Who finds an order for its own end gives none, and ends: of two who would end each other one
+//!   is left, as long as the control file's lock can be had. (If the silent one has it, its end is
+//!   ordered without.)
 
 use super::members::{Members, list};
 use super::setup::Contact;
@@ -55,7 +63,8 @@ impl Evictions {
     }
 }
 
-/// Whether somebody holds the lock by which an instance is a member: itself, on whichever host, or who stands in for it. Good to be shown; proves no death.
+/// Whether somebody holds the lock by which an instance is a member: itself, on whichever host, or
+/// who stands in for it. Good to be shown; proves no death.
 pub fn is_locked(dir: &Path, k: u16) -> Result<bool> {
     let storage: Arc<dyn Storage> = Arc::new(OsStorage::new(dir)?);
     Ok(ClusterFile::open(&*storage)?.is_held(InstanceId(k))?)
@@ -77,7 +86,8 @@ impl Cluster {
         suspicion.is_some_and(|s| s.is_overdue(patience, seam::now()))
     }
 
-    /// Orders the end of a member that hangs. If that was done before and has not helped, the fence command is asked.
+    /// Orders the end of a member that hangs. If that was done before and has not helped, the fence
+    /// command is asked.
     pub(super) fn evict(self: &Arc<Self>, silent: Member) -> Result<()> {
         let orders = self.orders()?;
         if self.obeys(orders)? {
@@ -115,7 +125,9 @@ impl Cluster {
         Ok(self.orders.get_or_init(|| opened))
     }
 
-    /// Whether others have ordered the end of this instance; then it ends. Its guard, if it has one, may not have come to it yet, and a life that went on after such an order would meet it again later.
+    /// Whether others have ordered the end of this instance; then it ends. Its guard, if it has
+    /// one, may not have come to it yet, and a life that went on after such an order would meet it
+    /// again later.
     pub(super) fn obeys(&self, orders: &Orders) -> Result<bool> {
         let order = orders.read(self.me.instance)?;
         let Some(order) = order.filter(|o| o.incarnation >= self.me.incarnation) else {
@@ -165,8 +177,9 @@ impl Cluster {
     }
 }
 
-/// Whether this instance is of the group that stays and orders the others' end, rather than the other way round.
-/// `heard`: whom it hears itself; `views`: what the others have said last of whom they hear.
+/// Whether this instance is of the group that stays and orders the others' end, rather than the
+/// other way round. `heard`: whom it hears itself; `views`: what the others have said last of whom
+/// they hear.
 fn stays(me: Member, members: &Members, heard: &[Member], views: &[ViewOf]) -> bool {
     let hears = |seen: &Seen| seen.silent_looks < SUSPICIOUS_LOOKS;
     let mut reach = Reach::new();
@@ -197,8 +210,9 @@ mod tests {
         }
     }
 
-    /// Which of `n` members find that they stay, when these links between them are cut: each hears the heartbeats of
-    /// those that it is not cut from; what it heard last of the others is from before.
+    /// Which of `n` members find that they stay, when these links between them are cut: each hears
+    /// the heartbeats of those that it is not cut from; what it heard last of the others is from
+    /// before.
     fn those_who_stay(n: u16, cut: &[(u16, u16)]) -> Vec<u16> {
         let all: Vec<Member> = (1..=n).map(member).collect();
         let members = Members {

@@ -1,10 +1,14 @@
-//! Standing in for an instance that died and does not come back: its next life is lived in the process of a survivor, until its transactions are rolled back. It is an instance like any other, with its own log, a small
-//! cache and its own connections; it joins, and leaves cleanly. So what a dead instance left needs no code but that of a start and a stop.
+//! Standing in for an instance that died and does not come back: its next life is lived in the
+//! process of a survivor, until its transactions are rolled back. It is an instance like any other,
+//! with its own log, a small cache and its own connections; it joins, and leaves cleanly. So what a
+//! dead instance left needs no code but that of a start and a stop.
 //!
 //! **Invariants.**
-//! - The recoverer alone stands in, for those alone whose blocks have been recovered, and not while a process says that it will be that instance.
+//! - The recoverer alone stands in, for those alone whose blocks have been recovered, and not while
+//!   a process says that it will be that instance.
 //! - It waits for nobody when its own process is about to end.
-//! - It is the control file that makes the stand-in the instance, by the locks of its files: a process that comes later waits until it has left.
+//! - It is the control file that makes the stand-in the instance, by the locks of its files: a
+//!   process that comes later waits until it has left.
 
 use super::state::Cluster;
 use crate::Result;
@@ -12,7 +16,8 @@ use block::InstanceId;
 use std::sync::Arc;
 
 impl Cluster {
-    /// Starts a stand-in for each instance that has been recovered and does not come back by itself.
+    /// Starts a stand-in for each instance that has been recovered and does not come back by
+    /// itself.
     pub(super) fn stand_in_for_the_lost(self: &Arc<Self>) -> Result<()> {
         let members = self.members();
         if members.in_limbo.is_empty() || members.recoverer() != self.me.instance {

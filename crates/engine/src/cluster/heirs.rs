@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::Fatal;
 
-/// Lives the next life of the instance that the configuration names, on this host, until its transactions are rolled back.
+/// Lives the next life of the instance that the configuration names, on this host, until its
+/// transactions are rolled back.
 pub(crate) type StandIn = fn(Config, Host, &dyn Progress) -> Result<()>;
 
 /// Time for an instance's own process to say that it is coming: a guard starts it at once.
@@ -113,7 +114,8 @@ impl Heirs {
         self.state.lock().lost.insert(k.0, again);
     }
 
-    /// Lives the next life of an instance, and leaves when all is rolled back. On a thread of its own.
+    /// Lives the next life of an instance, and leaves when all is rolled back. On a thread of its
+    /// own.
     pub fn live_for(&self, k: InstanceId, places: &Places, fatal: &Fatal) -> Result<()> {
         let address = SocketAddr::new(self.address.ip(), 0);
         let bound = Bound::bind(address).map_err(|e| Error::Cluster(e.to_string()))?;

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use txn::TxnManager;
 use wait::Event;
 
-/// How long a joiner waits for others that it does not reach, at least: longer than anybody takes to notice that one of them is dead. And how many times `css_misscount`: who hangs may be ended meanwhile.
+/// How long a joiner waits for others that it does not reach, at least: longer than anybody takes
+/// to notice that one of them is dead. And how many times `css_misscount`: who hangs may be ended
+/// meanwhile.
 const JOIN_PATIENCE: Duration = Duration::from_secs(60);
 const JOIN_MISSCOUNTS: u32 = 3;
 
@@ -17,7 +19,9 @@ pub(crate) fn unwanted() -> Error {
 }
 
 impl Cluster {
-    /// Waits until every member is in this instance's epoch, or a later one, and whoever died meanwhile is recovered: it may not have said which were its newest groups, of which everybody else knew.
+    /// Waits until every member is in this instance's epoch, or a later one, and whoever died
+    /// meanwhile is recovered: it may not have said which were its newest groups, of which
+    /// everybody else knew.
     pub(crate) fn wait_settled(&self, epoch: u64, progress: &dyn Progress) -> Result<()> {
         let mut lost = None;
         let mut state = self.state.lock();
@@ -49,8 +53,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// A joiner waits as long as it reaches the others: they come to it, however much they have to do before, and who died is recovered first. Who cannot be reached may never be, and holds up everybody's commits as long as it is waited for.
-    /// `lost`: since when there is somebody whom it does not reach.
+    /// A joiner waits as long as it reaches the others: they come to it, however much they have to
+    /// do before, and who died is recovered first. Who cannot be reached may never be, and holds up
+    /// everybody's commits as long as it is waited for. `lost`: since when there is somebody whom
+    /// it does not reach.
     fn still_waits(
         &self,
         what: &str,

@@ -16,8 +16,11 @@ use wait::{Event, Waiter};
 /// How often a leaver looks whether the others have taken what it had.
 const LEAVE_LOOK: Duration = Duration::from_millis(20);
 
-/// The protocols of an instance's own layers, in the order in which they hear of changes.
-/// `lms`: connections for blocks to each other instance. Transactions come first: blocks are sent with evidence that knows of the members, and a leaver's commits are acknowledged before it gives its blocks away. Sequences come before blocks: one that was recovered after a death is not drawn from with what was known before.
+/// The protocols of an instance's own layers, in the order in which they hear of changes. `lms`:
+/// connections for blocks to each other instance. Transactions come first: blocks are sent with
+/// evidence that knows of the members, and a leaver's commits are acknowledged before it gives its
+/// blocks away. Sequences come before blocks: one that was recovered after a death is not drawn
+/// from with what was known before.
 pub(crate) fn of_core(
     txns: &Arc<TxnManager>,
     inquiries: &Arc<Inquiries>,
@@ -143,7 +146,8 @@ impl Layer for Blocks {
         Ok(())
     }
 
-    /// Everything is written, and let go of; blocks that others have changed since they got them from here must have been written by them, or their redo would need this thread's.
+    /// Everything is written, and let go of; blocks that others have changed since they got them
+    /// from here must have been written by them, or their redo would need this thread's.
     fn leaving(&self, progress: &dyn Progress) -> Result<()> {
         loop {
             self.cache.checkpoint()?;

@@ -12,14 +12,18 @@ const LEAVE_PATIENCE: Duration = Duration::from_secs(20);
 const GOODBYE_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Cluster {
-    /// Gives back what this instance has of the others' blocks: the first step of leaving, while the others still answer. All sessions have ended. Also of an instance that is alone: those that were with it may be dead, with blocks in their
-    /// redo of which only past images here have what this one logged.
+    /// Gives back what this instance has of the others' blocks: the first step of leaving, while
+    /// the others still answer. All sessions have ended. Also of an instance that is alone: those
+    /// that were with it may be dead, with blocks in their redo of which only past images here have
+    /// what this one logged.
     pub(crate) fn hand_over(&self, progress: &dyn Progress) -> Result<()> {
         self.heirs.end();
         self.layers.leaving(progress)
     }
 
-    /// The control file's lock, at a moment when this instance has met everybody that is in it: who had joined just before would not be parted from, and would meet this instance's next life as if it were this one.
+    /// The control file's lock, at a moment when this instance has met everybody that is in it: who
+    /// had joined just before would not be parted from, and would meet this instance's next life as
+    /// if it were this one.
     pub(crate) fn turn_to_leave<'f>(&self, file: &'f ClusterFile) -> Result<Exclusive<'f>> {
         let give_up = seam::now() + LEAVE_PATIENCE;
         loop {
@@ -44,13 +48,15 @@ impl Cluster {
         self.state.lock().leaving = true;
     }
 
-    /// The membership has ended in the control file: the others are told to look, and the connections end.
+    /// The membership has ended in the control file: the others are told to look, and the
+    /// connections end.
     pub(crate) fn left(&self, epoch: u64) {
         self.wait_for_goodbyes(epoch);
         self.stop();
     }
 
-    /// Until all others have entered an epoch without this instance: only then may it come back in another life. They would otherwise meet that one without having parted from this.
+    /// Until all others have entered an epoch without this instance: only then may it come back in
+    /// another life. They would otherwise meet that one without having parted from this.
     fn wait_for_goodbyes(&self, epoch: u64) {
         let members = self.members();
         let give_up = seam::now() + LEAVE_PATIENCE;

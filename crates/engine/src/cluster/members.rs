@@ -18,7 +18,8 @@ pub struct Members {
     pub up: Vec<Member>,
     /// Proved dead, their blocks not recovered yet.
     pub dead: Vec<Member>,
-    /// Dead and not alive again: `dead`, and those whose blocks have been recovered. Only their next life knows how their transactions stand.
+    /// Dead and not alive again: `dead`, and those whose blocks have been recovered. Only their
+    /// next life knows how their transactions stand.
     pub in_limbo: Vec<InstanceId>,
 }
 
@@ -79,7 +80,8 @@ pub trait Layer: Send + Sync {
         Ok(())
     }
 
-    /// A message of a member. Runs on the thread that received it and waits for nothing but latches (R8). An error: these are no bytes of this protocol; the connection is closed.
+    /// A message of a member. Runs on the thread that received it and waits for nothing but latches
+    /// (R8). An error: these are no bytes of this protocol; the connection is closed.
     fn message(
         &self,
         from: InstanceId,
@@ -89,25 +91,31 @@ pub trait Layer: Send + Sync {
         block: Option<&BlockBuf>,
     ) -> std::result::Result<(), String>;
 
-    /// All lanes to a peer are connected; what was sent before, both ways, may have been lost. Perhaps more often than necessary.
+    /// All lanes to a peer are connected; what was sent before, both ways, may have been lost.
+    /// Perhaps more often than necessary.
     fn reconnected(&self, peer: InstanceId);
 
     /// About once a second.
     fn tick(&self);
 
-    /// Whether this instance can enter an epoch with these members without waiting for anybody; asked until it is so. Runs on `rcfg`.
+    /// Whether this instance can enter an epoch with these members without waiting for anybody;
+    /// asked until it is so. Runs on `rcfg`.
     fn is_ready(&self, _members: &Members) -> bool {
         true
     }
 
-    /// This instance enters an epoch; all members enter it with the same members. Those that are gone have left cleanly, or are in limbo. May wait, for nothing that other instances do: it runs on `rcfg`. Not
-    /// called as long as this instance has always been alone. An error ends the instance.
+    /// This instance enters an epoch; all members enter it with the same members. Those that are
+    /// gone have left cleanly, or are in limbo. May wait, for nothing that other instances do: it
+    /// runs on `rcfg`. Not called as long as this instance has always been alone. An error ends the
+    /// instance.
     fn members_changed(&self, members: &Members) -> Result<()>;
 
     /// All members have entered the epoch.
     fn settled(&self, _epoch: u64) {}
 
-    /// This instance is about to leave: what others, or the recovery of those that are dead, may need is handed over or written. All sessions have ended; the others, if there are any, still answer.
+    /// This instance is about to leave: what others, or the recovery of those that are dead, may
+    /// need is handed over or written. All sessions have ended; the others, if there are any, still
+    /// answer.
     fn leaving(&self, _progress: &dyn Progress) -> Result<()> {
         Ok(())
     }

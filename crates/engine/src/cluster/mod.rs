@@ -1,4 +1,5 @@
-//! This instance among the others: its interconnect, who is a member in which epoch, and the messages of the layers below.
+//! This instance among the others: its interconnect, who is a member in which epoch, and the
+//! messages of the layers below.
 //!
 //! ```text
 //! layer ── Post::send ──► evidence in front ──► interconnect ~~~► evidence taken in ──► Layer::message, by kind
@@ -6,16 +7,27 @@
 //! ```
 //!
 //! **Invariants.**
-//! - Who is a member is what the control file says; nobody is told by a message, only that it is time to look. The thread `rcfg` alone moves this instance from epoch to epoch.
-//! - A life of an instance is parted from before the next is met: a leaver waits until everybody has entered an epoch without it. Who missed that, because the leaver could not wait, ends.
-//! - A joiner works only once every member has said that it is in the joiner's epoch or a later one, and who could not say so any more is recovered. A leaver is a member until all that it has is written and its thread is closed.
-//! - An instance is dead when all its locks were got, under the control file's exclusive lock; silence and broken connections are only reasons to try. Locks that cannot be got are waited for, and that is said.
-//! - The dead are no members from the epoch on in which they are declared dead; the others recover their blocks in it ([`recover`]) and go on meanwhile.
-//! - A lone instance hears nothing of its layers' part in this: [`Layer::members_changed`] is called for the first time when somebody else comes.
-//! - Receiving threads and `lmon` never wait here but for latches (R8), with one exception: a clock that is told of an SCN above its ceiling reads the control file, in which a joiner has raised it.
+//! - Who is a member is what the control file says; nobody is told by a message, only that it is
+//!   time to look. The thread `rcfg` alone moves this instance from epoch to epoch.
+//! - A life of an instance is parted from before the next is met: a leaver waits until everybody
+//!   has entered an epoch without it. Who missed that, because the leaver could not wait, ends.
+//! - A joiner works only once every member has said that it is in the joiner's epoch or a later
+//!   one, and who could not say so any more is recovered. A leaver is a member until all that it
+//!   has is written and its thread is closed.
+//! - An instance is dead when all its locks were got, under the control file's exclusive lock;
+//!   silence and broken connections are only reasons to try. Locks that cannot be got are waited
+//!   for, and that is said.
+//! - The dead are no members from the epoch on in which they are declared dead; the others recover
+//!   their blocks in it ([`recover`]) and go on meanwhile.
+//! - A lone instance hears nothing of its layers' part in this: [`Layer::members_changed`] is
+//!   called for the first time when somebody else comes.
+//! - Receiving threads and `lmon` never wait here but for latches (R8), with one exception: a clock
+//!   that is told of an SCN above its ceiling reads the control file, in which a joiner has raised
+//!   it.
 //!
-//! **Layers**, from the top: `start`; `rcfg`; `heir`, `recover`, `evict`, `joining`, `leaving`, `service`; `epochs`, `post`; `state`, which has
-//! the fields that all these share; `heirs`, `suspicion`; `layers`; `setup`, `members`, `worker`.
+//! **Layers**, from the top: `start`; `rcfg`; `heir`, `recover`, `evict`, `joining`, `leaving`,
+//! `service`; `epochs`, `post`; `state`, which has the fields that all these share; `heirs`,
+//! `suspicion`; `layers`; `setup`, `members`, `worker`.
 
 mod epochs;
 mod evict;

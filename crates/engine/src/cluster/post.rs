@@ -71,7 +71,8 @@ impl Cluster {
             block: parcel.block.map_or(&[], |b| &b.0[..]),
         };
         let message = Message::one_way(parcel.kind, parcel.epoch, 0);
-        // Not connected, or the connection has just broken: the same as lost on the way, which the layers make good when they are told of the reconnection, and on their timers.
+        // Not connected, or the connection has just broken: the same as lost on the way, which the
+        // layers make good when they are told of the reconnection, and on their timers.
         let _ = interconnect.send(to, lane, &message, body);
         BYTES.with(|b| b.replace(bytes));
     }

@@ -1,4 +1,5 @@
-//! The thread `rcfg`: moves this instance from epoch to epoch, and finds out whether those who do not answer are dead.
+//! The thread `rcfg`: moves this instance from epoch to epoch, and finds out whether those who do
+//! not answer are dead.
 
 use super::members::{Members, list};
 use super::setup::Contact;
@@ -11,13 +12,15 @@ use storage::lease::{self, Attempt, MemberState, Proof, Takeover};
 use storage::{ReadOnly, Storage};
 use wait::Event;
 
-/// How often, and for how long after a connection broke, a peer's locks are tried: a process that is killed takes a while to let go of all of them.
+/// How often, and for how long after a connection broke, a peer's locks are tried: a process that
+/// is killed takes a while to let go of all of them.
 const EAGER_INTERVAL: Duration = Duration::from_millis(20);
 const EAGER_TIME: Duration = Duration::from_secs(2);
 
 /// How often a peer that does not answer and cannot be proved dead is mentioned.
 const TELL_INTERVAL: Duration = Duration::from_secs(10);
-/// How long the connections of those who come are waited for before an epoch is entered without them: longer than any pause between two attempts.
+/// How long the connections of those who come are waited for before an epoch is entered without
+/// them: longer than any pause between two attempts.
 const MEETING_PATIENCE: Duration = Duration::from_secs(3);
 impl Cluster {
     pub(super) fn reconfigurations(self: &Arc<Self>) {
@@ -80,8 +83,9 @@ impl Cluster {
         self.try_the_silent()
     }
 
-    /// Whether an epoch is not entered yet because those who come in it are not connected yet: from its beginning on all commits are acknowledged by them, too, and would wait for the connections. Nobody dies or leaves in such an
-    /// epoch, so nothing waits for it but the joiner.
+    /// Whether an epoch is not entered yet because those who come in it are not connected yet: from
+    /// its beginning on all commits are acknowledged by them, too, and would wait for the
+    /// connections. Nobody dies or leaves in such an epoch, so nothing waits for it but the joiner.
     fn is_meeting_joiners(&self, found: &lease::Cluster) -> Result<bool> {
         let (old, new) = (self.members(), Members::of(found));
         let only_joins = old.up.iter().all(|m| new.up.contains(m));
@@ -161,7 +165,8 @@ impl Cluster {
         let new = Arc::new(new);
         *self.members.write() = new.clone();
         self.state.lock().met.clear();
-        // Somebody may have come and died since the last look: that is to be recovered, though no other was ever met.
+        // Somebody may have come and died since the last look: that is to be recovered, though no
+        // other was ever met.
         let nobody = |m: &Members| m.is_alone() && m.in_limbo.is_empty();
         let always_alone = nobody(&old) && nobody(&new);
         if !always_alone && let Err(e) = self.layers.members_changed(&new) {
@@ -253,7 +258,8 @@ impl Cluster {
         self.changed.notify_all();
     }
 
-    /// Tries the locks of members that have been silent, or not connected, for a while, or whose connection has just broken.
+    /// Tries the locks of members that have been silent, or not connected, for a while, or whose
+    /// connection has just broken.
     fn try_the_silent(self: &Arc<Self>) -> Result<()> {
         let members = self.members();
         let suspects: Vec<(Member, bool)> = {
@@ -269,7 +275,8 @@ impl Cluster {
             .try_for_each(|(m, silent)| self.examine(m, silent))
     }
 
-    /// Under the control file's lock, so that nobody who is starting finds locks taken for a moment only.
+    /// Under the control file's lock, so that nobody who is starting finds locks taken for a moment
+    /// only.
     fn examine(self: &Arc<Self>, suspect: Member, silent: bool) -> Result<()> {
         let overdue = silent && self.is_overdue(suspect);
         let Some(turn) = self.file.lock(Some(seam::now() + LOCK_PATIENCE))? else {

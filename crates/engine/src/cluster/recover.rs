@@ -1,12 +1,17 @@
-//! Recovery with survivors, this instance's part: every survivor reads the redo of the dead for its cache, which brings back the blocks that it is asked to bring back; one of them, the recoverer, writes into the
-//! control file that it has been done.
+//! Recovery with survivors, this instance's part: every survivor reads the redo of the dead for its
+//! cache, which brings back the blocks that it is asked to bring back; one of them, the recoverer,
+//! writes into the control file that it has been done.
 //!
-//! What is left then is the dead one's next life's: its undo, its transactions, its thread ([`crate::open`]).
+//! What is left then is the dead one's next life's: its undo, its transactions, its thread
+//! ([`crate::open`]).
 //!
 //! **Invariants.**
-//! - Nothing of this decides who is dead or when an epoch changes; a thread that reads for an epoch that is over reads in vain, and is not waited for.
-//! - An instance is marked as recovered in the epoch in which its blocks were, after every member has said what it has heard of the dead one's last groups: afterwards nobody hears of it any more. If nobody has heard of
-//!   it, it takes effect when the instance is marked: above all that survivors have been told, and below what a joiner sees first, which waits for the mark.
+//! - Nothing of this decides who is dead or when an epoch changes; a thread that reads for an epoch
+//!   that is over reads in vain, and is not waited for.
+//! - An instance is marked as recovered in the epoch in which its blocks were, after every member
+//!   has said what it has heard of the dead one's last groups: afterwards nobody hears of it any
+//!   more. If nobody has heard of it, it takes effect when the instance is marked: above all that
+//!   survivors have been told, and below what a joiner sees first, which waits for the mark.
 
 use super::members::{Members, list};
 use super::state::{Cluster, LOCK_PATIENCE, State};
@@ -29,7 +34,9 @@ type Ends = Vec<(ThreadId, ThreadEnd)>;
 const RETRY: Duration = Duration::from_millis(500);
 
 impl Cluster {
-    /// Starts the thread that reads the redo of the dead of the epoch entered last, unless it has been started: everybody who needs a block of theirs waits for it, so a start that fails is tried again at the next look.
+    /// Starts the thread that reads the redo of the dead of the epoch entered last, unless it has
+    /// been started: everybody who needs a block of theirs waits for it, so a start that fails is
+    /// tried again at the next look.
     pub(super) fn read_the_dead(self: &Arc<Self>) -> Result<()> {
         let members = self.members();
         let begun = |s: &State| s.entered < members.epoch || s.reading >= members.epoch;
@@ -49,7 +56,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Tried again until it succeeds, another epoch comes, or this instance ends so that others can do it.
+    /// Tried again until it succeeds, another epoch comes, or this instance ends so that others can
+    /// do it.
     fn read_threads_of(&self, members: &Members) {
         let began = seam::now();
         let waiter = Waiter::new();
@@ -122,7 +130,8 @@ impl Cluster {
         Ok((threads, ends))
     }
 
-    /// The cache says that nobody needs the threads of the dead any more. On whatever thread heard it.
+    /// The cache says that nobody needs the threads of the dead any more. On whatever thread heard
+    /// it.
     pub(super) fn blocks_recovered(&self, epoch: u64) {
         let mut state = self.state.lock();
         state.recovered = state.recovered.max(epoch);
@@ -156,7 +165,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// When the last groups of the dead took effect. Everybody has said what was heard of them, and thereby lifted this clock above what the dead told anybody; so those that nobody has heard of take effect now, all at once.
+    /// When the last groups of the dead took effect. Everybody has said what was heard of them, and
+    /// thereby lifted this clock above what the dead told anybody; so those that nobody has heard
+    /// of take effect now, all at once.
     fn last_groups(&self, members: &Members) -> Result<Vec<RecoveredLife>> {
         let ends = self.state.lock().ends.clone();
         for end in ends.values() {
@@ -175,7 +186,8 @@ impl Cluster {
         Ok(members.dead.iter().map(life).collect())
     }
 
-    /// What the dead had written down of each other's last groups: what is left of one may rest on a group of another that no survivor has heard of.
+    /// What the dead had written down of each other's last groups: what is left of one may rest on
+    /// a group of another that no survivor has heard of.
     fn hear_from_the_dead(&self, members: &Members, redo: &DeadRedo, ends: &Ends) {
         let mut state = self.state.lock();
         let ends = ends.iter().map(|(thread, end)| (thread.0, end.clone()));

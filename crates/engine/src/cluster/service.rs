@@ -182,7 +182,8 @@ impl Cluster {
         self.changed.notify_all();
     }
 
-    /// Counts how often each peer was found silent or not connected; `rcfg` looks into it when that has gone on for a while.
+    /// Counts how often each peer was found silent or not connected; `rcfg` looks into it when that
+    /// has gone on for a while.
     fn take_evidence(&self, evidence: &[Evidence]) {
         let mut state = self.state.lock();
         let now = seam::now();

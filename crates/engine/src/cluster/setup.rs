@@ -45,7 +45,8 @@ pub struct ClusterHost {
     pub cpus: Vec<usize>,
     /// Directory of certificates; needed unless all instances are on this machine.
     pub certificates: Option<PathBuf>,
-    /// Whether this instance may live the next life of one that died and does not come back ([`super::heir`]).
+    /// Whether this instance may live the next life of one that died and does not come back
+    /// ([`super::heir`]).
     pub stands_in: bool,
     /// Memory in which instances on one machine announce their commits; `None`: by messages.
     pub memory: Option<Arc<dyn SharedMemory>>,
@@ -78,7 +79,8 @@ impl ClusterHost {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Contact {
     pub address: SocketAddr,
-    /// Tells the cluster's secret from another without giving it away: who has another must not become a member, for nobody could be connected to it.
+    /// Tells the cluster's secret from another without giving it away: who has another must not
+    /// become a member, for nobody could be connected to it.
     pub key: u64,
     /// Tells the host's network from another's: only within one do two meet on loopback.
     pub network: u64,
@@ -149,7 +151,8 @@ impl Contact {
     }
 }
 
-/// The boot of the machine's system, and the network that this process has there. What cannot be read counts as one and the same: then connections show who is reached.
+/// The boot of the machine's system, and the network that this process has there. What cannot be
+/// read counts as one and the same: then connections show who is reached.
 fn network_of_this_host() -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
@@ -159,17 +162,21 @@ fn network_of_this_host() -> u64 {
     hasher.finish()
 }
 
-/// What stands in front of every message: the evidence about group commits that its content may rest on.
+/// What stands in front of every message: the evidence about group commits that its content may
+/// rest on.
 pub trait Evidence: Send + Sync {
     fn header_into(&self, out: &mut Vec<u8>);
-    /// Takes in the header at the front of `bytes`, sent in `epoch`, before anything else of the message is looked at; returns its length. An error: these are no bytes of ours; the connection is closed.
+    /// Takes in the header at the front of `bytes`, sent in `epoch`, before anything else of the
+    /// message is looked at; returns its length. An error: these are no bytes of ours; the
+    /// connection is closed.
     fn header_arrived(
         &self,
         from: InstanceId,
         epoch: u64,
         bytes: &[u8],
     ) -> std::result::Result<usize, String>;
-    /// The newest groups of an instance's thread, this one's own too, that this one has heard of, and when they took effect.
+    /// The newest groups of an instance's thread, this one's own too, that this one has heard of,
+    /// and when they took effect.
     fn last_groups_of(&self, instance: InstanceId) -> LastGroups;
 }
 

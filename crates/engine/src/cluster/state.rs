@@ -1,7 +1,8 @@
 //! What this instance knows of itself among the others: [`Cluster`], and under one latch [`State`].
 //!
-//! `State` is touched by the modules of this folder alone, each by what it is about: `rcfg` and `epochs` what concerns epochs, `service` and
-//! `evict` what concerns silence, `recover` what concerns the dead, `joining` and `leaving` the beginning and the end.
+//! `State` is touched by the modules of this folder alone, each by what it is about: `rcfg` and
+//! `epochs` what concerns epochs, `service` and `evict` what concerns silence, `recover` what
+//! concerns the dead, `joining` and `leaving` the beginning and the end.
 
 use super::heirs::Heirs;
 use super::members::{Layers, Members};
@@ -100,7 +101,8 @@ pub(super) struct State {
     pub(super) ended: bool,
 }
 
-/// How long the control file's lock is waited for to try a peer's locks; it is tried again at the next look.
+/// How long the control file's lock is waited for to try a peer's locks; it is tried again at the
+/// next look.
 pub(super) const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
 impl Cluster {
@@ -130,7 +132,8 @@ impl Cluster {
         self.interconnect.get()
     }
 
-    /// The engine is there: from now on its space knows who else is up, and it gives out values of sequences.
+    /// The engine is there: from now on its space knows who else is up, and it gives out values of
+    /// sequences.
     pub(crate) fn attach(&self, space: &Arc<Space>, opener: Weak<dyn OpensSequences>) {
         *self.space.lock() = Some(space.clone());
         self.sequences.attach(opener);
@@ -180,8 +183,10 @@ impl Cluster {
         (self.fatal)(why);
     }
 
-    /// Ends this instance if what it cannot do for an error is better done by others: they wait for it, and would wait no longer (`css_misscount`) if it were silent. A failed
-    /// sync is not tried again by whom it was told ([`storage::Error::Sync`]); anything else is, and for as long as this instance is alone. True: it has ended.
+    /// Ends this instance if what it cannot do for an error is better done by others: they wait for
+    /// it, and would wait no longer (`css_misscount`) if it were silent. A failed sync is not tried
+    /// again by whom it was told ([`storage::Error::Sync`]); anything else is, and for as long as
+    /// this instance is alone. True: it has ended.
     pub(super) fn end_if_hopeless(&self, what: &str, e: &crate::Error, since: Instant) -> bool {
         let lasts = !self.members().is_alone() && seam::elapsed(since) > self.eviction.misscount;
         let ends = lasts || e.is_sync_failure();
@@ -203,7 +208,8 @@ impl Cluster {
         self.changed.notify_all();
     }
 
-    /// The clock is told of an SCN from outside. A joiner's clock starts at the ceiling of all, which it has raised in the control file.
+    /// The clock is told of an SCN from outside. A joiner's clock starts at the ceiling of all,
+    /// which it has raised in the control file.
     pub(super) fn lift(&self, to: Scn) -> std::result::Result<(), String> {
         match self.clock.lift(to) {
             Err(redo::Error::AboveCeiling { .. }) => {

@@ -2,13 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-/// Looks of `lmon` in a row that hear nothing of a peer, or find it not connected, before its locks are tried. At the usual heartbeat two seconds. A connection that breaks is reason enough at once.
+/// Looks of `lmon` in a row that hear nothing of a peer, or find it not connected, before its locks
+/// are tried. At the usual heartbeat two seconds. A connection that breaks is reason enough at
+/// once.
 pub(super) const SUSPICIOUS_LOOKS: u32 = 20;
 
-/// How long an order may take to be carried out before it is given again, or the fence command asked.
+/// How long an order may take to be carried out before it is given again, or the fence command
+/// asked.
 const ORDER_TIME: Duration = Duration::from_secs(3);
 
-/// What speaks for a peer's silence. All of it is forgotten when it answers: the next silence begins anew, with an order before the fence command.
+/// What speaks for a peer's silence. All of it is forgotten when it answers: the next silence
+/// begins anew, with an order before the fence command.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Suspicion {
     /// How often in a row it was found silent, or not connected.

@@ -1,4 +1,5 @@
-//! Recovering other instances when nobody lives: each one's transactions are rolled back as that instance, which is then stopped cleanly.
+//! Recovering other instances when nobody lives: each one's transactions are rolled back as that
+//! instance, which is then stopped cleanly.
 
 use super::held::shared_control;
 use super::looks::Found;
@@ -31,7 +32,8 @@ impl Opening<'_> {
             if open.contains(&k) {
                 self.progress
                     .step(&format!("recovering instance {}", k.0), 0, 0);
-                // The first brings all blocks up to date; the others find that they have everything.
+                // The first brings all blocks up to date; the others find that they have
+                // everything.
                 let with: Vec<_> = match sum {
                     None => open.iter().copied().filter(|o| *o != k).collect(),
                     Some(_) => Vec::new(),

@@ -52,7 +52,8 @@ impl Opening<'_> {
         let through = |owner: Option<InstanceId>| match owner {
             None => takeover.storage(0).clone(),
             Some(k) if k == instance => takeover.storage(0).clone(),
-            // The roll-forward writes the undo blocks of all that are dead; otherwise other instances' files are only read.
+            // The roll-forward writes the undo blocks of all that are dead; otherwise other
+            // instances' files are only read.
             Some(k) => dead
                 .iter()
                 .find(|t| t.victim() == k)

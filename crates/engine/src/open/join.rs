@@ -1,4 +1,5 @@
-//! Becoming a member: whether this instance may be one beside those that live, and the record in the control file.
+//! Becoming a member: whether this instance may be one beside those that live, and the record in
+//! the control file.
 
 use super::looks::{Found, declare};
 use super::opening::Opening;
@@ -10,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 use storage::lease::{Claim, ClusterFile, MemberState, Starting, canary};
 
 impl Opening<'_> {
-    /// Until this process is the one that opens the database, and may take part beside those that live.
+    /// Until this process is the one that opens the database, and may take part beside those that
+    /// live.
     pub(super) fn admitted(
         &self,
         file: &ClusterFile,
@@ -30,7 +32,8 @@ impl Opening<'_> {
                     turn.release()?;
                     return Ok((starting, found, contact));
                 }
-                // A peer that died since it was looked at lets its locks be taken, too. If it did it is found dead now.
+                // A peer that died since it was looked at lets its locks be taken, too. If it did
+                // it is found dead now.
                 Err(Error::Storage(storage::Error::LocksAreLocal { peer, .. }))
                     if !doubted.contains(&peer) =>
                 {
@@ -74,7 +77,8 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// None if this instance cannot be a member as it was opened: beside others that recovered its blocks, or alone.
+    /// None if this instance cannot be a member as it was opened: beside others that recovered its
+    /// blocks, or alone.
     pub(super) fn become_member(
         &self,
         file: &Arc<ClusterFile>,

@@ -1,4 +1,5 @@
-//! Looking who lives: under the control file's lock, until nobody waits to be recovered by others that live.
+//! Looking who lives: under the control file's lock, until nobody waits to be recovered by others
+//! that live.
 
 use super::opening::{LOOK_INTERVAL, Opening};
 use crate::cluster::{Contact, list};
@@ -11,7 +12,8 @@ use storage::lease::{
 use storage::{Control, ControlFile, ThreadState};
 use wait::{Event, Waiter};
 
-/// How long a former life of this instance may take to end once it has been killed, and how often that is looked at.
+/// How long a former life of this instance may take to end once it has been killed, and how often
+/// that is looked at.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 const EXIT_INTERVAL: Duration = Duration::from_millis(20);
 /// Longer than the living take to recover the dead, as a rule.
@@ -22,7 +24,8 @@ enum Looked {
     Found(Box<Found>),
     /// Another instance lives this one's life, and has its locks.
     HasStandIn,
-    /// Somebody has a lock of this very instance: its former life, which was killed a moment ago, or another process that is this instance.
+    /// Somebody has a lock of this very instance: its former life, which was killed a moment ago,
+    /// or another process that is this instance.
     InUse(String),
 }
 
@@ -142,7 +145,8 @@ impl Opening<'_> {
     /// Whether another instance lives this one's life, and has its locks.
     fn has_stand_in(&self, state: &Control, members: &storage::lease::Cluster) -> Result<bool> {
         let record = members.member(self.me);
-        // Who leaves is down before its locks go: it waits until all others have met an epoch without it.
+        // Who leaves is down before its locks go: it waits until all others have met an epoch
+        // without it.
         let lives_or_leaves = |m: &&MemberRecord| {
             matches!(m.state, MemberState::Up | MemberState::Down) && !m.address.is_empty()
         };

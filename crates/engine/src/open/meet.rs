@@ -49,7 +49,8 @@ impl Opening<'_> {
     }
 }
 
-/// Takes back an opening that has changed nothing yet. A thread that was recovered stays open, for the next start.
+/// Takes back an opening that has changed nothing yet. A thread that was recovered stays open, for
+/// the next start.
 pub(super) fn close_again(rolled: RolledForward, clean: bool, instance: InstanceId) -> Result<()> {
     let RolledForward {
         control, writer, ..
@@ -72,7 +73,8 @@ pub(super) fn retreat(rolled: RolledForward, membership: &Membership, clean: boo
         true => membership.leave(),
         false => Ok(()),
     });
-    // Whatever became of that: it writes no more, and whoever is to find it dead finds its locks free.
+    // Whatever became of that: it writes no more, and whoever is to find it dead finds its locks
+    // free.
     membership.stop();
     left
 }

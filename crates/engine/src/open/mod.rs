@@ -1,20 +1,31 @@
 //! Opening the database for an instance.
 //!
-//! One process at a time opens the database for an instance (`enq: DM - contention`), until that is a member. It has the control file's exclusive lock only to look and to decide: what takes as long as recovery does is done
-//! without it, for those who are members have to decide things, too, meanwhile. In this order:
+//! One process at a time opens the database for an instance (`enq: DM - contention`), until that is
+//! a member. It has the control file's exclusive lock only to look and to decide: what takes as
+//! long as recovery does is done without it, for those who are members have to decide things, too,
+//! meanwhile. In this order:
 //!
 //! 1. The instance's own locks are taken: another process that is this instance is refused.
-//! 2. Whoever is marked up, or has an open redo thread, is tried: who holds its locks lives, who does not is dead.
-//! 3. Nobody lives: all open threads are recovered. First the dead's double-write files, then one roll-forward over the merge of their redo, all of it written to the data files; then thread by thread, as the
-//!    dead instance, its transactions are rolled back and it is stopped cleanly. This instance's own thread comes last and stays open: what its dead transactions changed is put back in the
-//!    background, their rows locked until then.
-//! 4. Somebody lives: those who are found dead, this instance's former life among them, are declared so, and the living recover their blocks (`cluster::recover`). That is waited for, without any lock, however long it takes.
-//!    Then this instance's own redo, if its thread is open, is read for its undo and its transactions only: other instances may have changed all other blocks since.
-//! 5. It becomes a member. If nobody else is one any more by then, or somebody has died, what was opened is closed again, and all this begins anew.
+//! 2. Whoever is marked up, or has an open redo thread, is tried: who holds its locks lives, who
+//!    does not is dead.
+//! 3. Nobody lives: all open threads are recovered. First the dead's double-write files, then one
+//!    roll-forward over the merge of their redo, all of it written to the data files; then thread
+//!    by thread, as the dead instance, its transactions are rolled back and it is stopped cleanly.
+//!    This instance's own thread comes last and stays open: what its dead transactions changed is
+//!    put back in the background, their rows locked until then.
+//! 4. Somebody lives: those who are found dead, this instance's former life among them, are
+//!    declared so, and the living recover their blocks (`cluster::recover`). That is waited for,
+//!    without any lock, however long it takes. Then this instance's own redo, if its thread is
+//!    open, is read for its undo and its transactions only: other instances may have changed all
+//!    other blocks since.
+//! 5. It becomes a member. If nobody else is one any more by then, or somebody has died, what was
+//!    opened is closed again, and all this begins anew.
 //!
-//! What is waited for afterwards, until the others have let this instance in, is waited for with its own locks alone.
+//! What is waited for afterwards, until the others have let this instance in, is waited for with
+//! its own locks alone.
 //!
-//! A crash at any point leaves threads that are open, and is recovered in the same way: a block that has a change already passes it over, and a rollback goes on where the last one was.
+//! A crash at any point leaves threads that are open, and is recovered in the same way: a block
+//! that has a change already passes it over, and a rollback goes on where the last one was.
 
 mod dead;
 mod held;
@@ -60,7 +71,8 @@ impl Engine {
     }
 }
 
-/// Lives the next life of a dead instance, whose blocks have been recovered, in another one's process: until its transactions are rolled back.
+/// Lives the next life of a dead instance, whose blocks have been recovered, in another one's
+/// process: until its transactions are rolled back.
 fn stand_in(config: Config, host: Host, progress: &dyn Progress) -> Result<()> {
     let file = Arc::new(ClusterFile::open(&*host.storage)?);
     let opening = Opening {

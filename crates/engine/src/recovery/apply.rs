@@ -1,7 +1,8 @@
 //! Roll-forward: redo is read from the checkpoint on and applied to whatever blocks lack it.
 //!
-//! All threads that were not closed are read as one stream by SCN. A block takes a vector if its SCN is the vector's *before*, passes over what it has, and anything else is damage
-//! that stops the start.
+//! All threads that were not closed are read as one stream by SCN. A block takes a vector if its
+//! SCN is the vector's *before*, passes over what it has, and anything else is damage that stops
+//! the start.
 
 use crate::{Error, Progress, Result};
 use block::record::Vector;
@@ -39,10 +40,13 @@ impl Recovery {
     }
 }
 
-/// The thread of the instance as which this process opens: what becomes of its transactions is learnt on the way; of the others' when their turn comes.
+/// The thread of the instance as which this process opens: what becomes of its transactions is
+/// learnt on the way; of the others' when their turn comes.
 pub(super) struct OwnThread {
     pub thread: ThreadId,
-    /// Where its redo is read from. A block that only other threads' redo has changed counts as changed there: that redo is durable, and the checkpoint stays where it is until all is written.
+    /// Where its redo is read from. A block that only other threads' redo has changed counts as
+    /// changed there: that redo is durable, and the checkpoint stays where it is until all is
+    /// written.
     pub start: LogPos,
     pub apply: Apply,
 }
@@ -52,7 +56,8 @@ pub(super) struct OwnThread {
 pub(crate) enum Apply {
     /// Nobody else is there: all.
     All,
-    /// Others have recovered the blocks of its former life and may have changed them since; they are not even looked at, for this instance has not joined yet. Its undo has waited for it.
+    /// Others have recovered the blocks of its former life and may have changed them since; they
+    /// are not even looked at, for this instance has not joined yet. Its undo has waited for it.
     OwnUndo,
     /// Its thread was closed, with all its changes in the data files.
     Nothing,
@@ -86,7 +91,8 @@ impl OwnThread {
 /// Reports progress every so many records.
 const REPORT_EVERY: u64 = 50_000;
 
-/// Applies everything the readers have. The cache's writer may be running; its checkpoint must not move meanwhile.
+/// Applies everything the readers have. The cache's writer may be running; its checkpoint must not
+/// move meanwhile.
 pub(super) fn apply_redo(
     cache: &Cache,
     readers: Vec<RedoReader<'_>>,

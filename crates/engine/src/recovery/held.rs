@@ -60,7 +60,8 @@ impl HeldFiles<'_> {
         Ok(LogFiles::open(&self.places.members, identity, geometry)?)
     }
 
-    /// Reads the thread as that of a dead instance. It is synced first: the instance may have been killed between writing and syncing, and blocks are about to be written that rest on it.
+    /// Reads the thread as that of a dead instance. It is synced first: the instance may have been
+    /// killed between writing and syncing, and blocks are about to be written that rest on it.
     pub(super) fn dead_thread(&self) -> Result<DeadThread> {
         let log = self.log_files()?;
         log.sync()?;

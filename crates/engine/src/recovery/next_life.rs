@@ -13,7 +13,9 @@ pub(super) struct NextLife {
     pub clock: Arc<Clock>,
 }
 
-/// Makes the new incarnation and the clock's floor durable. The floor is above every SCN that any instance may have used: the ceiling in the control file is, and so is what follows the thread's last one.
+/// Makes the new incarnation and the clock's floor durable. The floor is above every SCN that any
+/// instance may have used: the ceiling in the control file is, and so is what follows the thread's
+/// last one.
 pub(super) fn make_durable(of: &HeldFiles<'_>, end: &ThreadEnd) -> Result<NextLife> {
     let incarnation = incarnation_after(of.info.incarnation, end.incarnation);
     let thread = of.thread();
@@ -33,7 +35,8 @@ pub(super) fn make_durable(of: &HeldFiles<'_>, end: &ThreadEnd) -> Result<NextLi
     })
 }
 
-/// Above the incarnation that the control file names, and above the one that the log has: a life that was cut off between naming its incarnation and logging leaves the former ahead.
+/// Above the incarnation that the control file names, and above the one that the log has: a life
+/// that was cut off between naming its incarnation and logging leaves the former ahead.
 fn incarnation_after(in_control_file: u32, in_log: u32) -> u32 {
     in_control_file.max(in_log) + 1
 }

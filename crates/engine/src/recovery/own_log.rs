@@ -1,4 +1,5 @@
-//! The redo thread of the instance that opens: read to its end, then opened for appending behind it.
+//! The redo thread of the instance that opens: read to its end, then opened for appending behind
+//! it.
 
 use super::next_life::NextLife;
 use super::{Apply, HeldFiles};
@@ -17,7 +18,8 @@ pub(super) struct ReadLog {
     pub bytes: u64,
 }
 
-/// Reads the thread to its end. If something is recovered from it, it is synced first: what was written and not synced must not be rested on.
+/// Reads the thread to its end. If something is recovered from it, it is synced first: what was
+/// written and not synced must not be rested on.
 pub(super) fn read_to_its_end(of: &HeldFiles<'_>) -> Result<ReadLog> {
     let start = of.start();
     let log = of.log_files()?;

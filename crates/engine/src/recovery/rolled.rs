@@ -23,7 +23,8 @@ pub(crate) struct RolledForward {
     pub writer: Writer,
     pub recovery: Recovery,
     gate: Arc<Gate>,
-    /// What redo says of transactions, and when the last groups took effect, until [`RolledForward::know_transactions`].
+    /// What redo says of transactions, and when the last groups took effect, until
+    /// [`RolledForward::know_transactions`].
     unfinished: Option<(TxnRecovery, LastGroups)>,
 }
 
@@ -51,7 +52,8 @@ impl RolledForward {
         }
     }
 
-    /// Takes over how the transactions of this instance's former life ended: before anybody can ask.
+    /// Takes over how the transactions of this instance's former life ended: before anybody can
+    /// ask.
     pub fn know_transactions(&mut self) -> Result<()> {
         if let Some((found, last_groups)) = self.unfinished.take() {
             self.recovery.transactions = self.txns.recover(found, last_groups)? as u64;
@@ -59,7 +61,8 @@ impl RolledForward {
         Ok(())
     }
 
-    /// From now on the checkpoint moves, and horizons are computed on the way: others' must have been heard.
+    /// From now on the checkpoint moves, and horizons are computed on the way: others' must have
+    /// been heard.
     pub fn move_checkpoint(&self) {
         assert!(
             self.unfinished.is_none() && self.gate.open(self.txns.clone()),

@@ -1,4 +1,5 @@
-//! What runs while redo is applied: the log, the cache, and `dbw0`, whose checkpoint stays where it is.
+//! What runs while redo is applied: the log, the cache, and `dbw0`, whose checkpoint stays where it
+//! is.
 
 use super::HeldFiles;
 use super::own_log::OpenLog;
@@ -49,10 +50,12 @@ impl Running {
         })
     }
 
-    /// Writes every block that the merged redo has changed, while the checkpoints of all threads stay where they are: what comes next reads each thread by itself.
+    /// Writes every block that the merged redo has changed, while the checkpoints of all threads
+    /// stay where they are: what comes next reads each thread by itself.
     pub fn write_all(&self, progress: &dyn Progress) -> Result<()> {
         let cache = &self.cache;
-        // A checkpoint writes what was changed before the log's end. Blocks count as changed at the thread's start, so the end must be beyond it.
+        // A checkpoint writes what was changed before the log's end. Blocks count as changed at the
+        // thread's start, so the end must be beyond it.
         cache.mark(RecordHeader::NONE, Op::ActiveTransactions, &[], |_, _| ());
         progress.step("recovery: blocks to write", 0, cache.dirty_frames() as u64);
         cache.checkpoint()?;
@@ -72,7 +75,8 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// From now on the checkpoint goes as far as the transactions let it. False if it was open before.
+    /// From now on the checkpoint goes as far as the transactions let it. False if it was open
+    /// before.
     pub fn open(&self, txns: Arc<TxnManager>) -> bool {
         self.txns.set(txns).is_ok()
     }

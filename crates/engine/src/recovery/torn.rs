@@ -1,4 +1,5 @@
-//! Torn blocks: what a crash cut off in the middle of writing is brought home from the double-write files.
+//! Torn blocks: what a crash cut off in the middle of writing is brought home from the double-write
+//! files.
 
 use super::{Apply, HeldFiles};
 use crate::Result;
@@ -26,7 +27,8 @@ impl DoubleWrites {
     }
 }
 
-/// Brings home what is torn of the blocks that are to be recovered, from the double-write files of all that are dead. Returns the instance's own files. A thread that was closed left nothing torn.
+/// Brings home what is torn of the blocks that are to be recovered, from the double-write files of
+/// all that are dead. Returns the instance's own files. A thread that was closed left nothing torn.
 pub(super) fn bring_home(own: &HeldFiles<'_>, others: &[HeldFiles<'_>]) -> Result<DoubleWrites> {
     let mut of_own = DoubleWrites::open(own)?;
     let mut of_others = others

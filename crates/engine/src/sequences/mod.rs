@@ -8,9 +8,12 @@
 //! **Owns** the machine, under one latch, and the sessions that wait for it.
 //!
 //! **Invariants.**
-//! - The machine's latch may be taken with a sequence's block latched, never the other way round. Messages leave with both free.
-//! - Receiving threads do not wait (R8): they take values only if block and room in the log are there at once.
-//! - As long as an instance has always been alone it draws from its blocks and takes no latch for it.
+//! - The machine's latch may be taken with a sequence's block latched, never the other way round.
+//!   Messages leave with both free.
+//! - Receiving threads do not wait (R8): they take values only if block and room in the log are
+//!   there at once.
+//! - As long as an instance has always been alone it draws from its blocks and takes no latch for
+//!   it.
 
 mod messages;
 
@@ -36,7 +39,8 @@ use wait::{Event, Stat, WaitResult};
 pub(crate) const SEQUENCE_KINDS: RangeInclusive<u16> = SEQUENCE..=SEQUENCE;
 const SEQUENCE: u16 = 250;
 
-/// Requests waiting for `lck0`. An instance has one under way for each sequence; what is over the limit is refused, and the wish for a flush asked for again.
+/// Requests waiting for `lck0`. An instance has one under way for each sequence; what is over the
+/// limit is refused, and the wish for a flush asked for again.
 const QUEUE_MAX: usize = 16384;
 
 /// A session's place to wait.
@@ -196,7 +200,8 @@ impl Sequences {
                     let logged = Logged::There(mark);
                     return Ok(Draw { value, logged });
                 }
-                // None: an epoch has begun; the next turn waits until it is known what was drawn before.
+                // None: an epoch has begun; the next turn waits until it is known what was drawn
+                // before.
                 Told::Here => {
                     if let Some(draw) = s.draw(&known)? {
                         return Ok(draw);
@@ -281,7 +286,8 @@ impl Sequences {
         told
     }
 
-    /// Returns once the mark behind a value that a transaction uses is durable, or is in the block and will be with this instance's log; then true: up to its present end.
+    /// Returns once the mark behind a value that a transaction uses is durable, or is in the block
+    /// and will be with this instance's log; then true: up to its present end.
     pub(crate) fn secure(&self, s: &Sequence, object: ObjectId, mark: &Mark) -> Result<bool> {
         let mut state = self.state.lock();
         let (waiter, slot) = state.slot();
@@ -462,7 +468,8 @@ impl Sequences {
         self.refuse(&job);
     }
 
-    /// The machine remembers a request that it has given out: without an answer the same one would never be given out again.
+    /// The machine remembers a request that it has given out: without an answer the same one would
+    /// never be given out again.
     fn refuse(&self, job: &Job) {
         if let Job::Serve(serve, received_ns) = job {
             self.served(serve, None, (*received_ns, now_ns()));
@@ -619,7 +626,8 @@ impl Layer for Sequences {
         self.say_again(None);
     }
 
-    /// Serves nobody from here on: the cache leaves next, and gives no block to whoever would draw from it. Who asked asks the next master.
+    /// Serves nobody from here on: the cache leaves next, and gives no block to whoever would draw
+    /// from it. Who asked asks the next master.
     fn leaving(&self, _: &dyn Progress) -> Result<()> {
         self.state.lock().machine.leave();
         self.stop_serving();

@@ -21,8 +21,9 @@ pub struct Verified {
 /// Gives the tables of an open database, which the dictionary above the engine knows.
 pub type TableLister<'a> = dyn Fn(&Arc<Engine>) -> Result<Vec<Arc<crate::TableDef>>> + 'a;
 
-/// Opens the database, recovering it if need be, checks every block of every file, every segment, and every index against its table, and stops
-/// it. Problems go to `problem`; an error means that the check could not be made.
+/// Opens the database, recovering it if need be, checks every block of every file, every segment,
+/// and every index against its table, and stops it. Problems go to `problem`; an error means that
+/// the check could not be made.
 pub fn verify(
     config: &Config,
     progress: &dyn Progress,
@@ -59,7 +60,8 @@ fn check(
     tables: &TableLister<'_>,
     verified: &mut Verified,
 ) -> Result<()> {
-    // What the background purges meanwhile would be taken for damage: a leaf on its way out of a tree, say.
+    // What the background purges meanwhile would be taken for damage: a leaf on its way out of a
+    // tree, say.
     let _quiet = engine.quiet.lock();
     engine.txns.rollback_dead(&**engine)?;
     engine.checkpoint()?;
@@ -116,7 +118,8 @@ fn written(engine: &Engine) -> Result<Written> {
     Ok(written)
 }
 
-/// Reads every block from disk. One that is zeros is sound, unless an instance has once brought it home.
+/// Reads every block from disk. One that is zeros is sound, unless an instance has once brought it
+/// home.
 fn read_all(
     engine: &Engine,
     progress: &dyn Progress,
@@ -180,7 +183,8 @@ fn segments(
     Ok(found)
 }
 
-/// The map knows the owner: every extent that a segment lists must be the segment's there. (It may have more than is listed, after a crash between the two.)
+/// The map knows the owner: every extent that a segment lists must be the segment's there. (It may
+/// have more than is listed, after a crash between the two.)
 fn check_extents(
     engine: &Engine,
     object: ObjectId,

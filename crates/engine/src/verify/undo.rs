@@ -15,8 +15,9 @@ struct Link {
     prev: UndoPtr,
 }
 
-/// The undo of all instances. A chain may end in a block that has been used again since: the transaction has ended, and nobody needs the rest. Where it does not, it leads to an older record of the same
-/// transaction.
+/// The undo of all instances. A chain may end in a block that has been used again since: the
+/// transaction has ended, and nobody needs the rest. Where it does not, it leads to an older record
+/// of the same transaction.
 pub(super) fn check_undo(engine: &Engine, problem: &mut dyn FnMut(String)) -> Result<()> {
     let undo = engine.cache.files().ids().into_iter();
     undo.filter(|id| id.is_undo())

@@ -1,4 +1,5 @@
-//! Masters of blocks follow their users: a table that one instance works on alone is mastered there, which saves it the messages of its misses, while others go on.
+//! Masters of blocks follow their users: a table that one instance works on alone is mastered
+//! there, which saves it the messages of its misses, while others go on.
 
 use crate::common::*;
 use engine::cluster::ClusterHost;

@@ -1,4 +1,5 @@
-//! What is used for ever does not grow for ever: heaps, indexes, undo and transaction status under steady work, with and without an old snapshot.
+//! What is used for ever does not grow for ever: heaps, indexes, undo and transaction status under
+//! steady work, with and without an old snapshot.
 //!
 //! `BRAID_CHURN` sets the rounds.
 
@@ -35,8 +36,9 @@ fn sizes(engine: &Engine, t: &TableDef) -> Sizes {
     }
 }
 
-/// Waits until the status of all that has ended is gone, as the background sees to once a second. Scans meanwhile: they are no transactions with a status.
-/// What is taken at any one moment says nothing: it goes by when the background last came.
+/// Waits until the status of all that has ended is gone, as the background sees to once a second.
+/// Scans meanwhile: they are no transactions with a status. What is taken at any one moment says
+/// nothing: it goes by when the background last came.
 fn assert_status_goes(engine: &Arc<Engine>, t: &Arc<TableDef>) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -155,7 +157,8 @@ fn a_queue_keeps_its_size() {
     assert!(both[1].heap <= 24, "100 rows of 500 bytes are 7 blocks");
 }
 
-/// Rows of which only two fit a block leave each block with a rest, which hid the blocks that had room for a third of a block.
+/// Rows of which only two fit a block leave each block with a rest, which hid the blocks that had
+/// room for a third of a block.
 #[test]
 fn a_queue_of_long_rows_keeps_its_size() {
     let text = "l".repeat(3000);
@@ -176,7 +179,8 @@ fn a_queue_of_long_rows_keeps_its_size() {
     assert!(both[1].heap <= 64, "80 rows, two in a block");
 }
 
-/// Three sessions at once; keys come and go in no order, so every leaf of the index gains and loses entries.
+/// Three sessions at once; keys come and go in no order, so every leaf of the index gains and loses
+/// entries.
 #[test]
 fn rows_of_several_sessions_come_and_go_for_ever_in_the_same_space() {
     let (storage, t) = create();
@@ -218,7 +222,8 @@ fn rows_of_several_sessions_come_and_go_for_ever_in_the_same_space() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// More blocks than hints are kept for a transaction: what it deleted came back at the next restart only.
+/// More blocks than hints are kept for a transaction: what it deleted came back at the next restart
+/// only.
 #[test]
 fn a_table_emptied_by_one_transaction_and_filled_keeps_its_size() {
     let (storage, t) = create();
@@ -250,8 +255,10 @@ fn a_table_emptied_by_one_transaction_and_filled_keeps_its_size() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// Race 23 of docs/design.md: an idle REPEATABLE READ session costs eight bytes a transaction besides undo, which has a cap, and stops nothing; its own snapshot fails
-/// with 72000 once the undo that it needs has been used again, not before, and never with wrong data. When it has gone, all is as it was.
+/// Race 23 of docs/design.md: an idle REPEATABLE READ session costs eight bytes a transaction
+/// besides undo, which has a cap, and stops nothing; its own snapshot fails with 72000 once the
+/// undo that it needs has been used again, not before, and never with wrong data. When it has gone,
+/// all is as it was.
 #[test]
 fn an_idle_snapshot_costs_little_stops_nothing_and_fails_at_the_cap() {
     let (storage, t) = create();
@@ -322,7 +329,8 @@ fn an_idle_snapshot_costs_little_stops_nothing_and_fails_at_the_cap() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// Undo that an active transaction holds is never given away: at the cap the next change fails with 53100, and rolling back makes room again.
+/// Undo that an active transaction holds is never given away: at the cap the next change fails with
+/// 53100, and rolling back makes room again.
 #[test]
 fn undo_full_of_one_transaction_fails_it_and_nobody_else() {
     let (storage, t) = create();

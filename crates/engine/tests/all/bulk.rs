@@ -1,4 +1,5 @@
-//! Bulk inserts: every row has its entries, a key that is there is refused with the row that was refused, and NULLs refuse nothing.
+//! Bulk inserts: every row has its entries, a key that is there is refused with the row that was
+//! refused, and NULLs refuse nothing.
 
 use crate::common::*;
 use block::value::DatumRef;

@@ -1,5 +1,6 @@
-//! Crashes in bulk loads: at every write of a small one, at writes all over larger ones, and in the recovery after. A load is there as a whole or not at all, both
-//! indexes agree with the table, and the next load goes on in the same leaves.
+//! Crashes in bulk loads: at every write of a small one, at writes all over larger ones, and in the
+//! recovery after. A load is there as a whole or not at all, both indexes agree with the table, and
+//! the next load goes on in the same leaves.
 
 use crate::common::*;
 use engine::*;
@@ -33,7 +34,8 @@ impl Expected {
     }
 }
 
-/// Loads rows behind those that are there and between them, and deletes some, for marked entries in the leaves that the next load meets.
+/// Loads rows behind those that are there and between them, and deletes some, for marked entries in
+/// the leaves that the next load meets.
 fn work(
     engine: &Arc<Engine>,
     t: &Arc<TableDef>,
@@ -134,7 +136,8 @@ fn crash_at(write: u64) -> Faults {
     }
 }
 
-/// A life with a crash at the write, one that perhaps has a crash in its recovery, and one that must come through. Whether the first crash came.
+/// A life with a crash at the write, one that perhaps has a crash in its recovery, and one that
+/// must come through. Whether the first crash came.
 fn lives(base: &(SimStorage, Arc<TableDef>), seed: u64, at: u64, load: Load) -> bool {
     let what = format!("BRAID_SEED={seed}, {load:?}, crash at write {at}");
     let (mut rng, mut expected) = (Rng(seed), Expected::default());

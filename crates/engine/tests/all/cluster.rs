@@ -1,4 +1,5 @@
-//! Instances in one process that meet over a real interconnect on loopback and one simulated storage: joining, messages, leaving, coming back, dying and hanging.
+//! Instances in one process that meet over a real interconnect on loopback and one simulated
+//! storage: joining, messages, leaving, coming back, dying and hanging.
 
 use crate::common::*;
 use block::{BlockBuf, InstanceId};
@@ -158,7 +159,8 @@ fn start_with(
     Ok(Node { engine, book })
 }
 
-/// Whoever has lived before finds all its files: it joins others also on a full disk. It once hung there, while its members could not make the file of eviction orders.
+/// Whoever has lived before finds all its files: it joins others also on a full disk. It once hung
+/// there, while its members could not make the file of eviction orders.
 #[test]
 fn members_join_on_a_full_disk() {
     let (s, _) = create();
@@ -241,7 +243,8 @@ fn members_join_talk_leave_and_come_back() {
     }
 }
 
-/// Transactions of two instances on one table, in turn; whatever one has committed the other sees at once, by every way to it. Members leave and come back meanwhile, cleanly.
+/// Transactions of two instances on one table, in turn; whatever one has committed the other sees
+/// at once, by every way to it. Members leave and come back meanwhile, cleanly.
 #[test]
 fn what_one_commits_the_other_sees() {
     for seed in seeds("BRAID_SEED", [1, 2]) {
@@ -311,7 +314,8 @@ fn who_has_another_secret_is_refused_before_it_is_a_member() {
     one.stop();
 }
 
-/// A joiner that does not see a living member's locks is on a mount that keeps locks to itself, and would take the living for dead one day.
+/// A joiner that does not see a living member's locks is on a mount that keeps locks to itself, and
+/// would take the living for dead one day.
 #[test]
 fn who_does_not_see_a_members_locks_is_refused() {
     let (s, _) = create();
@@ -329,7 +333,8 @@ fn who_does_not_see_a_members_locks_is_refused() {
     std::mem::forget(one.engine);
 }
 
-/// A member that is silent but has its locks is waited for; once they are free it is dead, and the other goes on.
+/// A member that is silent but has its locks is waited for; once they are free it is dead, and the
+/// other goes on.
 #[test]
 fn silence_is_no_death_and_free_locks_are() {
     let (s, _) = create();
@@ -382,7 +387,8 @@ fn silence_is_no_death_and_free_locks_are() {
     again.stop();
 }
 
-/// A start that finds one member dead and another alive says so, and joins when the latter has recovered the blocks of the former.
+/// A start that finds one member dead and another alive says so, and joins when the latter has
+/// recovered the blocks of the former.
 #[test]
 fn a_start_declares_the_dead_and_waits_for_their_recovery() {
     let (s, _) = create();
@@ -407,7 +413,8 @@ fn a_start_declares_the_dead_and_waits_for_their_recovery() {
     [again, three, one].iter().for_each(Node::stop);
 }
 
-/// Who starts looks at the dead, whose locks it gets for that. It does not keep them while it waits to be let in: the next life of one of them may be starting, too.
+/// Who starts looks at the dead, whose locks it gets for that. It does not keep them while it waits
+/// to be let in: the next life of one of them may be starting, too.
 #[test]
 fn who_waits_to_be_let_in_keeps_nobody_else_out() {
     let (s, _) = create();
@@ -440,7 +447,8 @@ fn who_waits_to_be_let_in_keeps_nobody_else_out() {
     [again, four, one].iter().for_each(Node::stop);
 }
 
-/// Two that live and do not hear each other: the end of one is ordered, that of the other is not. Only when its guard has ended it is it dead, and its work is recovered.
+/// Two that live and do not hear each other: the end of one is ordered, that of the other is not.
+/// Only when its guard has ended it is it dead, and its work is recovered.
 #[test]
 fn of_two_that_are_cut_apart_one_is_ended() {
     let (s, _) = create();
@@ -494,7 +502,8 @@ fn of_two_that_are_cut_apart_one_is_ended() {
     one.stop();
 }
 
-/// Who cannot read what all have in common for as long as the others would wait for somebody silent ends, and leaves what it has to them.
+/// Who cannot read what all have in common for as long as the others would wait for somebody silent
+/// ends, and leaves what it has to them.
 #[test]
 fn who_cannot_read_for_long_ends() {
     let (s, _) = create();
@@ -523,7 +532,8 @@ fn who_cannot_read_for_long_ends() {
     two.stop();
 }
 
-/// Who is to recover the dead for all others, and can make nothing durable, ends: it once tried for ever, and they waited.
+/// Who is to recover the dead for all others, and can make nothing durable, ends: it once tried for
+/// ever, and they waited.
 #[test]
 fn who_cannot_recover_the_dead_leaves_it_to_another() {
     let (s, _) = create();

@@ -1,5 +1,5 @@
-//! Crashes at writes all over a workload, and in the recovery after: acknowledged transactions are there, others not at all, and every
-//! index agrees with its table.
+//! Crashes at writes all over a workload, and in the recovery after: acknowledged transactions are
+//! there, others not at all, and every index agrees with its table.
 
 use crate::common::world::*;
 use crate::common::*;
@@ -32,7 +32,8 @@ fn crash_at(write: u64) -> Faults {
     }
 }
 
-/// One life with a fault that ends it, a second with a crash during recovery perhaps, and one that must come through. Whether the fault came.
+/// One life with a fault that ends it, a second with a crash during recovery perhaps, and one that
+/// must come through. Whether the fault came.
 fn lives(base: &(SimStorage, Base), seed: u64, faults: Faults, steps: u64) -> bool {
     let what = format!("BRAID_SEED={seed}, {faults:?}");
     let (mut rng, mut expected) = (Rng(seed), Expected::new());
@@ -77,7 +78,8 @@ fn a_crash_at_any_write_of_a_small_workload() {
     }
 }
 
-/// An error that the disk returns once ends the instance if it was at a write or a sync: what was written is not known any more, and trying again would tell nothing.
+/// An error that the disk returns once ends the instance if it was at a write or a sync: what was
+/// written is not known any more, and trying again would tell nothing.
 #[test]
 fn a_write_or_sync_that_fails_once_anywhere() {
     let base = create_world();

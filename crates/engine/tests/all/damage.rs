@@ -1,4 +1,5 @@
-//! `verify` finds damage of every kind, and says what it is: each is planted in a copy of a sound database, below the checksums or (sealed again) above them.
+//! `verify` finds damage of every kind, and says what it is: each is planted in a copy of a sound
+//! database, below the checksums or (sealed again) above them.
 
 use crate::common::*;
 use block::heap::{self, RowHead};
@@ -12,7 +13,8 @@ use storage::SimStorage;
 const DATA: &str = "data/0001.dbf";
 const UNDO: &str = "undo/undo1.dbf";
 
-/// A table with rows long and short, indexes of several leaves, and undo of transactions of many changes; cleanly stopped.
+/// A table with rows long and short, indexes of several leaves, and undo of transactions of many
+/// changes; cleanly stopped.
 fn sound() -> (SimStorage, Arc<TableDef>) {
     let (s, t) = create();
     let engine = open(&s).unwrap();

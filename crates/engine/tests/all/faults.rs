@@ -1,4 +1,5 @@
-//! Faults that an instance outlives (a full disk, a read that fails once), and those that must end it (a panic in a thread of its own).
+//! Faults that an instance outlives (a full disk, a read that fails once), and those that must end
+//! it (a panic in a thread of its own).
 
 use crate::common::world::*;
 use crate::common::*;
@@ -7,8 +8,9 @@ use std::sync::Arc;
 use storage::{Faults, File, FileKind, SimStorage, Storage};
 use testkit::seeds::{number, seeds};
 
-/// From write `at` on nothing grows: statements fail with 53100 and are rolled back, on the full disk; what was acknowledged is there; with room again everything goes on. Returns
-/// how many statements failed.
+/// From write `at` on nothing grows: statements fail with 53100 and are rolled back, on the full
+/// disk; what was acknowledged is there; with room again everything goes on. Returns how many
+/// statements failed.
 fn fills_up(base: &(SimStorage, Base), seed: u64, at: u64) -> u64 {
     let what = format!("BRAID_SEED={seed}, full from write {at}");
     let (storage, base) = base;
@@ -106,8 +108,10 @@ fn a_disk_that_is_full_from_any_write_on() {
     }
 }
 
-/// A read that fails once fails its statement, if it is one's, and nothing else: no commit is in doubt, and the work goes on.
-/// The first life of an instance needs room for its files, or it is refused. It once opened without room for its first status block, and could not stop: the checkpoint had to write that block.
+/// A read that fails once fails its statement, if it is one's, and nothing else: no commit is in
+/// doubt, and the work goes on. The first life of an instance needs room for its files, or it is
+/// refused. It once opened without room for its first status block, and could not stop: the
+/// checkpoint had to write that block.
 #[test]
 fn a_new_instance_on_a_full_disk_is_refused_or_can_stop() {
     let (s, table) = create();
@@ -224,8 +228,8 @@ fn dead_rows(engine: &Arc<Engine>, t: &TableDef) -> usize {
     blocks.map(dead).sum()
 }
 
-/// The background purge took a batch of hints and lost all that came after the first block it could not read: their dead rows stayed until somebody
-/// happened to write to the block.
+/// The background purge took a batch of hints and lost all that came after the first block it could
+/// not read: their dead rows stayed until somebody happened to write to the block.
 #[test]
 fn a_purge_that_cannot_read_tries_again() {
     let (s, t) = create();
@@ -276,7 +280,8 @@ fn a_purge_that_cannot_read_tries_again() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// A rollback that cannot read what it needs is not over: the session's next transaction begins with it. It began beside it, and ended the instance by an assertion.
+/// A rollback that cannot read what it needs is not over: the session's next transaction begins
+/// with it. It began beside it, and ended the instance by an assertion.
 #[test]
 fn after_a_rollback_that_failed_the_next_transaction_begins_with_it() {
     let (s, t) = create();
@@ -417,7 +422,8 @@ fn work_until_it_panics(thread: &str) {
     }
 }
 
-/// An instance whose `dbw0`, `lgwr` or `smon` had panicked went on without it, or with what it had left half done.
+/// An instance whose `dbw0`, `lgwr` or `smon` had panicked went on without it, or with what it had
+/// left half done.
 #[test]
 fn a_panic_in_any_background_thread_ends_the_process() {
     use std::os::unix::process::ExitStatusExt;

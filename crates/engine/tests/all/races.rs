@@ -1,4 +1,5 @@
-//! Races of docs/design.md that hardly any schedule comes to, each staged with whole instances in one process: what is heard by whom is decided by cutting and delaying the interconnect.
+//! Races of docs/design.md that hardly any schedule comes to, each staged with whole instances in
+//! one process: what is heard by whom is decided by cutting and delaying the interconnect.
 
 use crate::common::lives::*;
 use crate::common::*;
@@ -46,7 +47,8 @@ fn set_fault(from: &Node, to: u16, fault: Fault) {
         .unwrap();
 }
 
-/// Commits in a thread of its own, which is not answered as long as a member has not acknowledged; returns once the commit is published.
+/// Commits in a thread of its own, which is not answered as long as a member has not acknowledged;
+/// returns once the commit is published.
 fn commit_unanswered(node: &Node, mut s: Session) -> block::TxnId {
     let txn = s.transaction_id().unwrap();
     let committing = std::thread::spawn(move || {
@@ -68,9 +70,12 @@ fn committed_at(node: &Node, txn: block::TxnId) -> Option<block::Scn> {
     }
 }
 
-/// V6 (4). The last group of instance 1 has a commit that instance 2 has heard of, and the last commit of instance 2 but one comes after it; its SCN stands in the header of the last batch. Both die. Instance 3 has heard of neither: the SCN
-/// of the second it finds in the thread of instance 2, that of the first only because the same header has it, as evidence. Otherwise it would put the first above its own clock, and a snapshot from
-/// before would see the second commit without the first.
+/// V6 (4). The last group of instance 1 has a commit that instance 2 has heard of, and the last
+/// commit of instance 2 but one comes after it; its SCN stands in the header of the last batch.
+/// Both die. Instance 3 has heard of neither: the SCN of the second it finds in the thread of
+/// instance 2, that of the first only because the same header has it, as evidence. Otherwise it
+/// would put the first above its own clock, and a snapshot from before would see the second commit
+/// without the first.
 #[test]
 fn v6_two_die_and_the_survivor_has_heard_of_neither_commit() {
     let (s, t) = create();
@@ -135,8 +140,10 @@ fn v6_two_die_and_the_survivor_has_heard_of_neither_commit() {
     engine.stop(&Quiet).unwrap();
 }
 
-/// R3. A reader has a copy of a block with changes that are in no log, and is about to ask how their transaction stands, or for the undo that they point to, when the instance that has it all dies: copy and undo are worthless
-/// from then on. It starts over and finds what was committed. By row and by scan; the death comes at different moments of the reading.
+/// R3. A reader has a copy of a block with changes that are in no log, and is about to ask how
+///     their transaction stands, or for the undo that they point to, when the instance that has it
+///     all dies: copy and undo are worthless from then on. It starts over and finds what was
+///     committed. By row and by scan; the death comes at different moments of the reading.
 #[test]
 fn r3_a_reader_of_a_copy_outlives_the_undo_that_was_lost_with_its_maker() {
     const DELAY: Duration = Duration::from_millis(40);

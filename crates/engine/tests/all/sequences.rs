@@ -1,4 +1,5 @@
-//! Sequences drawn from by several instances of one process over one simulated storage: the paper's numbers, order, and what is left of them when instances die, leave and come.
+//! Sequences drawn from by several instances of one process over one simulated storage: the paper's
+//! numbers, order, and what is left of them when instances die, leave and come.
 //!
 //! `BRAID_KILLS` kills so often, `BRAID_SEED` replays the choices.
 
@@ -80,7 +81,9 @@ fn two_instances_have_the_papers_numbers() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// Where a sequence was set its values go on from there, also when others had been asked for ahead. (That these come after it was set takes messages in an order that is rare here: the simulation of `fusion` has it.)
+/// Where a sequence was set its values go on from there, also when others had been asked for ahead.
+/// (That these come after it was set takes messages in an order that is rare here: the simulation
+/// of `fusion` has it.)
 #[test]
 fn values_asked_for_ahead_do_not_outlive_setval() {
     let _counted = wait::session::register(wait::session::Kind::User, "draws");
@@ -107,7 +110,8 @@ fn values_asked_for_ahead_do_not_outlive_setval() {
     nodes.iter().for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// A value drawn after another was returned, on whatever instance, is greater, and none is left out; also while the home moves to who draws most.
+/// A value drawn after another was returned, on whatever instance, is greater, and none is left
+/// out; also while the home moves to who draws most.
 #[test]
 fn values_come_in_order_over_instances() {
     let (s, _) = create();
@@ -142,7 +146,8 @@ fn values_come_in_order_over_instances() {
     nodes.iter().for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// What another instance has drawn is durable there before the drawer's commit returns, and its limit is an error for everybody.
+/// What another instance has drawn is durable there before the drawer's commit returns, and its
+/// limit is an error for everybody.
 #[test]
 fn a_limit_is_met_on_every_instance() {
     let (s, _) = create();
@@ -175,12 +180,14 @@ fn a_limit_is_met_on_every_instance() {
 struct Told {
     committed: Mutex<BTreeSet<i64>>,
     commits: AtomicU64,
-    /// Transactions that may begin: without a limit the checks never came to an end of what is inserted meanwhile.
+    /// Transactions that may begin: without a limit the checks never came to an end of what is
+    /// inserted meanwhile.
     allowed: AtomicI64,
     stop: AtomicBool,
 }
 
-/// Rows whose keys are drawn: a value that came twice violates the key. Until its node is killed or all is over; sees no error.
+/// Rows whose keys are drawn: a value that came twice violates the key. Until its node is killed or
+/// all is over; sees no error.
 fn client(
     node: &Node,
     t: &Arc<TableDef>,

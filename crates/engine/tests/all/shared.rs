@@ -45,8 +45,9 @@ fn sum(rows: &Model) -> i64 {
     rows.values().map(|(grp, _)| i64::from(*grp)).sum()
 }
 
-/// Two instances over the same rows: transfers between accounts on both, of which some deadlock over instances and some roll back; every snapshot of either
-/// sees the whole sum, by scan and by both indexes, and a repeatable one always the same.
+/// Two instances over the same rows: transfers between accounts on both, of which some deadlock
+/// over instances and some roll back; every snapshot of either sees the whole sum, by scan and by
+/// both indexes, and a repeatable one always the same.
 #[test]
 fn transfers_on_two_instances_keep_every_sum() {
     let (storage, t) = create();
@@ -180,8 +181,9 @@ fn what_was_committed_on_one_is_read_on_the_other() {
     engines.iter().for_each(|e| e.stop(&Quiet).unwrap());
 }
 
-/// Real-time order: what any client was shown, on whatever instance and whether its writer had been answered or not, is seen by every statement that begins later,
-/// anywhere. Without the gate on replies a reader beside the writer is ahead of readers elsewhere.
+/// Real-time order: what any client was shown, on whatever instance and whether its writer had been
+/// answered or not, is seen by every statement that begins later, anywhere. Without the gate on
+/// replies a reader beside the writer is ahead of readers elsewhere.
 #[test]
 fn nobody_sees_less_than_somebody_was_shown_before() {
     let (storage, t) = create();

@@ -1,4 +1,5 @@
-//! Sorts and index builds beyond their memory: in order whatever the memory, nothing left behind, and a full disk costs the statement only.
+//! Sorts and index builds beyond their memory: in order whatever the memory, nothing left behind,
+//! and a full disk costs the statement only.
 
 use crate::common::*;
 use engine::*;
@@ -87,7 +88,8 @@ fn fill(engine: &std::sync::Arc<Engine>, t: &TableDef, rows: i64) {
     s.commit().unwrap();
 }
 
-/// Builds an index on the second column of `t`, whose own index on it is left out of the definition that is returned.
+/// Builds an index on the second column of `t`, whose own index on it is left out of the definition
+/// that is returned.
 fn build(engine: &std::sync::Arc<Engine>, t: &TableDef, memory: usize) -> Result<TableDef> {
     let object = engine.allocate_object_id()?;
     let mut s = engine.session()?;

@@ -1,6 +1,8 @@
-//! Instances of one process over one simulated storage, of which one after the other is killed under load: the others go on, recover what it left, and its next life joins them.
+//! Instances of one process over one simulated storage, of which one after the other is killed
+//! under load: the others go on, recover what it left, and its next life joins them.
 //!
-//! A killed instance is cut off from the others and from the storage; its threads wait for ever, or fail, and are left behind.
+//! A killed instance is cut off from the others and from the storage; its threads wait for ever, or
+//! fail, and are left behind.
 
 use crate::common::lives::*;
 use crate::common::*;
@@ -155,7 +157,8 @@ fn work(told: &Told, transactions: u64) {
     });
 }
 
-/// Accounts and rows as one statement sees them: sums kept, nothing acknowledged lost, nothing there that was not tried, transfer and row together or not at all.
+/// Accounts and rows as one statement sees them: sums kept, nothing acknowledged lost, nothing
+/// there that was not tried, transfer and row together or not at all.
 fn check(engine: &Arc<Engine>, t: &Arc<TableDef>, told: &Told, what: &str) {
     let acknowledged = told.inserted.lock().clone();
     let mut s = engine.session().unwrap();
@@ -209,7 +212,8 @@ fn killing(instances: u16, kills: u64, seed: u64) {
         let what = format!("BRAID_SEED={seed}, kill {life}, of instance {k}");
         eprintln!("{what}");
         victim.kill(&s);
-        // Some of the time its next life begins at once, some of the time the others are found to work without it first.
+        // Some of the time its next life begins at once, some of the time the others are found to
+        // work without it first.
         let in_between = rng.one_in(2).then(|| rng.below(20));
         if in_between.is_some() {
             until("it is known to be dead", || {
@@ -263,7 +267,8 @@ fn one_of_three_dies_and_the_others_go_on() {
     }
 }
 
-/// The accounts, one of them in the hands of a transaction that will not end, whose change is durable.
+/// The accounts, one of them in the hands of a transaction that will not end, whose change is
+/// durable.
 fn leave_unfinished(engine: &Arc<Engine>, t: &TableDef) {
     let mut lost = engine.session().unwrap();
     lost.begin(Isolation::ReadCommitted).unwrap();
@@ -281,7 +286,8 @@ fn leave_unfinished(engine: &Arc<Engine>, t: &TableDef) {
     std::mem::forget((lost, other));
 }
 
-/// Nobody starts the dead instance again: a survivor lives its next life for as long as it takes to roll back what it left. Its row locks go, and its commits are known.
+/// Nobody starts the dead instance again: a survivor lives its next life for as long as it takes to
+/// roll back what it left. Its row locks go, and its commits are known.
 #[test]
 fn what_a_lost_instance_left_is_rolled_back_by_another() {
     let (s, t) = create();
@@ -300,7 +306,8 @@ fn what_a_lost_instance_left_is_rolled_back_by_another() {
         one.engine.cluster().unwrap().members().in_limbo.is_empty()
             && one.engine.cluster().unwrap().members().is_alone()
     });
-    // As long as it waits, on its way out, until the others have met an epoch without it, it has its locks. Who comes meanwhile waits as well.
+    // As long as it waits, on its way out, until the others have met an epoch without it, it has
+    // its locks. Who comes meanwhile waits as well.
     let leaver = Lease::new(InstanceId(2), Arc::new(|why| panic!("{why}")));
     let held = leaver.storage(Arc::new(s.as_client(21)), OnError::EndInstance);
     until("its locks have gone", || {
@@ -330,8 +337,9 @@ fn what_a_lost_instance_left_is_rolled_back_by_another() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// A stand-in that cannot read something, wherever it has come to, is found dead like anybody and followed by another. One that failed on its way out stayed a member for ever, in a process that lived, and what it stood in for was never
-/// rolled back.
+/// A stand-in that cannot read something, wherever it has come to, is found dead like anybody and
+/// followed by another. One that failed on its way out stayed a member for ever, in a process that
+/// lived, and what it stood in for was never rolled back.
 #[test]
 fn a_stand_in_that_fails_is_followed_by_another() {
     for nth in [1, 3, 6, 9] {
@@ -364,7 +372,9 @@ fn a_stand_in_that_fails_is_followed_by_another() {
     }
 }
 
-/// Whose commits all members knew of when another came, and who then dies: the survivor was never told when they took effect by a message about them, and its snapshots are older than the dead one's next life.
+/// Whose commits all members knew of when another came, and who then dies: the survivor was never
+/// told when they took effect by a message about them, and its snapshots are older than the dead
+/// one's next life.
 #[test]
 fn a_joiner_sees_what_was_committed_before_it_came() {
     let (s, t) = create();
@@ -391,7 +401,8 @@ fn a_joiner_sees_what_was_committed_before_it_came() {
     second.engine.stop(&Quiet).unwrap();
 }
 
-/// An instance dies in the middle of a write to its log: what others read there of it may not be on disk yet. They bring blocks forward over it, and then the power is lost.
+/// An instance dies in the middle of a write to its log: what others read there of it may not be on
+/// disk yet. They bring blocks forward over it, and then the power is lost.
 #[test]
 fn what_survivors_read_of_a_log_is_durable_before_they_write_blocks() {
     let (s, t) = create();
@@ -431,7 +442,8 @@ fn what_survivors_read_of_a_log_is_durable_before_they_write_blocks() {
     survivor.engine.stop(&Quiet).unwrap();
 }
 
-/// The last survivor stops while it recovers what the other left: of a block that went from it to the dead one, changed by both, only its past image has what it logged itself.
+/// The last survivor stops while it recovers what the other left: of a block that went from it to
+/// the dead one, changed by both, only its past image has what it logged itself.
 #[test]
 fn who_stops_while_another_is_recovered_leaves_nothing_unwritten() {
     let (s, t) = create();
@@ -489,7 +501,8 @@ fn insert(node: &Node, t: &TableDef, id: i64) {
     std::mem::forget(session);
 }
 
-/// A start takes as long as there is redo to be read. Those who are up need the control file meanwhile: to change it, to declare somebody dead, to say that he is recovered.
+/// A start takes as long as there is redo to be read. Those who are up need the control file
+/// meanwhile: to change it, to declare somebody dead, to say that he is recovered.
 #[test]
 fn a_start_that_takes_long_keeps_nobody_from_the_control_file() {
     let (s, t) = create();
@@ -524,7 +537,8 @@ fn a_start_that_takes_long_keeps_nobody_from_the_control_file() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// Who finds nobody left once it has read its redo was opened as one among others, and begins anew: alone, and with all that the others left.
+/// Who finds nobody left once it has read its redo was opened as one among others, and begins anew:
+/// alone, and with all that the others left.
 #[test]
 fn a_start_that_finds_the_others_gone_begins_anew() {
     let (s, t) = create();
@@ -550,7 +564,8 @@ fn a_start_that_finds_the_others_gone_begins_anew() {
     two.engine.stop(&Quiet).unwrap();
 }
 
-/// Others die while an instance reads its redo, and one of them is still to be recovered when it comes to join.
+/// Others die while an instance reads its redo, and one of them is still to be recovered when it
+/// comes to join.
 #[test]
 fn a_start_does_not_join_beside_one_who_died_meanwhile() {
     let (s, t) = create();

@@ -1,4 +1,5 @@
-//! Several redo threads left open by instances that died: recovered together by whoever opens first, whichever it is, and again if that is cut off at any write.
+//! Several redo threads left open by instances that died: recovered together by whoever opens
+//! first, whichever it is, and again if that is cut off at any write.
 
 use crate::common::*;
 use block::ThreadId;
@@ -20,7 +21,8 @@ const FILES: [&str; 3] = ["data/0001.dbf", "undo/undo1.dbf", "undo/undo2.dbf"];
 /// A database that two instances have used, as it is when both have died.
 struct Dead {
     storage: SimStorage,
-    /// Both have worked on both tables; the transaction that each has left unfinished is on its own. And what must be in them.
+    /// Both have worked on both tables; the transaction that each has left unfinished is on its
+    /// own. And what must be in them.
     tables: [Arc<TableDef>; 2],
     models: [Model; 2],
 }
@@ -44,7 +46,8 @@ impl Before {
         }
     }
 
-    /// Takes all blocks back to what they were, and has both threads read from there: as if nothing had been written since, but shipped from cache to cache.
+    /// Takes all blocks back to what they were, and has both threads read from there: as if nothing
+    /// had been written since, but shipped from cache to cache.
     fn bring_back(&self, s: &SimStorage) {
         for (name, old) in FILES.iter().zip(&self.files) {
             let mut all = vec![0; s.contents(name).unwrap().len()];
@@ -90,8 +93,9 @@ fn leave_open(engine: &Arc<Engine>, table: &Arc<TableDef>, model: &Model, rng: &
     std::mem::forget(s);
 }
 
-/// The two take turns, in clean lives. At last both are open at once, the second beside the first; both leave a transaction unfinished and die. What they have
-/// written to the data files is undone, so that everything must come out of their redo.
+/// The two take turns, in clean lives. At last both are open at once, the second beside the first;
+/// both leave a transaction unfinished and die. What they have written to the data files is undone,
+/// so that everything must come out of their redo.
 fn both_die(seed: u64) -> Dead {
     let mut rng = Rng(seed);
     let (storage, table) = create();

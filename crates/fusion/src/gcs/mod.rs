@@ -1,9 +1,9 @@
 //! The global cache service of one LMS lane: which instance may use which block how.
 //!
-//! A [`Shard`] is one instance's part of the service for the blocks of its buckets. [`Holder`] keeps
-//! what this instance holds and asks for. [`Master`] keeps the directory of the buckets that this
-//! instance masters. Both speak only in messages, also with each other. The README lists the rules
-//! R1-R8 and the place where each is kept.
+//! A [`Shard`] is one instance's part of the service for the blocks of its buckets. [`Holder`]
+//! keeps what this instance holds and asks for. [`Master`] keeps the directory of the buckets that
+//! this instance masters. Both speak only in messages, also with each other. The README lists the
+//! rules R1-R8 and the place where each is kept.
 
 mod holder;
 mod master;

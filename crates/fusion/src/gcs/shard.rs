@@ -1,8 +1,8 @@
 //! A shard: holder and master of one instance put together, with the epoch in which they live.
 //!
 //! **Invariants**
-//! 1. A shard looks at a message only in the epoch in which it was sent (R6). It drops an older one.
-//!    A newer one waits with the driver until this instance has entered that epoch too
+//! 1. A shard looks at a message only in the epoch in which it was sent (R6). It drops an older
+//!    one. A newer one waits with the driver until this instance has entered that epoch too
 //!    ([`Shard::admits`]).
 //! 2. A change of epoch stops only three kinds of blocks: those whose master changed, those for
 //!    which a service was under way, and those that a dead instance owned (20). For each of them
@@ -219,8 +219,8 @@ impl Shard {
         self.with_holder(out, |h, _, out| h.evict(block, out));
     }
 
-    /// The checkpoint cannot pass the past image of this block: the shard has the block written. The
-    /// driver repeats the call until `Forget` comes.
+    /// The checkpoint cannot pass the past image of this block: the shard has the block written.
+    /// The driver repeats the call until `Forget` comes.
     pub fn image_in_the_way(&mut self, block: Dba, out: &mut Vec<Effect>) {
         self.with_holder(out, |h, master, out| h.image_in_the_way(block, master, out));
     }

@@ -1,12 +1,15 @@
-//! What was learnt of other instances' transactions, read without latches: a bounded, set-associative table.
+//! What was learnt of other instances' transactions, read without latches: a bounded,
+//! set-associative table.
 //!
 //! ```text
 //! bucket (64 bytes): version | key, value | key, value | key, value
 //! ```
 //!
-//! **Invariants.** A writer makes a bucket's version odd, changes it, and makes the version even again, higher than before; a reader that finds the version odd, or another one
-//! after reading, has read nothing. So a value is never taken for another transaction's. "Committed" and "aborted" are for ever and are never
-//! replaced by "active"; "active" is for snapshots up to the SCN kept with it, which only rises. Forgetting an entry costs a question.
+//! **Invariants.** A writer makes a bucket's version odd, changes it, and makes the version even
+//! again, higher than before; a reader that finds the version odd, or another one after reading,
+//! has read nothing. So a value is never taken for another transaction's. "Committed" and "aborted"
+//! are for ever and are never replaced by "active"; "active" is for snapshots up to the SCN kept
+//! with it, which only rises. Forgetting an entry costs a question.
 
 use super::messages::Answer;
 use block::{Scn, TxnId};
@@ -15,7 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// 4 MB: 196,608 transactions.
 const BUCKETS: usize = 1 << 16;
 const WAYS: usize = 3;
-/// Times a reader looks again at a bucket that is being changed, before it says that it knows nothing.
+/// Times a reader looks again at a bucket that is being changed, before it says that it knows
+/// nothing.
 const TRIES: usize = 16;
 
 #[repr(align(64))]
@@ -152,7 +156,8 @@ mod tests {
         assert_eq!(c.get(txn(5)), Some(Answer::Aborted));
     }
 
-    /// Many transactions share few buckets, entries are thrown out all the time: whatever is read is that transaction's.
+    /// Many transactions share few buckets, entries are thrown out all the time: whatever is read
+    /// is that transaction's.
     #[test]
     fn no_value_is_taken_for_another_transactions() {
         let c = CommitCache::of(2);

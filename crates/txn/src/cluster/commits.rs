@@ -48,7 +48,8 @@ impl Parked {
 }
 
 thread_local! {
-    /// The highest SCN of a commit that this thread found visible while its group was not known to be stable. It never falls: what it stands for becomes stable.
+    /// The highest SCN of a commit that this thread found visible while its group was not known to
+    /// be stable. It never falls: what it stands for becomes stable.
     static SHOWN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -64,7 +65,8 @@ impl Cluster {
         self.carry_out(m);
     }
 
-    /// The group's transactions read "committed". Its announcement says which they are, so that who meets their changes elsewhere need not ask.
+    /// The group's transactions read "committed". Its announcement says which they are, so that who
+    /// meets their changes elsewhere need not ask.
     pub(crate) fn published(&self, batch: BatchNo, committed: &[TxnId]) {
         let mut m = self.machine.lock();
         let Machine {
@@ -85,7 +87,8 @@ impl Cluster {
         }
     }
 
-    /// This thread shows a commit. Noted if its group is not known to be stable, which alone is never so.
+    /// This thread shows a commit. Noted if its group is not known to be stable, which alone is
+    /// never so.
     #[inline]
     pub(crate) fn shows(&self, committed: Scn) {
         if committed.0 >= self.oldest_unstable.load(Ordering::Acquire) && committed.0 > SHOWN.get()
@@ -100,7 +103,8 @@ impl Cluster {
         Scn(SHOWN.get())
     }
 
-    /// Waits until every group at or below `snapshot` that this instance knows of has been acknowledged by all members.
+    /// Waits until every group at or below `snapshot` that this instance knows of has been
+    /// acknowledged by all members.
     #[inline]
     pub(crate) fn gate(&self, snapshot: Scn) {
         if self.oldest_unstable.load(Ordering::Acquire) > snapshot.0 {
@@ -133,7 +137,8 @@ impl Cluster {
         }
     }
 
-    /// What the redo that is in the log now may rest on, of other instances' groups. Called under the log latch.
+    /// What the redo that is in the log now may rest on, of other instances' groups. Called under
+    /// the log latch.
     pub(crate) fn evidence(&self, out: &mut Vec<GroupEvidence>) {
         // Whoever has seen something of an unstable group finds it here: see the module.
         if self.oldest_unstable.load(Ordering::Acquire) == u64::MAX {
@@ -159,7 +164,8 @@ impl Cluster {
         self.carry_out(m);
     }
 
-    /// Wakes those who committed in the group, which is published, when all members have acknowledged it.
+    /// Wakes those who committed in the group, which is published, when all members have
+    /// acknowledged it.
     pub(crate) fn wake_when_stable(&self, batch: BatchNo, waiters: Vec<CommitWaiter>) {
         if self.oldest_unstable.load(Ordering::Acquire) == u64::MAX {
             waiters.into_iter().for_each(CommitWaiter::wake_at_once);

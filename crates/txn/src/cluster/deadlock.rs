@@ -1,13 +1,18 @@
 //! Deadlocks that lead over several instances.
 //!
-//! A session that has waited for a while and finds no circle among the waits of its own instance sends a *walk* along every wait that it reaches for another instance's transaction, to the
-//! session of that, or for a lock that others have: to its master, from there to the instances in the way, and on each to the sessions that use what the instance keeps ([`crate::global_enqueues`]).
-//! Each instance carries a walk on over the waits there. Back at the session where it began, the path is a circle that may never
-//! have existed at one time: a *check* goes round once more and finds every wait under the number that it had, leading to the same next one. As a wait keeps its number for as
-//! long as it lasts, all of them existed at once when the first round was over (race 26 of docs/design.md). Then the wait with the highest number is the victim, whoever walked: two
-//! who walk the same circle choose the same.
+//! A session that has waited for a while and finds no circle among the waits of its own instance
+//! sends a *walk* along every wait that it reaches for another instance's transaction, to the
+//! session of that, or for a lock that others have: to its master, from there to the instances in
+//! the way, and on each to the sessions that use what the instance keeps
+//! ([`crate::global_enqueues`]). Each instance carries a walk on over the waits there. Back at the
+//! session where it began, the path is a circle that may never have existed at one time: a *check*
+//! goes round once more and finds every wait under the number that it had, leading to the same next
+//! one. As a wait keeps its number for as long as it lasts, all of them existed at once when the
+//! first round was over (race 26 of docs/design.md). Then the wait with the highest number is the
+//! victim, whoever walked: two who walk the same circle choose the same.
 //!
-//! **Limits.** A walk visits a session once. Lost messages cost time only: whoever still waits walks again.
+//! **Limits.** A walk visits a session once. Lost messages cost time only: whoever still waits
+//! walks again.
 
 use super::Letter;
 use super::messages::TxnMessage;
@@ -40,7 +45,8 @@ type Visits = HashMap<(InstanceId, LockerId), (u64, HashSet<LockerId>)>;
 #[derive(Default)]
 pub(crate) struct Walks {
     last: AtomicU64,
-    /// By where the walk began: the newest walk from there, and whom it visited here. Forgotten with every tick.
+    /// By where the walk began: the newest walk from there, and whom it visited here. Forgotten
+    /// with every tick.
     visited: Mutex<Visits>,
 }
 
@@ -102,7 +108,8 @@ impl Wire for LockerId {
 }
 
 impl TxnManager {
-    /// A session here has waited for a while, and there is no circle among the waits of this instance.
+    /// A session here has waited for a while, and there is no circle among the waits of this
+    /// instance.
     pub(crate) fn suspect(&self, locker: LockerId) {
         let walks = &self.cluster.walks;
         let walk = Walk {
@@ -255,7 +262,8 @@ impl TxnManager {
         Ok(())
     }
 
-    /// The second round: from `at` on as far as the path stays on this instance. Nothing follows if any wait has changed.
+    /// The second round: from `at` on as far as the path stays on this instance. Nothing follows if
+    /// any wait has changed.
     fn check(&self, path: Vec<Step>, mut at: usize) {
         let me = self.config.instance;
         while let Some(step) = path.get(at).filter(|s| s.instance == me) {

@@ -1,15 +1,23 @@
 //! Announcing groups in memory: between instances on one machine a commit needs no message.
 //!
-//! Each instance has a region of memory for each other member, and offers it in every epoch. Who can open it puts its groups there, with the transactions that are in them, and counts that as
-//! announced and acknowledged at once (`fusion::visibility`, V10). The owner looks there before it takes a snapshot, before it draws a group's SCN, and when it enters an epoch: whatever it does after that
-//! is as if the announcements had been messages that came when they were written. Looking is two loads in one cache line, for each other instance, when there is nothing new.
+//! Each instance has a region of memory for each other member, and offers it in every epoch. Who
+//! can open it puts its groups there, with the transactions that are in them, and counts that as
+//! announced and acknowledged at once (`fusion::visibility`, V10). The owner looks there before it
+//! takes a snapshot, before it draws a group's SCN, and when it enters an epoch: whatever it does
+//! after that is as if the announcements had been messages that came when they were written.
+//! Looking is two loads in one cache line, for each other instance, when there is nothing new.
 //!
 //! **Invariants.**
-//! - *A region is written in the epoch in which it was offered*, by a member of it; writers are dropped under the machine's latch with which the next epoch begins, and an offer
-//!   of another epoch is not taken. So nobody puts a group into the memory of one who died, and counts its next life as told.
-//! - *A region is read until its writer is known to be gone*: for the last time when the epoch is entered in which that one is no member.
-//! - *The mark beside the records* is the last group of the writer up to which all members have heard of all; it is stored before anybody is woken by that.
-//! - A region that has more than half of its room used is not looked at: then the announcement goes by message, too, and whoever gets that looks.
+//! - *A region is written in the epoch in which it was offered*, by a member of it; writers are
+//!   dropped under the machine's latch with which the next epoch begins, and an offer of another
+//!   epoch is not taken. So nobody puts a group into the memory of one who died, and counts its
+//!   next life as told.
+//! - *A region is read until its writer is known to be gone*: for the last time when the epoch is
+//!   entered in which that one is no member.
+//! - *The mark beside the records* is the last group of the writer up to which all members have
+//!   heard of all; it is stored before anybody is woken by that.
+//! - A region that has more than half of its room used is not looked at: then the announcement goes
+//!   by message, too, and whoever gets that looks.
 
 use super::messages::{Answer, TxnMessage};
 use super::{Cluster, Letter};
@@ -88,7 +96,8 @@ impl Outboxes {
     }
 }
 
-/// Puts announcements into the memory of those who have offered it: they have acknowledged them then. The other effects stay.
+/// Puts announcements into the memory of those who have offered it: they have acknowledged them
+/// then. The other effects stay.
 pub(super) fn announce(m: &mut super::Machine, committed: &[TxnId]) {
     let mut acknowledged = Vec::new();
     let (outboxes, by_message) = (&mut m.outboxes, &mut 0);
@@ -174,8 +183,9 @@ impl Cluster {
         inbox.tail.store(now.tail, Ordering::Release);
     }
 
-    /// Its announcer drew this SCN below a ceiling that is durable, but may be younger than the one known here: it may have entered an epoch, or used up half of its SCNs, a moment ago. A message
-    /// would be refused and come again; what stands in memory has been acknowledged.
+    /// Its announcer drew this SCN below a ceiling that is durable, but may be younger than the one
+    /// known here: it may have entered an epoch, or used up half of its SCNs, a moment ago. A
+    /// message would be refused and come again; what stands in memory has been acknowledged.
     fn lift_to_announced(&self, scn: Scn) -> Result<()> {
         if let (Err(redo::Error::AboveCeiling { .. }), Some(ceiling)) =
             (self.clock.lift(scn), self.durable_ceiling.get())
@@ -185,7 +195,8 @@ impl Cluster {
         self.lift(scn)
     }
 
-    /// Has a region for each other member, and tells them. Again with every tick: what was sent may be lost, and who had not entered the epoch did not take it.
+    /// Has a region for each other member, and tells them. Again with every tick: what was sent may
+    /// be lost, and who had not entered the epoch did not take it.
     pub(super) fn offer_memory(&self) {
         let Some(memory) = self.shared_memory() else {
             return;

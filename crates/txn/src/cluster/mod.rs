@@ -1,20 +1,30 @@
-//! This instance among others: drives [`fusion::visibility`], and keeps what others said about their transactions.
+//! This instance among others: drives [`fusion::visibility`], and keeps what others said about
+//! their transactions.
 //!
-//! **Alone** (no other member up) nothing here is touched but one flag per commit, which is loaded after the clock's tick, and one word per reply.
+//! **Alone** (no other member up) nothing here is touched but one flag per commit, which is loaded
+//! after the clock's tick, and one word per reply.
 //!
 //! **Invariants.**
-//! - *Clock.* There is one, [`redo::Clock`]. It is lifted, or the message refused, before the machine sees an SCN from outside; the machine's own value is never sent.
-//! - *Commit.* A group's SCN is drawn by the clock's tick while the group is marked pending; it is registered as unstable before any of its transactions reads
-//!   "committed" (V3). So whoever has seen one of them finds [`Cluster::oldest_unstable`] at or below its SCN, or the group is stable.
-//! - *Change of members.* The flag is set before the clock is read that a joiner starts above, and a commit looks at the flag after its tick: a group that was not
-//!   announced lies at or below that clock.
-//! - *Questions* are answered from the status words after the clock was lifted to the asker's snapshot (V2); who answers waits for nothing, who asks holds no latch.
-//! - *Messages* leave with the machine's latch free, because the post takes its header from here. Their order does not matter: the protocol is checked with a network that
-//!   reorders.
-//! - A batch without commits is no group: nothing can rest on it, so it is neither registered nor announced. As the newest batch of this thread when an epoch begins it stands for all before it, whose SCNs are in
-//!   the log.
-//! - *Memory* (see [`memory`]). Whoever reads the clock for a snapshot or a group's SCN has called [`Cluster::look`] before.
-//! - What comes from an instance that is not a member is dropped, unless its epoch is one that this instance has yet to enter.
+//! - *Clock.* There is one, [`redo::Clock`]. It is lifted, or the message refused, before the
+//!   machine sees an SCN from outside; the machine's own value is never sent.
+//! - *Commit.* A group's SCN is drawn by the clock's tick while the group is marked pending; it is
+//!   registered as unstable before any of its transactions reads "committed" (V3). So whoever has
+//!   seen one of them finds [`Cluster::oldest_unstable`] at or below its SCN, or the group is
+//!   stable.
+//! - *Change of members.* The flag is set before the clock is read that a joiner starts above, and
+//!   a commit looks at the flag after its tick: a group that was not announced lies at or below
+//!   that clock.
+//! - *Questions* are answered from the status words after the clock was lifted to the asker's
+//!   snapshot (V2); who answers waits for nothing, who asks holds no latch.
+//! - *Messages* leave with the machine's latch free, because the post takes its header from here.
+//!   Their order does not matter: the protocol is checked with a network that reorders.
+//! - A batch without commits is no group: nothing can rest on it, so it is neither registered nor
+//!   announced. As the newest batch of this thread when an epoch begins it stands for all before
+//!   it, whose SCNs are in the log.
+//! - *Memory* (see [`memory`]). Whoever reads the clock for a snapshot or a group's SCN has called
+//!   [`Cluster::look`] before.
+//! - What comes from an instance that is not a member is dropped, unless its epoch is one that this
+//!   instance has yet to enter.
 
 mod commit_cache;
 mod commits;
@@ -87,14 +97,17 @@ pub(crate) struct Cluster {
     active: AtomicBool,
     epoch: AtomicU64,
     machine: Mutex<Machine>,
-    /// SCN of the oldest group not known to be stable; `u64::MAX` if there is none. Stored under the machine's latch.
+    /// SCN of the oldest group not known to be stable; `u64::MAX` if there is none. Stored under
+    /// the machine's latch.
     oldest_unstable: AtomicU64,
     /// Members, this instance included.
     members: arc_swap::ArcSwap<BTreeSet<InstanceId>>,
-    /// Dead instances that nobody answers for until their next life: how their transactions stand is waited for.
+    /// Dead instances that nobody answers for until their next life: how their transactions stand
+    /// is waited for.
     in_limbo: arc_swap::ArcSwap<BTreeSet<InstanceId>>,
     others: Mutex<Others>,
-    /// The least of the others' horizons; `u64::MAX` when alone. Read by whoever computes the horizon.
+    /// The least of the others' horizons; `u64::MAX` when alone. Read by whoever computes the
+    /// horizon.
     others_horizon: Arc<AtomicU64>,
     /// What others said; made when the instance joins.
     pub(crate) learnt: OnceLock<CommitCache>,
@@ -155,9 +168,11 @@ impl Cluster {
         self.members.load().contains(&instance)
     }
 
-    /// Whether an instance was closed: what its files say of its transactions is complete and final.
+    /// Whether an instance was closed: what its files say of its transactions is complete and
+    /// final.
     pub(crate) fn is_down(&self, instance: InstanceId) -> bool {
-        // In this order: members and limbo change in the other, so nobody who moves from one to the other is taken for down.
+        // In this order: members and limbo change in the other, so nobody who moves from one to the
+        // other is taken for down.
         !self.is_up(instance) && !self.in_limbo.load().contains(&instance) && !self.is_up(instance)
     }
 
@@ -196,10 +211,12 @@ impl Cluster {
             members.len() == 1 || self.post.get().is_some(),
             "invariant: an instance among others has joined"
         );
-        // Whoever is no member any more writes nothing now; what it has put here is known in the new epoch.
+        // Whoever is no member any more writes nothing now; what it has put here is known in the
+        // new epoch.
         self.look_everywhere();
         let in_limbo: BTreeSet<InstanceId> = in_limbo.iter().copied().collect();
-        // Who dies is in limbo before it is no member, who comes back is a member before it is not in limbo: at no moment is it taken for down.
+        // Who dies is in limbo before it is no member, who comes back is a member before it is not
+        // in limbo: at no moment is it taken for down.
         let parted = self.in_limbo.load_full();
         self.in_limbo.store(Arc::new(&*parted | &in_limbo));
         let before = self.members.swap(Arc::new(members.clone()));
@@ -215,7 +232,8 @@ impl Cluster {
             visibility, out, ..
         } = &mut *m;
         for &instance in before.difference(&members) {
-            // Of the dead's groups others may know that this one does not, until all have spoken in this epoch.
+            // Of the dead's groups others may know that this one does not, until all have spoken in
+            // this epoch.
             if !in_limbo.contains(&instance) {
                 visibility.left(instance, out);
             }
@@ -227,7 +245,8 @@ impl Cluster {
         self.offer_memory();
     }
 
-    /// Every member has heard a message that every other sent in this epoch: what anybody knows of the groups of the dead all know.
+    /// Every member has heard a message that every other sent in this epoch: what anybody knows of
+    /// the groups of the dead all know.
     pub(crate) fn settled(&self) {
         let in_limbo = self.in_limbo.load_full();
         if in_limbo.is_empty() {
@@ -255,7 +274,8 @@ impl Cluster {
         }
     }
 
-    /// The newest groups of an instance's thread that this one has heard of, and when they took effect.
+    /// The newest groups of an instance's thread that this one has heard of, and when they took
+    /// effect.
     pub(crate) fn last_groups_of(&self, instance: InstanceId) -> LastGroups {
         self.machine.lock().visibility.last_groups_of(instance)
     }
@@ -274,7 +294,8 @@ impl Cluster {
         front.put(&mut Writer::new(out));
     }
 
-    /// Of who is no member nothing counts but its clock: others have been told what this instance had heard of the dead, and wait for no more.
+    /// Of who is no member nothing counts but its clock: others have been told what this instance
+    /// had heard of the dead, and wait for no more.
     pub(crate) fn header_arrived(
         &self,
         from: InstanceId,
@@ -302,7 +323,8 @@ impl Cluster {
         self.horizon_heard(from, horizon);
         // Mostly there is nothing to say: both sides have nothing unstable.
         if !header.evidence.is_empty() || self.oldest_unstable.load(Ordering::Acquire) != u64::MAX {
-            // With the latch under which an epoch is entered: it counts before that, and is told, or not at all.
+            // With the latch under which an epoch is entered: it counts before that, and is told,
+            // or not at all.
             let mut m = self.machine.lock();
             if self.admits(from, epoch) {
                 let Machine {
@@ -362,7 +384,8 @@ impl Cluster {
             visibility, out, ..
         } = &mut *m;
         visibility.message(from, message, |_| Status::None, out);
-        // The group is registered: whoever finds one of its commits in the cache finds the group unstable, or it is stable.
+        // The group is registered: whoever finds one of its commits in the cache finds the group
+        // unstable, or it is stable.
         if let (Message::Announce(evidence), Some(learnt)) = (message, self.learnt.get()) {
             for &txn in committed {
                 learnt.put(txn, Answer::Committed(evidence.scn));

@@ -1,4 +1,5 @@
-//! How transactions of other instances stand: questions to those that are up, status files of those that are down.
+//! How transactions of other instances stand: questions to those that are up, status files of those
+//! that are down.
 
 use super::messages::{Answer, TxnMessage};
 use super::{Cluster, Letter};
@@ -13,7 +14,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use wait::{Event, WaitResult, Waiter};
 
-/// The status words of instances that are down, as their files have them: complete and final, because whoever is down was closed cleanly or has been recovered.
+/// The status words of instances that are down, as their files have them: complete and final,
+/// because whoever is down was closed cleanly or has been recovered.
 #[derive(Default)]
 pub(crate) struct Down {
     words: arc_swap::ArcSwap<BTreeMap<InstanceId, Arc<StatusArray>>>,
@@ -34,7 +36,8 @@ impl Down {
         self.words.store(Arc::new(words));
     }
 
-    /// Keeps the words of an instance, unless they are there or it is not down; `load` reads them. Whoever changes the members drops the words of those that are not down then.
+    /// Keeps the words of an instance, unless they are there or it is not down; `load` reads them.
+    /// Whoever changes the members drops the words of those that are not down then.
     pub(crate) fn ensure(
         &self,
         instance: InstanceId,
@@ -118,7 +121,8 @@ fn serves(answer: Answer, snapshot: Scn) -> bool {
 }
 
 impl Cluster {
-    /// What is known here of another instance's transaction, for a snapshot; `None`: now, where "active" may be old. Never waits.
+    /// What is known here of another instance's transaction, for a snapshot; `None`: now, where
+    /// "active" may be old. Never waits.
     pub(crate) fn state(&self, txn: TxnId, snapshot: Option<Scn>) -> TxnState {
         let learnt = self.learnt.get().and_then(|learnt| learnt.get(txn));
         match learnt {
@@ -143,8 +147,9 @@ impl Cluster {
         }
     }
 
-    /// Asks the transaction's instance and waits for an answer that serves `snapshot`; of one that is dead the next life, which gets the question again when it is met. [`TxnState::Unknown`] if the instance is
-    /// down.
+    /// Asks the transaction's instance and waits for an answer that serves `snapshot`; of one that
+    /// is dead the next life, which gets the question again when it is met. [`TxnState::Unknown`]
+    /// if the instance is down.
     pub(crate) fn ask_and_wait(&self, txn: TxnId, snapshot: Scn) -> Result<TxnState> {
         let waiter = Waiter::new();
         let question = Question {

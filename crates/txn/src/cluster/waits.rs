@@ -1,7 +1,9 @@
-//! Waiting for the end of another instance's transaction: its instance is asked to tell, once and again after whatever may have lost a message.
+//! Waiting for the end of another instance's transaction: its instance is asked to tell, once and
+//! again after whatever may have lost a message.
 //!
-//! **Invariant.** Who is to be told registers before it is looked whether the transaction has ended; who ends a transaction publishes that before it looks who is
-//! to be told. Of the two fences one comes first, so nobody is forgotten.
+//! **Invariant.** Who is to be told registers before it is looked whether the transaction has
+//! ended; who ends a transaction publishes that before it looks who is to be told. Of the two
+//! fences one comes first, so nobody is forgotten.
 
 use super::messages::{Answer, TxnMessage};
 use super::{Cluster, Letter};
@@ -42,7 +44,8 @@ impl ToTell {
 }
 
 impl Cluster {
-    /// Asks the transaction's instance to tell when it ends. For a session that is in the queue already.
+    /// Asks the transaction's instance to tell when it ends. For a session that is in the queue
+    /// already.
     pub(crate) fn want_end(&self, txn: TxnId) {
         self.send(Letter::new(txn.instance(), &TxnMessage::TxnWait { txn }));
     }
@@ -67,7 +70,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// A transaction of this instance has ended, and its status says so. `flushing_ns`: since when it was waiting for the log to say so, by [`interconnect::now_ns`].
+    /// A transaction of this instance has ended, and its status says so. `flushing_ns`: since when
+    /// it was waiting for the log to say so, by [`interconnect::now_ns`].
     #[inline]
     pub(crate) fn txn_ended(
         &self,

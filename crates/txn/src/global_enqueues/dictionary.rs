@@ -1,10 +1,13 @@
 //! Whether this instance's picture of the dictionary is the present one.
 //!
-//! One lock stands for the whole dictionary; its value is the SCN of the last change. Whoever changes the dictionary has it exclusively from before the commit until that is published, so
-//! every other instance learns by the recall that its picture is stale, before anybody hears of the commit. It reads the dictionary again, under the lock, when it next needs it and the
-//! value is not the one that its picture was read at.
+//! One lock stands for the whole dictionary; its value is the SCN of the last change. Whoever
+//! changes the dictionary has it exclusively from before the commit until that is published, so
+//! every other instance learns by the recall that its picture is stale, before anybody hears of the
+//! commit. It reads the dictionary again, under the lock, when it next needs it and the value is
+//! not the one that its picture was read at.
 //!
-//! **Invariant.** The flag says "valid" only while the instance keeps the lock shared, or has read the picture since.
+//! **Invariant.** The flag says "valid" only while the instance keeps the lock shared, or has read
+//! the picture since.
 
 use super::{GlobalEnqueues, State, global};
 use crate::local_enqueues::{Enqueues, Locker};
@@ -37,7 +40,8 @@ impl GlobalEnqueues {
         self.picture.valid.clone()
     }
 
-    /// Reads the dictionary again if somebody has changed it. For a thread whose transaction does not change it.
+    /// Reads the dictionary again if somebody has changed it. For a thread whose transaction does
+    /// not change it.
     pub(crate) fn refresh_dictionary<E>(
         &self,
         clock: &Clock,
@@ -77,7 +81,8 @@ impl GlobalEnqueues {
         Ok(Ok(()))
     }
 
-    /// The session, which has [`PICTURE`] exclusively, commits a change of the dictionary next, and puts it into this instance's picture itself.
+    /// The session, which has [`PICTURE`] exclusively, commits a change of the dictionary next, and
+    /// puts it into this instance's picture itself.
     pub(crate) fn dictionary_changes(&self, locker: &Locker, clock: &Clock) {
         let resource = global(PICTURE).expect("invariant: the dictionary is everybody's");
         let mut s = self.state.lock();

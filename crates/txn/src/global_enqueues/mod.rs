@@ -1,17 +1,25 @@
 //! Enqueues among instances: drives [`fusion::ges`].
 //!
-//! A lock is taken twice: first in this instance's own lock table, which puts its sessions in order, then here, for the instance against the others. So what waits here waits for other
-//! instances only. Weak table locks are the exception: every instance has them by implication, and a session takes them by the fast path of [`crate::local_enqueues`] without a word. The first
-//! strong lock anywhere closes the fast path of that table, names those who use it, and waits for them; a weak locker that comes after asks here. The first that wants `SX` opens it again, and where all only read
-//! ([`LockMode::SS`]) the next tick does.
+//! A lock is taken twice: first in this instance's own lock table, which puts its sessions in
+//! order, then here, for the instance against the others. So what waits here waits for other
+//! instances only. Weak table locks are the exception: every instance has them by implication, and
+//! a session takes them by the fast path of [`crate::local_enqueues`] without a word. The first
+//! strong lock anywhere closes the fast path of that table, names those who use it, and waits for
+//! them; a weak locker that comes after asks here. The first that wants `SX` opens it again, and
+//! where all only read ([`LockMode::SS`]) the next tick does.
 //!
 //! **Owns** the machine, under one latch, and the owners that wait for it.
 //!
 //! **Invariants.**
-//! - What the machine asks of the lock table is done before its latch is let go: a user whom a recall has found cannot let go unnoticed. So its latch comes before the lock table's; nobody calls here with that one held.
-//! - Messages leave with the latch free. Their order does not matter: the protocol is checked with a network that reorders. Each is of the epoch in which the machine said it, also if another has begun when it
-//!   leaves (R6): a grant of a former master, sent as one of the new epoch, would stand beside the new master's.
-//! - An instance that comes uses nothing here before it is told what the others have ([`GlobalEnqueues::wait_established`]).
+//! - What the machine asks of the lock table is done before its latch is let go: a user whom a
+//!   recall has found cannot let go unnoticed. So its latch comes before the lock table's; nobody
+//!   calls here with that one held.
+//! - Messages leave with the latch free. Their order does not matter: the protocol is checked with
+//!   a network that reorders. Each is of the epoch in which the machine said it, also if another
+//!   has begun when it leaves (R6): a grant of a former master, sent as one of the new epoch, would
+//!   stand beside the new master's.
+//! - An instance that comes uses nothing here before it is told what the others have
+//!   ([`GlobalEnqueues::wait_established`]).
 
 mod dictionary;
 mod messages;
@@ -327,7 +335,8 @@ impl GlobalEnqueues {
         self.step(|machine, out| machine.timer(out));
     }
 
-    /// Returns once this instance knows what of the implied locks the others have taken away: before its first session. An instance that has always been alone has everything.
+    /// Returns once this instance knows what of the implied locks the others have taken away:
+    /// before its first session. An instance that has always been alone has everything.
     pub(crate) fn wait_established(&self, until: Instant) -> bool {
         let mut s = self.state.lock();
         if s.machine.is_alone() {
@@ -346,7 +355,8 @@ impl GlobalEnqueues {
 
     // ---- who stands in the way of whom, for the walk ----
 
-    /// What a session of this instance that waits here waits for: sessions of this instance, and others' that the master knows.
+    /// What a session of this instance that waits here waits for: sessions of this instance, and
+    /// others' that the master knows.
     pub(crate) fn blockers(
         &self,
         resource: Global,

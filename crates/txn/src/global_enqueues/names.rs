@@ -1,4 +1,5 @@
-//! What is locked, as the protocol between instances numbers it: `class (8 bits, the top one: implied) | b (56) | a (64)`.
+//! What is locked, as the protocol between instances numbers it: `class (8 bits, the top one:
+//! implied) | b (56) | a (64)`.
 
 use super::Global;
 use crate::{NameClass, Resource};

@@ -1,10 +1,12 @@
-//! Where the time of a request for a lock goes, as its master and the instance that has it see it (see [`crate::timing`]).
+//! Where the time of a request for a lock goes, as its master and the instance that has it see it
+//! (see [`crate::timing`]).
 //!
 //! ```text
 //! requester ── Request ──► master: queue, behind other requests ── Recall ──► holder: pin, until its users let go ── Recalled ──► master ── Grant ──► requester
 //! ```
 //!
-//! Whose recall is answered last has kept the requester waiting; of a lock that the master's own sessions use, the master.
+//! Whose recall is answered last has kept the requester waiting; of a lock that the master's own
+//! sessions use, the master.
 
 use crate::timing::{AnswerCost, Answered, Begun, Noted, received_ns, since};
 use block::InstanceId;
@@ -39,7 +41,8 @@ impl Timing {
         *self = Timing::default();
     }
 
-    /// A message is about to be looked at. `used`: sessions of this instance keep others waiting for its lock.
+    /// A message is about to be looked at. `used`: sessions of this instance keep others waiting
+    /// for its lock.
     pub(super) fn arrived(
         &mut self,
         from: InstanceId,
@@ -140,7 +143,8 @@ impl Timing {
         }
     }
 
-    /// What a session of this instance has waited for that is let go in this step: none, if no other instance kept it waiting.
+    /// What a session of this instance has waited for that is let go in this step: none, if no
+    /// other instance kept it waiting.
     pub(super) fn answer(&self) -> Option<Answered> {
         self.answer.map(|a| a.how)
     }

@@ -7,10 +7,12 @@ use block::{InstanceId, TxnId};
 use seam::HashSet;
 use wait::Stat;
 
-/// Called with a session that has waited for a while and is in no circle of this instance alone. With no latch held.
+/// Called with a session that has waited for a while and is in no circle of this instance alone.
+/// With no latch held.
 pub(crate) type Suspicion = Box<dyn Fn(LockerId) + Send + Sync>;
 
-/// Nobody: lockers are numbered from 1. Walks over several instances follow who holds; who merely stands ahead in a queue waits for the same holders.
+/// Nobody: lockers are numbered from 1. Walks over several instances follow who holds; who merely
+/// stands ahead in a queue waits for the same holders.
 const NOBODY: LockerId = LockerId(0);
 
 /// A session that waits, and the serial of its wait.
@@ -53,7 +55,8 @@ impl Enqueues {
         );
     }
 
-    /// Follows the waits from the session `from` on, over sessions that are not in `visited`. Stops when it comes to `target`.
+    /// Follows the waits from the session `from` on, over sessions that are not in `visited`. Stops
+    /// when it comes to `target`.
     pub(crate) fn reach(
         &self,
         from: LockerId,
@@ -94,7 +97,8 @@ impl Enqueues {
         reach
     }
 
-    /// Where the session's wait leads, if it is that very wait; `None` if it is not, or does not lead to `next`.
+    /// Where the session's wait leads, if it is that very wait; `None` if it is not, or does not
+    /// lead to `next`.
     pub(crate) fn still_waits(
         &self,
         hop: Hop,

@@ -1,8 +1,10 @@
-//! The lock table: who holds what, and who waits for what in which order. Pure; the latch around it is [`super::Enqueues`]'s.
+//! The lock table: who holds what, and who waits for what in which order. Pure; the latch around it
+//! is [`super::Enqueues`]'s.
 //!
-//! **Invariants.** Requests are granted in order: one that conflicts with an earlier waiter waits, unless its session already holds the
-//! resource (an upgrade, which goes first: everybody behind waits for that session anyway). A session waits for one thing at a time.
-//! An entry without holders and waiters does not exist.
+//! **Invariants.** Requests are granted in order: one that conflicts with an earlier waiter waits,
+//! unless its session already holds the resource (an upgrade, which goes first: everybody behind
+//! waits for that session anyway). A session waits for one thing at a time. An entry without
+//! holders and waiters does not exist.
 
 use super::mode::{LockMode, MODES};
 use crate::global_enqueues::{Global, local};
@@ -14,14 +16,16 @@ use std::time::Instant;
 /// What can be locked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Resource {
-    /// The end of a transaction. Nobody is granted it: its waiters are let go when the transaction ends.
+    /// The end of a transaction. Nobody is granted it: its waiters are let go when the transaction
+    /// ends.
     Txn(TxnId),
-    /// The first place in the queue for a row. Whoever has it waits for the row's holder. Early release of row locks
-    /// would hand the row over here.
+    /// The first place in the queue for a row. Whoever has it waits for the row's holder. Early
+    /// release of row locks would hand the row over here.
     Row(RowId),
     Table(ObjectId),
     Name(NameClass, u64, u64),
-    /// This instance's part in one of the two above. Nobody is granted it: a waiter, who has the lock itself already, is let go when other instances make room.
+    /// This instance's part in one of the two above. Nobody is granted it: a waiter, who has the
+    /// lock itself already, is let go when other instances make room.
     Global(Global),
 }
 
@@ -151,7 +155,8 @@ pub(crate) struct LockTable {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Blocker {
     pub(crate) locker: LockerId,
-    /// It holds what is waited for in a mode that excludes the waiter's; otherwise it stands ahead in the queue, or keeps those waiting who do.
+    /// It holds what is waited for in a mode that excludes the waiter's; otherwise it stands ahead
+    /// in the queue, or keeps those waiting who do.
     pub(crate) directly: bool,
 }
 
@@ -368,10 +373,12 @@ impl LockTable {
         }
     }
 
-    /// The sessions that keep `locker` waiting, for a walk that began at `start`, and the serial of its wait.
+    /// The sessions that keep `locker` waiting, for a walk that began at `start`, and the serial of
+    /// its wait.
     ///
-    /// Of those ahead in the queue only `start` is given: the others wait for this very resource and nothing else, so what they lead to is its
-    /// holders, which are given in their place. That keeps a walk over a row with a thousand waiters short.
+    /// Of those ahead in the queue only `start` is given: the others wait for this very resource
+    /// and nothing else, so what they lead to is its holders, which are given in their place. That
+    /// keeps a walk over a row with a thousand waiters short.
     pub(crate) fn blockers(
         &self,
         locker: LockerId,
@@ -485,7 +492,8 @@ mod tests {
     }
 
     proptest! {
-        /// Random requests: never two conflicting holders, never a request that could be granted and is not.
+        /// Random requests: never two conflicting holders, never a request that could be granted
+        /// and is not.
         #[test]
         fn holders_never_conflict_and_nobody_waits_for_nothing(steps in proptest::collection::vec((0u32..6, 0usize..6, 0u8..3), 1..200)) {
             let mut t = LockTable::default();

@@ -1,15 +1,18 @@
-//! Enqueues of this instance: waiting for transactions, rows, tables and names, in order, with deadlines, cancellation and deadlock detection.
+//! Enqueues of this instance: waiting for transactions, rows, tables and names, in order, with
+//! deadlines, cancellation and deadlock detection.
 //!
-//! **Owns** the lock table ([`locks`]) under one latch, and per session a few *fast slots* for the weak table locks `SS` and `SX`, which
-//! nearly every statement takes and which never conflict with each other.
+//! **Owns** the lock table ([`locks`]) under one latch, and per session a few *fast slots* for the
+//! weak table locks `SS` and `SX`, which nearly every statement takes and which never conflict with
+//! each other.
 //!
-//! **Fast path.** A weak lock is a store into a slot of one's own, a fence, and a load of the table's *strong counter*. Whoever wants a strong
-//! lock raises the counter, fences, and then moves all slots of that table into the lock table. Of the two fences one comes first: either the
-//! weak locker sees the counter, takes its slot back and stands in line, or the strong one finds the slot. Either side takes a slot
-//! by compare-and-swap, so it is granted exactly once.
+//! **Fast path.** A weak lock is a store into a slot of one's own, a fence, and a load of the
+//! table's *strong counter*. Whoever wants a strong lock raises the counter, fences, and then moves
+//! all slots of that table into the lock table. Of the two fences one comes first: either the weak
+//! locker sees the counter, takes its slot back and stands in line, or the strong one finds the
+//! slot. Either side takes a slot by compare-and-swap, so it is granted exactly once.
 //!
-//! **Invariants.** The latch is held for no wait. No frame latch is held by a caller that may wait (`cache` asserts it). A grant is decided
-//! under the latch only; a wake-up is a hint to look.
+//! **Invariants.** The latch is held for no wait. No frame latch is held by a caller that may wait
+//! (`cache` asserts it). A grant is decided under the latch only; a wake-up is a hint to look.
 
 mod deadlock;
 mod elsewhere;
@@ -103,7 +106,8 @@ pub(crate) struct Locker {
     waiter: Arc<Waiter>,
     /// What ended its wait, if another instance did. Set before it is woken.
     answer: Mutex<Option<Answered>>,
-    /// `object << 8 | mode`, zero when free. Set by the owner; taken away by the owner, or under the latch by a strong locker.
+    /// `object << 8 | mode`, zero when free. Set by the owner; taken away by the owner, or under
+    /// the latch by a strong locker.
     fast: [AtomicU64; FAST_SLOTS],
 }
 
@@ -120,7 +124,8 @@ fn pack(object: ObjectId, mode: LockMode) -> u64 {
 struct Tables {
     locks: LockTable,
     lockers: BTreeMap<u32, Arc<Locker>>,
-    /// Victims of circles that lead over other instances, with the serial of the wait they are to give up.
+    /// Victims of circles that lead over other instances, with the serial of the wait they are to
+    /// give up.
     doomed: BTreeMap<u32, (u64, String)>,
 }
 
@@ -128,7 +133,8 @@ struct Tables {
 pub(crate) struct Enqueues {
     tables: Latch<Tables>,
     strong: Box<[AtomicU32]>,
-    /// Sessions that wait for a transaction's end, so that an end that nobody waits for takes no latch.
+    /// Sessions that wait for a transaction's end, so that an end that nobody waits for takes no
+    /// latch.
     txn_waiters: AtomicUsize,
     /// Looks for circles over other instances; set when there may be some.
     suspicion: OnceLock<Suspicion>,
@@ -211,7 +217,8 @@ impl Enqueues {
         held
     }
 
-    /// Takes a table lock for the transaction, once for each [`Enqueues::unlock_table`]. True: other instances are to be asked as well.
+    /// Takes a table lock for the transaction, once for each [`Enqueues::unlock_table`]. True:
+    /// other instances are to be asked as well.
     pub(crate) fn lock_table(
         &self,
         locker: &Locker,
@@ -225,7 +232,8 @@ impl Enqueues {
         let r = Resource::Table(object);
         if !matches!(mode, LockMode::S | LockMode::SSX | LockMode::X) {
             self.lock(locker, r, mode, Level::Transaction, wait)?;
-            // Who closes the fast path raises the counter before it looks for holders in the lock table.
+            // Who closes the fast path raises the counter before it looks for holders in the lock
+            // table.
             return Ok(self.strong_of(object).load(Ordering::SeqCst) != 0);
         }
         self.raise_strong(object);
@@ -272,7 +280,8 @@ impl Enqueues {
         self.strong_of(object).fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// The session, which has the lock in the lock table, stands in line for other instances to make room.
+    /// The session, which has the lock in the lock table, stands in line for other instances to
+    /// make room.
     pub(crate) fn await_global(&self, locker: &Locker, g: Global, mode: LockMode) {
         self.tables.lock().locks.await_global(locker.id, g, mode);
     }
@@ -315,7 +324,8 @@ impl Enqueues {
         if self.strong_of(object).load(Ordering::SeqCst) == 0 {
             return true;
         }
-        // A strong locker came. If it has moved the slot into the lock table already, the lock is granted there.
+        // A strong locker came. If it has moved the slot into the lock table already, the lock is
+        // granted there.
         slot.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Acquire)
             .is_err()
     }
@@ -344,8 +354,8 @@ impl Enqueues {
         }
     }
 
-    /// Waits for the end of `txn`. `is_active` must say false once the end is published, which comes
-    /// before [`Enqueues::txn_ended`]. `queued` is called once the session is in the queue.
+    /// Waits for the end of `txn`. `is_active` must say false once the end is published, which
+    /// comes before [`Enqueues::txn_ended`]. `queued` is called once the session is in the queue.
     pub(crate) fn wait_for_txn(
         &self,
         locker: &Locker,
@@ -376,7 +386,8 @@ impl Enqueues {
         result
     }
 
-    /// Lets go whoever waits for `txn`. Its end has been published: either the waiter has seen that, or this sees the waiter. `how`: another instance said so.
+    /// Lets go whoever waits for `txn`. Its end has been published: either the waiter has seen
+    /// that, or this sees the waiter. `how`: another instance said so.
     pub(crate) fn txn_ended(&self, txn: TxnId, how: Option<Answered>) {
         fence(Ordering::SeqCst);
         if self.txn_waiters.load(Ordering::SeqCst) == 0 {
@@ -525,7 +536,8 @@ impl Enqueues {
     }
 }
 
-/// Lets go of the latch and then wakes those whose requests were granted: a wake-up is a system call, and whoever it wakes wants the latch.
+/// Lets go of the latch and then wakes those whose requests were granted: a wake-up is a system
+/// call, and whoever it wakes wants the latch.
 fn wake_after(t: LatchGuard<'_, Tables>, lockers: Vec<LockerId>) {
     let of = |id: LockerId| t.lockers.get(&id.0).map(|l| l.waiter.clone());
     let waiters: Vec<Arc<Waiter>> = lockers.into_iter().filter_map(of).collect();
@@ -581,7 +593,8 @@ impl Tables {
     }
 }
 
-/// The event that waiting for `r` is charged to; the first parameter is name and mode as the field packs them.
+/// The event that waiting for `r` is charged to; the first parameter is name and mode as the field
+/// packs them.
 fn event(r: &Resource, mode: LockMode) -> (Event, [u64; 3]) {
     let kind = r.kind().as_bytes();
     let name_mode = u64::from(kind[0]) << 24 | u64::from(kind[1]) << 16 | (mode as u64 + 1);

@@ -1,4 +1,5 @@
-//! Enqueues under threads: order, cancellation, deadlines, deadlocks, and the fast path against strong lockers.
+//! Enqueues under threads: order, cancellation, deadlines, deadlocks, and the fast path against
+//! strong lockers.
 
 use super::*;
 use block::{InstanceId, RowId};
@@ -111,7 +112,8 @@ fn a_cancelled_waiter_leaves_the_queue() {
     assert_eq!(e.rows().len(), 1);
 }
 
-/// Every session holds its own lock and asks for the next one's. One is the victim, soon; the others get through.
+/// Every session holds its own lock and asks for the next one's. One is the victim, soon; the
+/// others get through.
 fn ring(n: u64) {
     let e = Enqueues::new();
     let barrier = std::sync::Barrier::new(n as usize);
@@ -194,7 +196,8 @@ fn two_upgrades_have_one_victim() {
     assert!(e.strong.iter().all(|s| s.load(Ordering::SeqCst) == 0));
 }
 
-/// Two rows, locked in opposite orders; the wait is for the holder's transaction, from the head of the row's queue.
+/// Two rows, locked in opposite orders; the wait is for the holder's transaction, from the head of
+/// the row's queue.
 #[test]
 fn rows_in_opposite_orders_have_one_victim() {
     let e = Enqueues::new();

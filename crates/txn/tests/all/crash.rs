@@ -1,5 +1,5 @@
-//! Crashes at writes all over a workload, over and over on the same files: what was acknowledged is there, what was not is there wholly or
-//! not at all, and recovery can itself be interrupted.
+//! Crashes at writes all over a workload, over and over on the same files: what was acknowledged is
+//! there, what was not is there wholly or not at all, and recovery can itself be interrupted.
 
 use crate::common::*;
 use seam::Rng;
@@ -11,7 +11,8 @@ const CAP: u32 = 256;
 
 type Balances = BTreeMap<u64, i64>;
 
-/// What must be in the database: the acknowledged state, or that after the commit that was under way.
+/// What must be in the database: the acknowledged state, or that after the commit that was under
+/// way.
 #[derive(Clone)]
 struct Model {
     acknowledged: Balances,
@@ -29,7 +30,8 @@ fn balances(i: &Instance) -> txn::Result<Balances> {
 /// Transfers by one session while another one keeps a transaction open, until something fails.
 fn work(i: &Instance, model: &mut Model, rng: &mut Rng, steps: u32) -> Tried<()> {
     let (mut t, mut open) = (i.session(), i.session());
-    // Half of the accounts are for the transaction that never ends: it is to be rolled back by the next start.
+    // Half of the accounts are for the transaction that never ends: it is to be rolled back by the
+    // next start.
     let mine = |rng: &mut Rng| account(rng.next() / 2 * 2);
     for step in 0..steps {
         let mut state = model.acknowledged.clone();
@@ -127,7 +129,8 @@ fn no_acknowledged_commit_is_lost_and_no_half_transaction_is_left() {
     }
 }
 
-/// The transactions of a former life are rolled back once, their rows are locked until then, and the others are free.
+/// The transactions of a former life are rolled back once, their rows are locked until then, and
+/// the others are free.
 #[test]
 fn losers_keep_their_rows_until_they_are_rolled_back() {
     let s = create();
@@ -165,7 +168,8 @@ fn losers_keep_their_rows_until_they_are_rolled_back() {
     i.stop();
 }
 
-/// Sessions commit while checkpoints go on; a commit that falls between any two steps of a checkpoint must be found again.
+/// Sessions commit while checkpoints go on; a commit that falls between any two steps of a
+/// checkpoint must be found again.
 #[test]
 fn commits_during_checkpoints_survive() {
     let mut s = create();
@@ -188,7 +192,8 @@ fn commits_during_checkpoints_survive() {
                     scope.spawn(move || {
                         let (mut t, mut acknowledged) = (i.session(), 0);
                         let mut rng = Rng(round * 31 + n + 1);
-                        // Each commit in a row of its own: the next change of a row would hide that this one was lost.
+                        // Each commit in a row of its own: the next change of a row would hide that
+                        // this one was lost.
                         let mut step = || {
                             i.add(
                                 &mut t,

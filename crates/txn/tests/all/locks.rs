@@ -1,4 +1,5 @@
-//! Locks among several instances: tables, names, advisory keys, the picture of the dictionary, and deadlocks over them. `BRAID_TXN_SEED` replays the order of messages.
+//! Locks among several instances: tables, names, advisory keys, the picture of the dictionary, and
+//! deadlocks over them. `BRAID_TXN_SEED` replays the order of messages.
 
 use crate::common::db::*;
 use crate::common::*;
@@ -147,7 +148,8 @@ fn advisory_locks_hold_among_instances() {
 
 type Waiting = Box<dyn FnOnce(&mut Transaction) -> Result<()> + Send>;
 
-/// Runs the waits of a circle at once and says who was the victim. A victim's transaction is rolled back, the others' end well.
+/// Runs the waits of a circle at once and says who was the victim. A victim's transaction is rolled
+/// back, the others' end well.
 fn victims(db: &Db, waits: Vec<(usize, Transaction, Waiting)>) -> Vec<usize> {
     let began = Instant::now();
     let ended = thread::scope(|s| {
@@ -218,7 +220,8 @@ fn c26_deadlocks_over_tables_and_keys_have_one_victim_within_a_second() {
     });
 }
 
-/// DDL waits for a lock that another instance keeps; who uses it there waits for a row of the DDL's session.
+/// DDL waits for a lock that another instance keeps; who uses it there waits for a row of the DDL's
+/// session.
 #[test]
 fn c23e_ddl_waits_for_a_kept_lock_whose_user_waits_for_a_row_of_the_ddl() {
     with_db(2, |db| {
@@ -238,7 +241,8 @@ fn c23e_ddl_waits_for_a_kept_lock_whose_user_waits_for_a_row_of_the_ddl() {
     });
 }
 
-/// DDL waits for a user of the table, which waits for somebody on its own instance, who wants the table and is kept back by the recall alone.
+/// DDL waits for a user of the table, which waits for somebody on its own instance, who wants the
+/// table and is kept back by the recall alone.
 #[test]
 fn who_is_kept_back_by_a_recall_is_part_of_the_circle() {
     with_db(2, |db| {
@@ -273,7 +277,8 @@ fn who_is_kept_back_by_a_recall_is_part_of_the_circle() {
     });
 }
 
-/// Sessions of three instances take three locks each of five, in any mode: nobody ever has what excludes another, deadlocks end, and with an order there are none.
+/// Sessions of three instances take three locks each of five, in any mode: nobody ever has what
+/// excludes another, deadlocks end, and with an order there are none.
 #[test]
 fn locks_under_load_exclude_and_deadlocks_end() {
     let rounds = std::env::var("BRAID_TXN_ROUNDS").map_or(40, |n| n.parse().unwrap());
@@ -332,7 +337,8 @@ fn locks_under_load_exclude_and_deadlocks_end() {
     }
 }
 
-/// One session locks tables weakly and then more strongly, while others of all instances want them alone: as in PostgreSQL it goes before them, and there is no deadlock.
+/// One session locks tables weakly and then more strongly, while others of all instances want them
+/// alone: as in PostgreSQL it goes before them, and there is no deadlock.
 #[test]
 fn one_who_wants_more_of_what_others_wait_for_is_no_deadlock() {
     with_db(3, |db| {
@@ -397,7 +403,8 @@ fn lost_messages_are_said_again() {
     });
 }
 
-/// A change of the dictionary makes everybody else's picture stale before its commit is heard of; it is read again when it is needed, and once.
+/// A change of the dictionary makes everybody else's picture stale before its commit is heard of;
+/// it is read again when it is needed, and once.
 #[test]
 fn the_dictionary_is_read_again_by_everybody_but_who_changed_it() {
     with_db(2, |db| {

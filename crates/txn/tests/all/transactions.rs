@@ -1,4 +1,5 @@
-//! Transactions end to end on one instance: visibility, savepoints, waiting, undo reuse, truncation, the bank.
+//! Transactions end to end on one instance: visibility, savepoints, waiting, undo reuse,
+//! truncation, the bank.
 
 use crate::common::*;
 use block::*;
@@ -164,7 +165,8 @@ fn rows_locked_crosswise_have_one_victim_within_a_second() {
     i.stop();
 }
 
-/// Transfers, rollbacks, deadlocks, checkpoints and truncation at once; every snapshot sees the same total.
+/// Transfers, rollbacks, deadlocks, checkpoints and truncation at once; every snapshot sees the
+/// same total.
 #[test]
 fn money_is_conserved_to_every_snapshot() {
     let i = bank(256);
@@ -284,7 +286,8 @@ fn undo_is_used_again_and_bounded_by_its_cap() {
     i.stop();
 }
 
-/// A full disk is a cap: who writes takes undo that an old snapshot needs, which is counted, and is not refused. With room again the file grows instead.
+/// A full disk is a cap: who writes takes undo that an old snapshot needs, which is counted, and is
+/// not refused. With room again the file grows instead.
 #[test]
 fn on_a_full_disk_undo_is_taken_from_old_snapshots() {
     let i = bank(CAP);
@@ -334,7 +337,8 @@ fn on_a_full_disk_undo_is_taken_from_old_snapshots() {
     i.stop();
 }
 
-/// What active transactions hold is never taken, even at the cap: the statement fails, the rollback works.
+/// What active transactions hold is never taken, even at the cap: the statement fails, the rollback
+/// works.
 #[test]
 fn a_transaction_that_fills_undo_fails_and_rolls_back() {
     let i = bank(256);
@@ -352,7 +356,8 @@ fn a_transaction_that_fills_undo_fails_and_rolls_back() {
     i.stop();
 }
 
-/// Race 23 of docs/design.md: eight bytes per transaction while a snapshot holds the horizon, nothing once it is gone.
+/// Race 23 of docs/design.md: eight bytes per transaction while a snapshot holds the horizon,
+/// nothing once it is gone.
 #[test]
 fn the_status_array_is_truncated_below_the_horizon() {
     let i = bank(CAP);

@@ -1,4 +1,5 @@
-//! Sessions whose statement is cancelled while they wait for another instance, and what becomes of what they have asked for.
+//! Sessions whose statement is cancelled while they wait for another instance, and what becomes of
+//! what they have asked for.
 
 use super::*;
 use wait::session;
@@ -48,7 +49,8 @@ impl Held {
     }
 }
 
-/// Begins `f` in a session, has its statement cancelled once it waits for the cluster, and returns what came of it.
+/// Begins `f` in a session, has its statement cancelled once it waits for the cluster, and returns
+/// what came of it.
 fn cancelled(
     cache: &Arc<Cache>,
     f: impl FnOnce(&Arc<Cache>) -> cache::Result<()> + Send + 'static,
@@ -73,7 +75,8 @@ fn cancelled(
     thread.join().unwrap()
 }
 
-/// Sessions of the first instance ask for these blocks, to change them, and are cancelled while they wait.
+/// Sessions of the first instance ask for these blocks, to change them, and are cancelled while
+/// they wait.
 fn ask_and_give_up(cluster: &Cluster, blocks: std::ops::RangeInclusive<u32>) {
     for b in blocks {
         let read = move |cache: &Arc<Cache>| {
@@ -83,7 +86,8 @@ fn ask_and_give_up(cluster: &Cluster, blocks: std::ops::RangeInclusive<u32>) {
     }
 }
 
-/// The block is dirty with the second instance, which does not answer. Both waits end; what they had asked for comes later, and is there for others.
+/// The block is dirty with the second instance, which does not answer. Both waits end; what they
+/// had asked for comes later, and is there for others.
 #[test]
 fn a_wait_for_a_block_ends_with_its_statement() {
     let cluster = Cluster::new(2, 5);
@@ -112,8 +116,10 @@ fn a_wait_for_a_block_ends_with_its_statement() {
     cluster.end();
 }
 
-/// Blocks are granted from disk, once it is heard that the other instance has let go of them, to sessions that have gone meanwhile: nobody reads them, so they are let go too, and nobody waits for a tick. (Whoever
-/// is left alone has no ticks: its leaving would never end. Found by the simulation of the whole engine, seed 75169.)
+/// Blocks are granted from disk, once it is heard that the other instance has let go of them, to
+/// sessions that have gone meanwhile: nobody reads them, so they are let go too, and nobody waits
+/// for a tick. (Whoever is left alone has no ticks: its leaving would never end. Found by the
+/// simulation of the whole engine, seed 75169.)
 #[test]
 fn a_grant_for_a_session_that_is_gone_is_let_go() {
     let cluster = Cluster::new(2, 5);
@@ -147,8 +153,9 @@ fn a_grant_for_a_session_that_is_gone_is_let_go() {
     cluster.end();
 }
 
-/// R5. A block came for a session that had gone, and left again: the image of it that stays needs all the redo that the image before it needed, or the checkpoint passes what nobody has written, and
-/// whoever recovers all instances finds a gap.
+/// R5. A block came for a session that had gone, and left again: the image of it that stays needs
+///     all the redo that the image before it needed, or the checkpoint passes what nobody has
+///     written, and whoever recovers all instances finds a gap.
 #[test]
 fn what_came_for_nobody_leaves_with_the_redo_of_the_image_before() {
     let cluster = Cluster::new(2, 5);
@@ -179,7 +186,8 @@ fn what_came_for_nobody_leaves_with_the_redo_of_the_image_before() {
     cluster.end();
 }
 
-/// What came for a session that had gone is in a frame after a tick, where it can be written and evicted as everything.
+/// What came for a session that had gone is in a frame after a tick, where it can be written and
+/// evicted as everything.
 #[test]
 fn what_came_for_nobody_gets_a_frame() {
     let cluster = Cluster::new(2, 5);

@@ -1,8 +1,11 @@
-//! Members die at any moment, several at once, during a recovery too, and whoever says when it is over as well; they come back under a new incarnation. Of a dead one what its log had made durable is left, and what it
-//! had written, perhaps a block torn on its way home. The others go on: every increment whose record was durable counts once, none that was acknowledged is lost, and in the end disk and
-//! the survivors' redo give the same.
+//! Members die at any moment, several at once, during a recovery too, and whoever says when it is
+//! over as well; they come back under a new incarnation. Of a dead one what its log had made
+//! durable is left, and what it had written, perhaps a block torn on its way home. The others go
+//! on: every increment whose record was durable counts once, none that was acknowledged is lost,
+//! and in the end disk and the survivors' redo give the same.
 //!
-//! `BRAID_CACHE_SEED` replays one seed, `BRAID_CACHE_DEATHS` sets how many there are. Threads decide in which order things happen, so a seed does not repeat a run to the byte.
+//! `BRAID_CACHE_SEED` replays one seed, `BRAID_CACHE_DEATHS` sets how many there are. Threads
+//! decide in which order things happen, so a seed does not repeat a run to the byte.
 
 mod random;
 mod staged;
@@ -20,7 +23,8 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::{Duration, Instant};
 use storage::{ControlFile, DoubleWrite, File, FileKind, SimStorage, Storage, TornHomes};
 
-/// Blocks that are used, each formatted by whoever needs it first: few, or more than a cache has frames, so that blocks are let go of at every moment.
+/// Blocks that are used, each formatted by whoever needs it first: few, or more than a cache has
+/// frames, so that blocks are let go of at every moment.
 const USED: [u64; 2] = [60, 350];
 const HOT: u64 = 4;
 /// However slow the machine is: whoever waits longer waits for ever.
@@ -292,7 +296,8 @@ impl Cluster {
         self.up.write().unwrap().insert(member.0.0, life);
     }
 
-    /// The next epoch, with the living as members. Each enters it, reads the dead threads and goes on, when it comes to it.
+    /// The next epoch, with the living as members. Each enters it, reads the dead threads and goes
+    /// on, when it comes to it.
     fn next_epoch(self: &Arc<Self>, rng: &mut Rng) -> (u64, impl Iterator<Item = ()> + use<>) {
         let epoch = self.epoch.fetch_add(1, SeqCst) + 1;
         let living = self.living();
@@ -405,7 +410,8 @@ impl Cluster {
         for other in self.living() {
             other.to.lock().unwrap().remove(&instance.0);
         }
-        // Nobody waits for its sessions, which may wait for ever; nothing more of it is heard or written.
+        // Nobody waits for its sessions, which may wait for ever; nothing more of it is heard or
+        // written.
         std::mem::forget(life.instance.lock().unwrap().take());
         let left = life.own.after_crash(rng.next());
         let end = log_end(&left).unwrap();
@@ -558,7 +564,8 @@ impl Drop for SessionEnd {
     }
 }
 
-/// A change that logs nothing: the block is dirty, and may be torn on its way home, without any redo that names it.
+/// A change that logs nothing: the block is dirty, and may be torn on its way home, without any
+/// redo that names it.
 fn clean_out(life: &Life, block: u32) -> Tried<()> {
     life.cache.write(dba(block))?.hint(|b| {
         // Free space, in the half of the block that is written last.

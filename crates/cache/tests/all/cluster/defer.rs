@@ -1,4 +1,5 @@
-//! Blocks that stay a moment with an instance several of whose sessions wanted them. No other test here lets them: so the statistic, which is the process's, is of these.
+//! Blocks that stay a moment with an instance several of whose sessions wanted them. No other test
+//! here lets them: so the statistic, which is the process's, is of these.
 
 use super::*;
 use std::time::Instant;
@@ -34,8 +35,9 @@ impl Contended {
         assert!(self.began.elapsed() < PATIENCE, "somebody waits too long");
     }
 
-    /// Two sessions of the first instance and one of the other change it, all beginning at once: that one so often, those as often each or, without a number, until it is ready.
-    /// Returns how often the block stayed.
+    /// Two sessions of the first instance and one of the other change it, all beginning at once:
+    /// that one so often, those as often each or, without a number, until it is ready. Returns how
+    /// often the block stayed.
     fn all_change(&self, here: Option<u64>, there: u64) -> u64 {
         let before = system_stat(Stat::GcBlocksDeferred);
         let (start, ready) = (std::sync::Barrier::new(3), AtomicBool::new(false));
@@ -79,7 +81,8 @@ fn a_block_stays_for_several_sessions_while_they_change_it() {
     // Unless it is said for how long it may, it does not.
     assert_eq!(block.all_change(Some(50), 50), 0);
 
-    // They change it once or twice, and do not come back: it leaves long before its time when somebody wants it.
+    // They change it once or twice, and do not come back: it leaves long before its time when
+    // somebody wants it.
     block.cluster.cache(0).defer(LONG);
     block.until_it_has_stayed(Some(2), 2);
 

@@ -1,5 +1,6 @@
-//! Several caches over one data file, each with a log of its own, speaking through a network in memory that delays: increments of all are all counted, readers
-//! never see less than was there when they asked, and disk with everybody's redo gives the same.
+//! Several caches over one data file, each with a log of its own, speaking through a network in
+//! memory that delays: increments of all are all counted, readers never see less than was there
+//! when they asked, and disk with everybody's redo gives the same.
 
 mod cancelled;
 mod deaths;
@@ -320,7 +321,8 @@ fn run(load_of: &Load, seed: u64) {
     assert_eq!(recovered(&data, &logs), expected);
 }
 
-/// One instance lets go of everything and leaves while the others go on; then another number joins, and takes over buckets that are in use.
+/// One instance lets go of everything and leaves while the others go on; then another number joins,
+/// and takes over buckets that are in use.
 #[test]
 fn members_leave_and_join_while_the_others_work() {
     for seed in seeds(3) {
@@ -380,8 +382,9 @@ fn sleeps_at_buffers() -> u64 {
     buffers.map(|row| row.sleeps).sum()
 }
 
-/// A lone instance needs frames for its own undo while somebody comes: between its blocks' becoming known to their shards and the first plan nobody could be told that one of them is gone. A latch that somebody has holds up the
-/// one who makes them known: at one end of the frames or the other.
+/// A lone instance needs frames for its own undo while somebody comes: between its blocks' becoming
+/// known to their shards and the first plan nobody could be told that one of them is gone. A latch
+/// that somebody has holds up the one who makes them known: at one end of the frames or the other.
 #[test]
 fn frames_are_needed_while_the_first_epoch_begins() {
     for held in [1, 100] {
@@ -396,7 +399,8 @@ fn frames_are_needed_while_the_first_epoch_begins() {
         let (taken, done) = (AtomicU64::new(0), AtomicBool::new(false));
         std::thread::scope(|s| {
             let entering = s.spawn(|| cluster.enter(1, &[0, 1]));
-            // It has come to the latch. (Or somebody of another test has to one of its own; then frames may be taken too early to show anything.)
+            // It has come to the latch. (Or somebody of another test has to one of its own; then
+            // frames may be taken too early to show anything.)
             while sleeps_at_buffers() == before && !entering.is_finished() {
                 std::thread::yield_now();
             }
@@ -425,7 +429,8 @@ fn frames_are_needed_while_the_first_epoch_begins() {
     }
 }
 
-/// Who asked for a block to change it has it until it has changed it, or waits for anything: nobody else gets it in between, and then at once.
+/// Who asked for a block to change it has it until it has changed it, or waits for anything: nobody
+/// else gets it in between, and then at once.
 #[test]
 fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
     let cluster = Cluster::new(2, 1);
@@ -463,7 +468,8 @@ fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
     cluster.end();
 }
 
-/// It is dirty from the end of the log on, and nothing may ever be logged behind that: an instance that leaves waits for its writing.
+/// It is dirty from the end of the log on, and nothing may ever be logged behind that: an instance
+/// that leaves waits for its writing.
 #[test]
 fn a_block_that_came_dirty_and_is_not_changed_here_is_written_by_a_checkpoint() {
     let cluster = Cluster::new(2, 1);
@@ -480,7 +486,8 @@ fn a_block_that_came_dirty_and_is_not_changed_here_is_written_by_a_checkpoint() 
     cluster.end();
 }
 
-/// Its session goes away with the error, and nobody here asks again. Another instance gets it, or, if it cannot be read there either, the same error.
+/// Its session goes away with the error, and nobody here asks again. Another instance gets it, or,
+/// if it cannot be read there either, the same error.
 #[test]
 fn a_block_that_cannot_be_read_is_let_go() {
     let cluster = Cluster::new(2, 1);

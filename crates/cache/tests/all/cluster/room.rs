@@ -1,4 +1,5 @@
-//! Room that comes into use on one instance, and room that was in use on another: what it takes to fill it.
+//! Room that comes into use on one instance, and room that was in use on another: what it takes to
+//! fill it.
 
 use super::*;
 use block::ObjectId;

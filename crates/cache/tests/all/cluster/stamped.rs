@@ -37,8 +37,10 @@ impl storage::File for Watched {
     }
 }
 
-/// Rows of a block may show when a group took effect that only its own instance knows of, or this one: if the block reached the disk and both died, a survivor would see the rows and not know when. So a header is made durable first,
-/// which tells of every group that is known when the block is copied (V8).
+/// Rows of a block may show when a group took effect that only its own instance knows of, or this
+/// one: if the block reached the disk and both died, a survivor would see the rows and not know
+/// when. So a header is made durable first, which tells of every group that is known when the block
+/// is copied (V8).
 #[test]
 fn a_block_with_stamps_is_written_behind_a_header() {
     let own = create();

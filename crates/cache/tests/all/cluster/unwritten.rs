@@ -6,7 +6,8 @@ use storage::Faults;
 /// Longer than it takes: only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whoever closes a frame waits for the write of it that is in flight. One that has failed is in flight no more, however often it is tried again.
+/// Whoever closes a frame waits for the write of it that is in flight. One that has failed is in
+/// flight no more, however often it is tried again.
 #[test]
 fn a_block_that_cannot_be_written_can_leave() {
     let cluster = Arc::new(Cluster::new(2, 3));
@@ -37,8 +38,9 @@ fn a_block_that_cannot_be_written_can_leave() {
     Arc::into_inner(cluster).unwrap().end();
 }
 
-/// A batch of which some blocks are home, and for the others there was no room, is brought home before anything else. Another instance must not write a newer version of them meanwhile: the old one would land on it. (In place, a write needs
-/// room on a copy-on-write file system.)
+/// A batch of which some blocks are home, and for the others there was no room, is brought home
+/// before anything else. Another instance must not write a newer version of them meanwhile: the old
+/// one would land on it. (In place, a write needs room on a copy-on-write file system.)
 #[test]
 fn a_block_of_a_batch_that_is_half_home_does_not_leave() {
     let cluster = Arc::new(Cluster::new(2, 3));

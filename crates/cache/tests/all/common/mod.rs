@@ -1,5 +1,6 @@
-//! The lower half of one instance on simulated storage: a cache far smaller than its data, `dbw0`, `lgwr`, and recovery as the engine does it, with `dbw0` at
-//! work during the replay because the frames do not suffice.
+//! The lower half of one instance on simulated storage: a cache far smaller than its data, `dbw0`,
+//! `lgwr`, and recovery as the engine does it, with `dbw0` at work during the replay because the
+//! frames do not suffice.
 
 use block::{
     BLOCK_SIZE, BlockBuf, Dba, FileId, LastGroups, LogPos, ObjectId, Op, Scn, Stamp, ThreadId,
@@ -47,7 +48,8 @@ impl LogEvents for Events {
     fn member_lost(&self, _: usize) {}
 }
 
-/// Keeps the checkpoint where it is until redo has been applied. There are no transactions, so afterwards nothing holds it back.
+/// Keeps the checkpoint where it is until redo has been applied. There are no transactions, so
+/// afterwards nothing holds it back.
 pub struct Gate {
     pub open: AtomicBool,
     start: LogPos,
@@ -167,7 +169,8 @@ impl Instance {
         Ok(instance)
     }
 
-    /// The same with a data file of the caller's, stopped before redo is applied: the checkpoint stays where it is until the caller opens the gate.
+    /// The same with a data file of the caller's, stopped before redo is applied: the checkpoint
+    /// stays where it is until the caller opens the gate.
     pub fn open_paused(s: &SimStorage, data: Arc<dyn File>) -> Tried<Instance> {
         Instance::open_sized(s, data, MIN_FRAMES)
     }
@@ -244,7 +247,8 @@ fn writer_config(cache: &Arc<Cache>, thread: ThreadId) -> WriterConfig {
         thread,
         recovery_target_bytes: 256 << 10,
         fatal: Box::new(move |_| {
-            // In a real instance the process ends. Here the log must fail, or sessions would wait for ever for a checkpoint that frees it.
+            // In a real instance the process ends. Here the log must fail, or sessions would wait
+            // for ever for a checkpoint that frees it.
             if let Some(cache) = stopping.upgrade() {
                 let at = cache.mark(RecordHeader::NONE, Op::ActiveTransactions, &[], |_, _| ());
                 let _ = cache.redo().flush_to(at.end);

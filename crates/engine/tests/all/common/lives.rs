@@ -1,4 +1,5 @@
-//! Instances of one process over one simulated storage, which can be killed: cut off from the others and from the storage, their threads wait for ever, or fail, and are left behind.
+//! Instances of one process over one simulated storage, which can be killed: cut off from the
+//! others and from the storage, their threads wait for ever, or fail, and are left behind.
 
 use super::*;
 use engine::cluster::ClusterHost;
@@ -44,7 +45,8 @@ pub fn start_telling(
             heartbeat: Duration::from_millis(20),
             lms: 3,
             stands_in,
-            // As if each were on a machine of its own: who hears what is decided by cutting connections.
+            // As if each were on a machine of its own: who hears what is decided by cutting
+            // connections.
             memory: None,
             ..ClusterHost::new(bound, Secret::new(b"the secret of this test").unwrap())
         }),
@@ -64,7 +66,8 @@ pub fn start_telling(
 }
 
 impl Node {
-    /// As `kill -9` does. What it is doing is never finished. (Not what it does as a stand-in for another: that one's connections are not known here.)
+    /// As `kill -9` does. What it is doing is never finished. (Not what it does as a stand-in for
+    /// another: that one's connections are not known here.)
     pub fn kill(self, s: &SimStorage) {
         self.killed.store(true, Ordering::SeqCst);
         let cluster = self.engine.cluster().unwrap();

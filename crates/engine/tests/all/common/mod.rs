@@ -1,4 +1,5 @@
-//! An instance on simulated storage, a table with a unique and a non-unique index, and a model of it.
+//! An instance on simulated storage, a table with a unique and a non-unique index, and a model of
+//! it.
 
 use block::value::{ColType, Datum, DatumRef};
 use block::{ObjectId, Op, RowId};
@@ -40,7 +41,8 @@ fn host(s: &SimStorage) -> (Host, Arc<OnceLock<Weak<Engine>>>) {
     let host = Host {
         members: vec![storage.clone()],
         storage,
-        // A real instance ends here. This one loses its power, and finds that its log fails, or sessions would wait for ever for what the writer does no more.
+        // A real instance ends here. This one loses its power, and finds that its log fails, or
+        // sessions would wait for ever for what the writer does no more.
         fatal: Arc::new(move |why| {
             machine.power_off();
             // Told by the log itself: it has failed already, and this is its flush.

@@ -1,5 +1,6 @@
-//! A workload over everything that a transaction can do, and what it must leave behind: rows long and short with two indexes, savepoints, a sequence, tables that come and
-//! go, and transactions that a crash or an error leaves unfinished.
+//! A workload over everything that a transaction can do, and what it must leave behind: rows long
+//! and short with two indexes, savepoints, a sequence, tables that come and go, and transactions
+//! that a crash or an error leaves unfinished.
 
 use super::*;
 use block::sequence::SequenceParams;
@@ -71,7 +72,8 @@ impl Expected {
     }
 }
 
-/// One transaction. `Ok`: what was expected has been brought up to date. After an error the transaction is still there, to be rolled back.
+/// One transaction. `Ok`: what was expected has been brought up to date. After an error the
+/// transaction is still there, to be rolled back.
 pub fn step(
     engine: &Arc<Engine>,
     s: &mut Session,
@@ -190,7 +192,8 @@ fn index_on(s: &mut Session, object: ObjectId, column: usize, unique: bool) -> R
     })
 }
 
-/// Builds an index over rows that are there; it is thrown away with the table's definition, and its segment is the table's to drop.
+/// Builds an index over rows that are there; it is thrown away with the table's definition, and its
+/// segment is the table's to drop.
 fn add_index(engine: &Arc<Engine>, s: &mut Session, t: &TableDef) -> Result<()> {
     let object = engine.allocate_object_id()?;
     let index = index_on(s, object, 1, false)?;
@@ -203,7 +206,8 @@ fn objects(t: &TableDef) -> impl Iterator<Item = ObjectId> + '_ {
     std::iter::once(t.object).chain(t.indexes.iter().map(|i| i.object))
 }
 
-/// The rest of a life: transactions by one session while another keeps one open, with checkpoints in between.
+/// The rest of a life: transactions by one session while another keeps one open, with checkpoints
+/// in between.
 pub fn work(
     engine: &Arc<Engine>,
     base: &Base,
@@ -252,7 +256,8 @@ pub fn lose(engine: &Arc<Engine>, s: &mut Session, base: &Base, rng: &mut Rng) -
     Ok(())
 }
 
-/// Compares everything with what is expected, by every way to it, and verifies the database. What was under way is settled.
+/// Compares everything with what is expected, by every way to it, and verifies the database. What
+/// was under way is settled.
 pub fn check(engine: &Arc<Engine>, base: &Base, expected: &mut Expected, what: &str) -> Result<()> {
     let rows = contents(engine, &base.table)?;
     let marked = |w: &World| w.rows[&MARK].0;

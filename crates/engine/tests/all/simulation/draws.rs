@@ -1,5 +1,6 @@
-//! Values drawn from sequences on all instances. What must hold: a value that is in an acknowledged transaction, or was given to an instance that is still up, does not come again, and is not followed by a lower one if the sequence
-//! is ordered.
+//! Values drawn from sequences on all instances. What must hold: a value that is in an acknowledged
+//! transaction, or was given to an instance that is still up, does not come again, and is not
+//! followed by a lower one if the sequence is ordered.
 
 use super::shared::{Drawn, Shared, Stage};
 use super::work::Client;

@@ -143,7 +143,8 @@ impl Room {
         sim::freeze(process, Duration::from_millis(time));
     }
 
-    /// Calls of a process fail from some moment on: its writes and syncs for good, its reads for a while.
+    /// Calls of a process fail from some moment on: its writes and syncs for good, its reads for a
+    /// while.
     fn doom(&mut self, process: Process) {
         let storage = self.shared.storage();
         let soon = |n: u64, of: u64| Some(n + 1 + of);
@@ -162,7 +163,8 @@ impl Room {
             1 => Faults {
                 fail_from_sync: soon(storage.syncs(), after),
                 fail_syncs: u64::MAX,
-                // What is read back after a failed sync is believed (README, limits): the power may be lost later here.
+                // What is read back after a failed sync is believed (README, limits): the power may
+                // be lost later here.
                 syncs_can_be_repeated: true,
                 ..fails
             },

@@ -1,5 +1,7 @@
-//! A few keys, each of which one row may have: put, taken away and moved by all instances at once, with savepoints, with waiting, NOWAIT and SKIP LOCKED. A row has a token of its own, so it is known which of them must be there, which must
-//! not, that none is taken twice, and whether there was a reason to refuse one as a duplicate.
+//! A few keys, each of which one row may have: put, taken away and moved by all instances at once,
+//! with savepoints, with waiting, NOWAIT and SKIP LOCKED. A row has a token of its own, so it is
+//! known which of them must be there, which must not, that none is taken twice, and whether there
+//! was a reason to refuse one as a duplicate.
 
 use super::shared::Shared;
 use super::work::Client;
@@ -84,7 +86,9 @@ impl Keys {
         self.end(changes, End::RolledBack);
     }
 
-    /// What is wrong with rows that somebody saw who began at a moment, and whose own changes are these. At REPEATABLE READ a row that is gone since stays to be seen beside one's own that took its place, as in PostgreSQL.
+    /// What is wrong with rows that somebody saw who began at a moment, and whose own changes are
+    /// these. At REPEATABLE READ a row that is gone since stays to be seen beside one's own that
+    /// took its place, as in PostgreSQL.
     fn judge(
         &self,
         rows: &Rows,
@@ -252,7 +256,8 @@ impl Client<'_> {
         self.unless_refused(done.map(|_| ()), (&before, kept), token, began)
     }
 
-    /// What follows a change that may have been refused as a duplicate: it is as if it had not been tried.
+    /// What follows a change that may have been refused as a duplicate: it is as if it had not been
+    /// tried.
     fn unless_refused(
         &mut self,
         done: Result<()>,

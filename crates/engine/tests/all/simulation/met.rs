@@ -1,4 +1,5 @@
-//! What seeds meet: what nothing meets is tested by nothing. Counted in each seed, written as a line for whoever started it, and added up over a campaign.
+//! What seeds meet: what nothing meets is tested by nothing. Counted in each seed, written as a
+//! line for whoever started it, and added up over a campaign.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
-//! What a seed is made of. One that has a little of everything meets few things together often, so most seeds have a few things, each much, and no two the same ("swarm testing": Groce and others, 2012).
+//! What a seed is made of. One that has a little of everything meets few things together often, so
+//! most seeds have a few things, each much, and no two the same ("swarm testing": Groce and others,
+//! 2012).
 
 use crate::common::Rng;
 use std::time::Duration;
@@ -65,7 +67,8 @@ pub struct Mix {
     pub think_us: u64,
     /// A client takes a granule over in one of so many transactions.
     pub remaster: u64,
-    /// A client has the statement of one of its instance cancelled before one in so many transactions.
+    /// A client has the statement of one of its instance cancelled before one in so many
+    /// transactions.
     pub cancel: u64,
     /// Blocks in an instance's cache.
     pub frames: u64,

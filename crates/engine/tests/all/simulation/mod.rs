@@ -1,9 +1,14 @@
-//! The whole engine, several instances in one process over a simulated disk and network, every step drawn from a seed: transfers between accounts, appends to lists, draws from sequences, fights for unique keys and changes of tables' definitions while instances are
-//! killed, one by one and together, frozen, cut off, evicted, started and stopped, their devices fail or are full, and the machine room loses its power. What must hold then: sums, nothing acknowledged lost or doubled, isolation, real-time order, no value drawn twice,
-//! no key twice, every check of `braid verify`.
+//! The whole engine, several instances in one process over a simulated disk and network, every step
+//! drawn from a seed: transfers between accounts, appends to lists, draws from sequences, fights
+//! for unique keys and changes of tables' definitions while instances are killed, one by one and
+//! together, frozen, cut off, evicted, started and stopped, their devices fail or are full, and the
+//! machine room loses its power. What must hold then: sums, nothing acknowledged lost or doubled,
+//! isolation, real-time order, no value drawn twice, no key twice, every check of `braid verify`.
 //!
-//! A seed is a process of its own: threads of killed instances stay where they were for ever. `BRAID_SIM_SEED=7` runs one seed here and shows what it says; `BRAID_SIM_SEEDS=2000` is a campaign of so many,
-//! with `BRAID_SIM_ROUGH=1` also while instances start or join; from `BRAID_SIM_FROM` on, `BRAID_SIM_JOBS` at a time; `BRAID_SIM_TRACE=file` writes every step.
+//! A seed is a process of its own: threads of killed instances stay where they were for ever.
+//! `BRAID_SIM_SEED=7` runs one seed here and shows what it says; `BRAID_SIM_SEEDS=2000` is a
+//! campaign of so many, with `BRAID_SIM_ROUGH=1` also while instances start or join; from
+//! `BRAID_SIM_FROM` on, `BRAID_SIM_JOBS` at a time; `BRAID_SIM_TRACE=file` writes every step.
 
 mod draws;
 mod events;
@@ -27,7 +32,8 @@ use testkit::seeds::{given, number};
 
 /// In the default tests.
 const SEEDS: u64 = 24;
-/// Real time of one seed, beyond which it hangs in something that is not of the seam. One that takes a second may have to share its processors with much else.
+/// Real time of one seed, beyond which it hangs in something that is not of the seam. One that
+/// takes a second may have to share its processors with much else.
 const PATIENCE: Duration = Duration::from_secs(1200);
 /// Which seed a child is to run, and what is broken on purpose.
 const CHILD: &str = "BRAID_SIM_CHILD";
@@ -198,8 +204,9 @@ fn a_table_changed_without_its_lock_is_found() {
     ));
 }
 
-/// Sessions that find the same leaf full divide it at once. Who comes second gives the block back that it was given for that: the last one of its extent that is formatted. After a restart the next split
-/// uses that block, and another session looks where the formatted ones end.
+/// Sessions that find the same leaf full divide it at once. Who comes second gives the block back
+/// that it was given for that: the last one of its extent that is formatted. After a restart the
+/// next split uses that block, and another session looks where the formatted ones end.
 #[test]
 fn no_block_of_an_index_is_given_out_twice_after_a_restart() {
     let from = number("BRAID_SIM_FROM", 1);

@@ -1,4 +1,5 @@
-//! One life of an instance: a process that opens the database, lets clients work, and stops when it is told to, or is killed.
+//! One life of an instance: a process that opens the database, lets clients work, and stops when it
+//! is told to, or is killed.
 
 use super::mix::Mix;
 use super::shared::{Shared, Stage, pause, say};

@@ -261,7 +261,8 @@ impl Room {
 
     fn stop_all(&mut self) {
         let present = std::mem::take(&mut self.present);
-        // Whoever is not open yet may wait for others: nobody is told to stop before all are. Meanwhile others may have been ended.
+        // Whoever is not open yet may wait for others: nobody is told to stop before all are.
+        // Meanwhile others may have been ended.
         for &process in present.values() {
             self.wait_for(process, &Stage::Open);
         }

@@ -1,5 +1,6 @@
-//! What the processes of a simulation and who watches them have in common: the history, and who is to do what. Its lock is a real one, taken for a moment and never during a call of the seam: a process that is killed
-//! does not have it.
+//! What the processes of a simulation and who watches them have in common: the history, and who is
+//! to do what. Its lock is a real one, taken for a moment and never during a call of the seam: a
+//! process that is killed does not have it.
 
 use super::keys::Keys;
 use super::met::Met;
@@ -133,7 +134,8 @@ impl Shared {
         self.book().lives.insert(process, stage);
     }
 
-    /// Tells a process to stop. False if it is not open any more: its guard, or its device, may have ended it.
+    /// Tells a process to stop. False if it is not open any more: its guard, or its device, may
+    /// have ended it.
     pub fn tell_to_stop(&self, process: Process) -> bool {
         let is_open = self.stage(process) == Stage::Open;
         if is_open {

@@ -1,5 +1,7 @@
-//! Tables that are created, dropped, truncated and indexed while others use them, on whatever instance: as `sql` does it, with locks of names and tables and a dictionary that is looked at again once the lock is held. The dictionary is a few
-//! rows of the main table, each with the definition of one table; in every table the numbers sum to the same.
+//! Tables that are created, dropped, truncated and indexed while others use them, on whatever
+//! instance: as `sql` does it, with locks of names and tables and a dictionary that is looked at
+//! again once the lock is held. The dictionary is a few rows of the main table, each with the
+//! definition of one table; in every table the numbers sum to the same.
 
 use super::work::Client;
 use crate::common::{Rng, by_index, difference, find, row, scan};

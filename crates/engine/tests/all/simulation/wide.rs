@@ -1,5 +1,7 @@
-//! Rows that fill a block each, in a table with nearly as many blocks as an instance's cache has frames: what is changed here leaves caches for the disk and comes back. Each row counts its changes. Whoever reads a row sees every change that was
-//! acknowledged before, and none that nobody has tried.
+//! Rows that fill a block each, in a table with nearly as many blocks as an instance's cache has
+//! frames: what is changed here leaves caches for the disk and comes back. Each row counts its
+//! changes. Whoever reads a row sees every change that was acknowledged before, and none that
+//! nobody has tried.
 
 use super::shared::Shared;
 use super::work::Client;
@@ -27,7 +29,8 @@ pub fn create(engine: &Arc<Engine>) -> Result<Arc<TableDef>> {
     Ok(t)
 }
 
-/// A row's count, which must be of the changes acknowledged by now and not of more than were ever tried.
+/// A row's count, which must be of the changes acknowledged by now and not of more than were ever
+/// tried.
 fn look(s: &mut Session, shared: &Shared, t: &TableDef, id: i64) -> Result<()> {
     let before = shared.book().counts.get(&id).copied().unwrap_or_default();
     let snap = s.snapshot()?;

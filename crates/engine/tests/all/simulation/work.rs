@@ -1,5 +1,6 @@
-//! Clients: transfers between accounts, lists that are appended to and read, draws from sequences, tables that come and go, keys that are fought for. Accounts and lists are rows of one table; of an account the balance is the indexed number, of a list the tokens
-//! are its text.
+//! Clients: transfers between accounts, lists that are appended to and read, draws from sequences,
+//! tables that come and go, keys that are fought for. Accounts and lists are rows of one table; of
+//! an account the balance is the indexed number, of a list the tokens are its text.
 
 use super::draws::{self, Sequences};
 use super::keys::Change;
@@ -225,8 +226,9 @@ impl Client<'_> {
         book.keys.committed(&self.changes);
     }
 
-    /// What a statement may be refused for: that it was cancelled, a deadlock, a row changed since its snapshot, a full disk, a device that fails; and undo that was taken away since its snapshot, by whichever instance, because its file could not
-    /// grow for one of these two.
+    /// What a statement may be refused for: that it was cancelled, a deadlock, a row changed since
+    /// its snapshot, a full disk, a device that fails; and undo that was taken away since its
+    /// snapshot, by whichever instance, because its file could not grow for one of these two.
     fn may_fail(&self, e: &Error, began: &Began) -> Option<&'static str> {
         match e.sqlstate() {
             CANCELLED => Some("cancelled"),

@@ -3,8 +3,8 @@
 use super::*;
 
 impl World {
-    /// Runs a step of a node's shard and does what the shard asks for. `bytes`: the version that came
-    /// with a message.
+    /// Runs a step of a node's shard and does what the shard asks for. `bytes`: the version that
+    /// came with a message.
     pub(in crate::gcs) fn with(
         &mut self,
         n: usize,

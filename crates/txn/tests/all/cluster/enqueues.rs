@@ -5,8 +5,10 @@ use super::*;
 const GES: u16 = 114;
 const ROUNDS: u32 = 12;
 
-/// R6. What a master said in one epoch is not taken for a word of the next one, in which another masters the lock, also if that begins while it is being sent: two instances would hold a table
-/// exclusively. (Found by the simulation of whole instances: rows without an entry in an index that was being built.)
+/// R6. What a master said in one epoch is not taken for a word of the next one, in which another
+///     masters the lock, also if that begins while it is being sent: two instances would hold a
+///     table exclusively. (Found by the simulation of whole instances: rows without an entry in an
+///     index that was being built.)
 #[test]
 fn what_was_said_in_one_epoch_does_not_leave_as_of_the_next() {
     let db = Db::new(3);
@@ -47,7 +49,8 @@ fn what_was_said_in_one_epoch_does_not_leave_as_of_the_next() {
                     before > 0,
                     "what was asked in epoch {epoch} is of that epoch"
                 );
-                // Where this instance is the master it recalls what the two others have by implication.
+                // Where this instance is the master it recalls what the two others have by
+                // implication.
                 recalls_of_two += u32::from(before == 2);
                 for k in [2, 3] {
                     db.manager(k)

@@ -1,4 +1,5 @@
-//! Commits announced in memory to instances on the same machine (`txn::cluster::memory`, V10). `BRAID_TXN_SEED` replays a seed.
+//! Commits announced in memory to instances on the same machine (`txn::cluster::memory`, V10).
+//! `BRAID_TXN_SEED` replays a seed.
 
 use super::*;
 
@@ -64,7 +65,8 @@ fn nothing_is_lost_on_an_instance_that_does_not_look() {
     db.stop();
 }
 
-/// What one wrote into the other's memory and died: the other knows it when it enters the epoch without that one.
+/// What one wrote into the other's memory and died: the other knows it when it enters the epoch
+/// without that one.
 #[test]
 fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
     let db = Db::over(Net::with_together([1, 2]), 3);
@@ -119,7 +121,8 @@ fn what_the_dead_have_put_here_is_known_in_the_next_epoch() {
     std::mem::forget(db);
 }
 
-/// A region is written in the epoch in which it was offered; in the next one announcements are messages until it is offered again.
+/// A region is written in the epoch in which it was offered; in the next one announcements are
+/// messages until it is offered again.
 #[test]
 fn memory_is_offered_again_in_every_epoch() {
     let db = Db::over(Net::with_together([1, 2]), 2);
@@ -156,7 +159,8 @@ fn memory_is_offered_again_in_every_epoch() {
     db.stop();
 }
 
-/// The announcer's ceiling is durable and younger than the one that the other instance knows; a message would be refused, and come again.
+/// The announcer's ceiling is durable and younger than the one that the other instance knows; a
+/// message would be refused, and come again.
 #[test]
 fn an_announcement_above_the_ceiling_known_here_finds_the_durable_one() {
     let db = Db::over(Net::with_together([1, 2]), 2);

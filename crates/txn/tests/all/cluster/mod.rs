@@ -1,5 +1,6 @@
-//! Transactions among several instances: commits, verdicts, the gate on replies, the horizon, waits. Each instance has data blocks of its own (no block moves
-//! here); what they share is status, by messages over a network that reorders. `BRAID_TXN_SEED` replays a seed.
+//! Transactions among several instances: commits, verdicts, the gate on replies, the horizon,
+//! waits. Each instance has data blocks of its own (no block moves here); what they share is
+//! status, by messages over a network that reorders. `BRAID_TXN_SEED` replays a seed.
 
 mod enqueues;
 mod memory;
@@ -91,7 +92,8 @@ fn a_commit_is_seen_by_the_snapshots_of_another_instance_that_come_after_it() {
     db.stop();
 }
 
-/// A group of a dead instance that is heard of when the others have been told that it was not: nobody could say that it is known to all, and replies would wait for that.
+/// A group of a dead instance that is heard of when the others have been told that it was not:
+/// nobody could say that it is known to all, and replies would wait for that.
 #[test]
 fn what_the_dead_said_counts_for_nothing_once_the_epoch_is_entered() {
     let db = Db::new(3);
@@ -143,7 +145,8 @@ fn what_the_dead_said_counts_for_nothing_once_the_epoch_is_entered() {
     std::mem::forget(db);
 }
 
-/// Without the broadcast, or without waiting for its acknowledgement, the client of one instance would read old data on the other.
+/// Without the broadcast, or without waiting for its acknowledgement, the client of one instance
+/// would read old data on the other.
 #[test]
 fn the_client_is_answered_when_all_have_acknowledged() {
     let db = Db::new(3);
@@ -193,7 +196,8 @@ fn the_client_is_answered_when_all_have_acknowledged() {
     db.stop();
 }
 
-/// A reply that shows a commit which not everybody has heard of waits like the commit itself, on its own instance and on others.
+/// A reply that shows a commit which not everybody has heard of waits like the commit itself, on
+/// its own instance and on others.
 #[test]
 fn replies_that_show_what_not_all_have_heard_of_wait() {
     let db = Db::new(3);
@@ -239,7 +243,8 @@ fn replies_that_show_what_not_all_have_heard_of_wait() {
     db.stop();
 }
 
-/// Verdicts asked for over and over while transactions commit and roll back on all instances: none changes, and what a client was told is seen by whoever begins after.
+/// Verdicts asked for over and over while transactions commit and roll back on all instances: none
+/// changes, and what a client was told is seen by whoever begins after.
 #[test]
 fn no_snapshot_changes_its_mind() {
     let seed = seed();
@@ -335,7 +340,8 @@ fn a_question_whose_answer_was_lost_is_asked_again() {
     db.stop();
 }
 
-/// Whoever asked a dead instance is answered by its next life as soon as all are in its epoch. It once waited for a tick, with its snapshot, for which all instances kept their undo.
+/// Whoever asked a dead instance is answered by its next life as soon as all are in its epoch. It
+/// once waited for a tick, with its snapshot, for which all instances kept their undo.
 #[test]
 fn the_next_life_is_asked_again_when_all_have_entered() {
     let db = Db::new(2);
@@ -381,8 +387,9 @@ fn the_next_life_is_asked_again_when_all_have_entered() {
     db.stop();
 }
 
-/// Purge and truncation stop at the oldest snapshot of all instances; a member not heard yet counts as the beginning of time.
-/// 23a: a parallel worker goes on reading after its coordinator's session is gone, also where another instance purges; so does one that it has handed the snapshot on to.
+/// Purge and truncation stop at the oldest snapshot of all instances; a member not heard yet counts
+/// as the beginning of time. 23a: a parallel worker goes on reading after its coordinator's session
+/// is gone, also where another instance purges; so does one that it has handed the snapshot on to.
 #[test]
 fn a_worker_whose_coordinator_is_gone_keeps_its_snapshot() {
     let db = Db::new(2);
@@ -464,7 +471,8 @@ fn the_horizon_is_the_least_of_all_members() {
     db.stop();
 }
 
-/// Whoever is down was closed cleanly: its status file says all. When it comes back it is asked again.
+/// Whoever is down was closed cleanly: its status file says all. When it comes back it is asked
+/// again.
 #[test]
 fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
     let mut db = Db::new(2);
@@ -533,7 +541,8 @@ fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
     db.stop();
 }
 
-/// V2: who is asked lifts its clock to the snapshot first, whatever the header said. Otherwise the transaction could commit below a snapshot that was told "active".
+/// V2: who is asked lifts its clock to the snapshot first, whatever the header said. Otherwise the
+/// transaction could commit below a snapshot that was told "active".
 #[test]
 fn whoever_is_asked_commits_above_the_askers_snapshot() {
     let db = Db::new(2);

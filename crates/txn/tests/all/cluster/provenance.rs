@@ -1,4 +1,5 @@
-//! Waits for other instances' transactions, locks and acknowledgements, taken apart: who kept whom waiting, and with what (`txn::timing`).
+//! Waits for other instances' transactions, locks and acknowledgements, taken apart: who kept whom
+//! waiting, and with what (`txn::timing`).
 
 use super::*;
 use wait::Event;
@@ -8,7 +9,8 @@ use wait::session::{Kind, Session};
 const TXN_WAIT: u16 = 106;
 const GES: u16 = 114;
 
-/// For how long something is held that another waits for: longer than what else happens meanwhile, though nothing depends on that.
+/// For how long something is held that another waits for: longer than what else happens meanwhile,
+/// though nothing depends on that.
 const HELD: Duration = Duration::from_millis(30);
 
 /// The last wait of this session for another instance.
@@ -81,7 +83,8 @@ fn a_wait_for_a_transaction_says_where_it_ran_and_for_how_long() {
     db.stop();
 }
 
-/// Whoever waits is told of the instance whose session used the lock, be it the master, a third instance, or what the waiter's own instance, the master, has recalled it from.
+/// Whoever waits is told of the instance whose session used the lock, be it the master, a third
+/// instance, or what the waiter's own instance, the master, has recalled it from.
 #[test]
 fn a_wait_for_a_lock_says_who_used_it_and_for_how_long() {
     let db = Db::new(3);

@@ -78,7 +78,8 @@ fn a_transaction_of_another_instance_is_waited_for() {
     db.stop();
 }
 
-/// A session of each step holds a row of its own and waits for that of the next; returns how each wait ended.
+/// A session of each step holds a row of its own and waits for that of the next; returns how each
+/// wait ended.
 fn circle(db: &Db, steps: &[usize]) -> Vec<std::result::Result<(), Error>> {
     let mut sessions: Vec<Transaction> = Vec::new();
     for (n, &k) in steps.iter().enumerate() {
@@ -107,7 +108,8 @@ fn circle(db: &Db, steps: &[usize]) -> Vec<std::result::Result<(), Error>> {
     })
 }
 
-/// Race 26 of docs/design.md: found within a second, one victim, whether the circle takes two instances or three, and whether it goes through one of them twice.
+/// Race 26 of docs/design.md: found within a second, one victim, whether the circle takes two
+/// instances or three, and whether it goes through one of them twice.
 #[test]
 fn a_circle_over_instances_has_one_victim_within_a_second() {
     let db = Db::new(3);
@@ -137,7 +139,8 @@ fn a_circle_over_instances_has_one_victim_within_a_second() {
     db.stop();
 }
 
-/// Both sessions of a circle have found it and are about to make sure: they must choose the same victim.
+/// Both sessions of a circle have found it and are about to make sure: they must choose the same
+/// victim.
 #[test]
 fn all_who_walk_a_circle_choose_the_same_victim() {
     let db = Db::new(2);
@@ -160,7 +163,8 @@ fn all_who_walk_a_circle_choose_the_same_victim() {
     db.stop();
 }
 
-/// A session stands behind a lock of its own instance in the middle of the circle; and a chain that is none has no victim, however often it is looked at.
+/// A session stands behind a lock of its own instance in the middle of the circle; and a chain that
+/// is none has no victim, however often it is looked at.
 #[test]
 fn walks_follow_local_locks_and_chains_have_no_victim() {
     let db = Db::new(2);

@@ -1,4 +1,5 @@
-//! One instance's lower half on simulated storage, and a table of accounts on heap blocks that is as simple as can be.
+//! One instance's lower half on simulated storage, and a table of accounts on heap blocks that is
+//! as simple as can be.
 
 pub mod db;
 pub mod net;
@@ -125,13 +126,15 @@ pub type Tried<T> = std::result::Result<T, AnyError>;
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Instance {
-    /// Starts on what is in `s`: restores torn blocks, replays, takes over transactions. Nothing is rolled back yet.
+    /// Starts on what is in `s`: restores torn blocks, replays, takes over transactions. Nothing is
+    /// rolled back yet.
     pub fn open(s: &SimStorage, undo_cap_blocks: u32) -> Tried<Instance> {
         let control = Arc::new(ControlFile::open(s)?);
         Instance::open_member(s, control, 1, undo_cap_blocks, |_| ())
     }
 
-    /// The same for instance `k`. Those that are open at a time share `control` and keep to data blocks of their own. `joined` is called before redo is taken over.
+    /// The same for instance `k`. Those that are open at a time share `control` and keep to data
+    /// blocks of their own. `joined` is called before redo is taken over.
     pub fn open_member(
         s: &SimStorage,
         control: Arc<ControlFile>,
@@ -196,7 +199,8 @@ impl Instance {
             thread: thread_id,
             recovery_target_bytes: 256 << 10,
             fatal: Box::new(move |_| {
-                // In a real instance the process ends. Here the log must fail, or sessions would wait for ever for a checkpoint that frees it.
+                // In a real instance the process ends. Here the log must fail, or sessions would
+                // wait for ever for a checkpoint that frees it.
                 if let Some(cache) = stopping.upgrade() {
                     let at = cache.mark(RecordHeader::NONE, Op::ActiveTransactions, &[], |_, _| ());
                     let _ = cache.redo().flush_to(at.end);
@@ -405,7 +409,8 @@ fn balance_of(body: &[u8]) -> i64 {
     i64::from_le_bytes(body.try_into().expect("a balance has eight bytes"))
 }
 
-/// Undo payload: row id, then the payload that writes the old version back (`slot u16 | flags | stamp | undo | body`).
+/// Undo payload: row id, then the payload that writes the old version back (`slot u16 | flags |
+/// stamp | undo | body`).
 fn decode(payload: &[u8]) -> (RowId, (heap::RowHead, i64)) {
     let u64_at = |at: usize| u64::from_le_bytes(payload[at..at + 8].try_into().unwrap());
     let head = heap::RowHead {

@@ -1,4 +1,5 @@
-//! A network in memory between instances: it delays and reorders as its seed says, and loses what it is told to.
+//! A network in memory between instances: it delays and reorders as its seed says, and loses what
+//! it is told to.
 
 use block::InstanceId;
 use interconnect::memory::{Registry, SharedMemory};

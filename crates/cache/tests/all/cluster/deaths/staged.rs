@@ -15,7 +15,8 @@ fn two(rng: &mut Rng) -> (Arc<Cluster>, [Arc<Life>; 2]) {
     (cluster, living)
 }
 
-/// So many blocks that shards leave what is about many of them to be taken up in steps of their own.
+/// So many blocks that shards leave what is about many of them to be taken up in steps of their
+/// own.
 #[test]
 fn a_death_among_many_blocks() {
     const MANY: u32 = 9_000;
@@ -84,7 +85,9 @@ fn a_death_among_many_blocks() {
     }
 }
 
-/// A block that was only cleaned out is dirty and no redo names it: its owner dies while it writes it home, and leaves it torn. Nobody else has it, or somebody has a clean copy, which it may let go of.
+/// A block that was only cleaned out is dirty and no redo names it: its owner dies while it writes
+/// it home, and leaves it torn. Nobody else has it, or somebody has a clean copy, which it may let
+/// go of.
 #[test]
 fn a_home_is_torn_that_no_redo_names() {
     for copied in [false, true] {
@@ -116,7 +119,9 @@ fn a_home_is_torn_that_no_redo_names() {
     }
 }
 
-/// What the dead wrote home and let go of before its checkpoint moved on is named by its redo all the same, and whoever has a copy owes the write (17b): also of a copy that was granted and could not be read so far.
+/// What the dead wrote home and let go of before its checkpoint moved on is named by its redo all
+/// the same, and whoever has a copy owes the write (17b): also of a copy that was granted and could
+/// not be read so far.
 #[test]
 fn who_was_granted_a_block_and_has_not_read_it_owes_its_write() {
     const BLOCK: u32 = 5;
