@@ -26,9 +26,9 @@ impl Cache {
         }
     }
 
-    /// The same for who is about to change the block: this instance has it exclusively, and a block
-    /// that was asked for stays until the thread has had it latched exclusively, waits for
-    /// anything, or looks at another one.
+    /// Latches a block shared for a caller that is about to change it. This instance then has the
+    /// block exclusively. A block that was asked for stays until the thread has had it latched
+    /// exclusively, waits for anything, or looks at another block.
     #[track_caller]
     pub fn read_to_change(&self, dba: Dba) -> Result<ReadGuard<'_>> {
         kept::give_back_unless(dba);
@@ -86,7 +86,7 @@ impl Cache {
         Err(admission)
     }
 
-    /// The same, exclusively.
+    /// Like `try_latch_shared`, but latches the block exclusively.
     #[track_caller]
     #[inline]
     pub(crate) fn try_latch_exclusive<'a>(

@@ -2,7 +2,9 @@
 //! clock, and said in the messages that they send on.
 //!
 //! ```text
-//! requester ── Request ──► master: how long until the order leaves ── Ship, ReadFor ──► holder: buffer, copy, log ── Block, Copy ──► requester
+//! requester ── Request ──────► master: how long until the order leaves
+//! master    ── Ship, ReadFor ► holder: buffer, copy, log
+//! holder    ── Block, Copy ──► requester
 //! ```
 //!
 //! The machines of `fusion` know of no clock, so this stands beside them: when a message about a
