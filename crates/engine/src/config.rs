@@ -47,7 +47,7 @@ pub struct Config {
     pub priority: Priority,
     /// CPUs that the receiving threads are bound to; empty for any.
     pub lms_cpus: Vec<usize>,
-    /// The same for `lgwr`.
+    /// CPUs that `lgwr` is bound to; empty for any.
     pub lgwr_cpus: Vec<usize>,
     /// What is done with members that do not answer.
     pub eviction: crate::cluster::Eviction,

@@ -56,7 +56,7 @@ impl Evictions {
         Ok(members.member(InstanceId(k)).map_or(0, |m| m.incarnation))
     }
 
-    /// Who has ordered the end of an instance in a life after this one.
+    /// The instance that has ordered the end of instance `k` in a life after `after`, if any.
     pub fn ordered(&self, k: u16, after: u32) -> Result<Option<u16>> {
         let order = self.orders.read(InstanceId(k))?;
         Ok(order.filter(|o| o.incarnation > after).map(|o| o.by.0))

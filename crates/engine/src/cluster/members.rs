@@ -10,7 +10,7 @@ use storage::lease::{self, MemberState};
 /// Kinds of messages.
 pub type Kinds = RangeInclusive<u16>;
 
-/// Who is up in an epoch, this instance included, in the order of numbers.
+/// The instances that are up in an epoch, this instance included, in the order of numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Members {
     /// Zero before this instance has entered its first.
