@@ -45,8 +45,8 @@ const TELL_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     pub address: SocketAddr,
-    /// Whose clients are let in beside those of this machine: nobody is asked for a password. Must
-    /// name some if the address is not a loopback one.
+    /// Networks whose clients are let in, beside the clients of this machine. No client is asked
+    /// for a password. Must name some if the address is not a loopback one.
     pub trusted: Vec<Network>,
     /// Sessions at once; one more gets 53300.
     pub max_sessions: usize,

@@ -1,5 +1,5 @@
-//! Who made me wait: a session waits for a block and then for a row of the other instance, and both
-//! waits are taken apart.
+//! The demo's step about waits: a session waits for a block and then for a row of the other
+//! instance. Both waits are taken apart, to show who made the session wait.
 
 use super::Demo;
 use super::claims::parts_add_up;
@@ -40,7 +40,8 @@ const BLOCK_PARTS: [(&str, &str); 8] = [
     ),
 ];
 
-/// The same by the names of `v$session_gc_latency`, when the wait was for a row.
+/// Parts of the last wait for another instance by their names in `v$session_gc_latency`, and what
+/// each part is when the wait was for a row.
 const ROW_PARTS: [(&str, &str); 8] = [
     (
         "message out",
