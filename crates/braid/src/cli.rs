@@ -347,7 +347,7 @@ pub struct VerifyArgs {
 }
 
 impl SettingArgs {
-    /// The same settings as flags of an `instance` command.
+    /// These settings as flags of an `instance` command.
     pub fn as_flags(&self) -> Vec<OsString> {
         let mut flags: Vec<OsString> = vec!["--data".into(), self.data.data.clone().into()];
         let mut add = |flag: &str, value: Option<OsString>| {

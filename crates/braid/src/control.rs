@@ -28,8 +28,8 @@ pub enum State {
     Open,
     Stopping,
     Stopped,
-    /// Its process ended without stopping cleanly; the next start recovers it. Never written, only
-    /// concluded.
+    /// The instance's process ended without stopping cleanly; the next start recovers it. Never
+    /// written, only concluded.
     Crashed,
 }
 
@@ -359,7 +359,7 @@ fn end(pid: u32, name: &str, is_running: impl Fn() -> bool) -> Result<(), Failur
     Ok(())
 }
 
-/// Who guards the instances of a database, and the requests to it: files in the database directory.
+/// The guard of a database's instances, and the requests to it: files in the database directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GuardFile {
     pub pid: u32,

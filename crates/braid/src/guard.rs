@@ -70,7 +70,7 @@ struct Guard<'a> {
 struct Trouble {
     /// When it was started again because it had died.
     restarts: Vec<Instant>,
-    /// Its last starts that failed, one after the other.
+    /// The instance's last starts that failed, one after the other.
     failed_starts: u32,
     /// When it is to be started again after one.
     due: Option<Instant>,
@@ -249,7 +249,7 @@ impl Guard<'_> {
         }
     }
 
-    /// Whose start is to be tried again first, and when.
+    /// The instance whose start is to be tried again first, and when.
     fn next_due(&self) -> Option<(u16, Instant)> {
         let due = self.troubles.iter();
         due.filter_map(|(k, t)| Some((*k, t.due?)))

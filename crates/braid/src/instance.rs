@@ -201,7 +201,7 @@ fn server_config(params: &sql::params::Instance) -> Result<ServerConfig, Failure
     })
 }
 
-/// Who opens the database to a network is to know what that means.
+/// Warns an operator who opens the database to a network of what that means.
 fn warn_of_trust(config: &ServerConfig) {
     if !config.address.ip().is_loopback() {
         tracing::warn!(

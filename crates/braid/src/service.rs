@@ -66,7 +66,7 @@ fn no_service(name: &str) -> Failure {
     Failure(format!("there is no service \"{name}\""))
 }
 
-/// Who is up, by what the instances say of themselves.
+/// The instances that are up, by what they say of themselves.
 pub fn up(all: &[Status]) -> Vec<InstanceId> {
     let open = all.iter().filter(|s| s.state == State::Open);
     open.map(|s| InstanceId(s.instance)).collect()

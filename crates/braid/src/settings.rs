@@ -18,7 +18,7 @@ use crate::log;
 
 /// Port of instance k is this plus k, unless said otherwise.
 const BASE_PORT: u16 = 5500;
-/// The same of its interconnect.
+/// The interconnect port of instance k is this plus k.
 const BASE_INTERCONNECT_PORT: u16 = 6500;
 
 /// Gathers the parameters of an instance from `braid.toml`, ALTER SYSTEM SET and flags.

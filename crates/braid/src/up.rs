@@ -202,7 +202,7 @@ fn reports(child: &mut Child) -> Result<ChildStdout, Failure> {
 #[derive(Default)]
 struct Heard {
     is_open: bool,
-    /// It has said why it ends.
+    /// The process has said why it ends.
     has_failed: bool,
 }
 

@@ -119,7 +119,7 @@ fn a_reader_that_goes_away_ends_a_command_quietly() {
     assert!(output.status.success(), "{}", output.status);
 }
 
-/// Its ports and files are in use until the system has taken back its memory.
+/// A killed instance's ports and files are in use until the system has taken back its memory.
 #[test]
 fn up_waits_for_those_who_were_killed() {
     let database = Database::new("cli-killed", 1);

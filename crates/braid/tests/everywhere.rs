@@ -336,8 +336,8 @@ fn a_session_that_waits_for_a_row_of_another_instance_says_whose() {
     waiter.join().expect("the waiter goes on");
 }
 
-/// The same of a table and of an advisory lock, of which only the holder's instance knows the
-/// session.
+/// A wait for a table or an advisory lock names the session, which only the holder's instance
+/// knows.
 #[test]
 fn a_session_that_waits_for_a_lock_of_another_instance_says_whose() {
     let pair = Pair::up("enqueues");
@@ -465,7 +465,7 @@ fn what_an_instance_uses_is_mastered_there_until_it_dies() {
     assert_eq!(two.rows("select sum(v) from big"), sum);
 }
 
-/// Who waits for a block whose master moves just then is told what that wait was.
+/// A session that waits for a block whose master moves just then is told what that wait was.
 #[test]
 fn waits_for_blocks_whose_master_moves_have_a_name() {
     let policy = [

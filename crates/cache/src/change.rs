@@ -13,7 +13,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(MAX_RECORD));
 }
 
-/// Whose record it is: both none for structure changes.
+/// The transaction of a record, and its undo head; both none for structure changes.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordHeader {
     pub txn: TxnId,
@@ -44,7 +44,7 @@ impl Cache {
         Ok(self.redo.wait_for_space()?)
     }
 
-    /// The same for a thread that must not wait: false if it would have to.
+    /// Reserves for a thread that must not wait: false if it would have to.
     pub fn try_reserve(&self) -> bool {
         self.redo.has_space()
     }
@@ -68,8 +68,8 @@ impl Cache {
         self.change_with(header, changes, &mut [], under_latch)
     }
 
-    /// The same for changes that come from two places: a row's, and the undo's, whose guards live
-    /// for different times.
+    /// Logs and applies changes that come from two places: a row's, and the undo's, whose guards
+    /// live for different times.
     pub fn change_with(
         &self,
         header: RecordHeader,

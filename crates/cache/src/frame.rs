@@ -43,8 +43,8 @@ pub(crate) struct Frame {
     usage: AtomicU8,
     /// `dbw0` has copied the block and not finished writing the copy. Set under the shared latch.
     pub writing: AtomicBool,
-    /// Its rows may show when groups took effect of which no durable header tells yet: one is to be
-    /// made durable before the block is written.
+    /// The block's rows may show when groups took effect of which no durable header tells yet: one
+    /// is to be made durable before the block is written.
     pub stamped: AtomicBool,
     /// One more than its changes, as far as they fit, while they are counted (`gcs::defer`); a
     /// hint.

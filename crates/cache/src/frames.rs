@@ -196,7 +196,7 @@ impl Cache {
 
 /// What [`Cache::claim`] found.
 pub(crate) enum Claim {
-    /// Another session has it in a frame, or is reading it.
+    /// The block is in a frame already, or another session is reading it.
     There(FrameIx),
     /// Linked and LOADING, to be filled by the caller.
     Ours(FrameIx),

@@ -53,11 +53,11 @@ impl Cache {
         }
     }
 
-    /// The same, latched exclusively. Others may come here all the same: who scans an extent that
-    /// is another instance's to fill, or follows a stale pointer. The mode can be theirs again
-    /// before the latch is had; then it is asked for anew. What the mode comes with lifts the clock
-    /// above the block's last change, for a format vector is applied where the block's SCN is
-    /// lower.
+    /// Gives a block that is to be formatted, latched exclusively. Others may come here all the
+    /// same: a scan of an extent that is another instance's to fill, or a reader that follows a
+    /// stale pointer. The mode can be theirs again before the latch is had; then it is asked for
+    /// anew. What the mode comes with lifts the clock above the block's last change, for a format
+    /// vector is applied where the block's SCN is lower.
     #[track_caller]
     pub fn write_new(self: &Arc<Self>, dba: Dba) -> Result<WriteGuard<'_>> {
         let (mut admission, mut _pin) = (None, None);

@@ -76,9 +76,9 @@ impl Cache {
 }
 
 enum Retired {
-    /// It holds none of these blocks.
+    /// The frame holds none of these blocks.
     NotOne,
-    /// It has let go of one, and is the caller's.
+    /// The frame has let go of one, and is the caller's.
     Freed,
     /// To be written first.
     Dirty(Dba),

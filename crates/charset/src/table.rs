@@ -10,7 +10,7 @@ use crate::names::NAMES;
 /// What the bytes from 0x80 stand for.
 pub struct Table {
     chars: [Option<char>; 128],
-    /// The same by character.
+    /// The bytes above 127 by character, sorted.
     bytes: Vec<(char, u8)>,
 }
 

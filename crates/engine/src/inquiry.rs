@@ -5,9 +5,10 @@
 //! ([`Inquiries::respond_with`]); here they are bytes.
 //!
 //! ```text
-//! session ── ASK id, page 0, question ──────────► receiving thread ──► queue ──► thread pz00: the responder makes the answer
-//!    ▲                                                                              │
-//!    └─ ANSWER id, page, pages, bytes ◄─────────────────────────────────────────────┘   ASK id, page 1 .. for the rest; END when all is there
+//! session ── ASK id, page 0, question ──► receiving thread ──► queue ──► thread pz00: the
+//!    ▲                                                          │        responder's answer
+//!    └─ ANSWER id, page, pages, bytes ◄─────────────────────────┘
+//! then ASK id, page 1 .. for the rest; END when all is there
 //! ```
 //!
 //! **Invariants.**
@@ -139,7 +140,7 @@ impl Inquiries {
         })
     }
 
-    /// Who answers the others. Once.
+    /// Sets what answers the others' questions. Called once.
     pub fn respond_with(&self, responder: Responder) {
         assert!(
             self.responder.set(responder).is_ok(),

@@ -49,7 +49,7 @@ impl HeapScan {
         self.next_block_of(snapshot, f)
     }
 
-    /// The same for a worker without a session, whose snapshot is held for it.
+    /// The next of them for a worker without a session, whose snapshot is held for it.
     pub fn next_block_of(
         &mut self,
         snapshot: &Snapshot,
@@ -176,7 +176,7 @@ impl IndexScan {
         cancellable(|| self.walk(session.index_times.as_mut(), snapshot, row))
     }
 
-    /// The same for a worker without a session, whose snapshot is held for it.
+    /// The next of them for a worker without a session, whose snapshot is held for it.
     pub fn next_of(&mut self, snapshot: &Snapshot, row: &mut Vec<u8>) -> Result<Option<RowId>> {
         self.walk(None, snapshot, row)
     }
@@ -292,9 +292,9 @@ impl Session {
         Ok(found.settled())
     }
 
-    /// The same for who is about to change the row, if it is as it is wanted. [`Sight::Newer`] only
-    /// if `may_renew`: the statement has read nothing else yet, and would begin again with a
-    /// snapshot of now.
+    /// Looks a row up for a caller that is about to change it, if it is as it is wanted.
+    /// [`Sight::Newer`] only if `may_renew`: the statement has read nothing else yet, and would
+    /// begin again with a snapshot of now.
     pub fn get_unique_to_change(
         &mut self,
         table: &TableDef,

@@ -231,7 +231,7 @@ pub fn define(dir: &Path, name: &str, service: Option<Service>) -> Result<Option
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
     Runs,
-    /// It runs on these just now, and not here.
+    /// The service runs on these instances just now, and not here.
     Elsewhere(Vec<InstanceId>),
     Unknown,
 }
@@ -266,7 +266,7 @@ pub fn standing(
     })
 }
 
-/// Who is up, as an instance sees it.
+/// The instances that are up, as an instance sees it.
 pub fn up(me: InstanceId, cluster: Option<&Cluster>) -> Vec<InstanceId> {
     match cluster {
         Some(cluster) => cluster.members().numbers(),

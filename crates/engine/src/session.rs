@@ -277,8 +277,8 @@ impl Session {
         Ok(self.txn.statement())
     }
 
-    /// The same of now, under REPEATABLE READ too: for definitions, which go by the rows that there
-    /// are.
+    /// A snapshot of now, under REPEATABLE READ too: for definitions, which go by the rows that
+    /// there are.
     pub fn newest_snapshot(&mut self) -> Result<Snapshot> {
         self.used = true;
         Ok(self.txn.newest())

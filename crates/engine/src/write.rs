@@ -32,7 +32,7 @@ pub enum LockOutcome {
     /// A newer version is locked, and has been given.
     Changed,
     Gone,
-    /// Another transaction has it, and the caller does not wait.
+    /// The row is another transaction's, and the caller does not wait.
     Skipped,
 }
 

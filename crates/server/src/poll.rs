@@ -151,7 +151,7 @@ impl Poll {
         }
     }
 
-    /// Another thread wants the processor.
+    /// Notes that another thread wants the processor.
     fn is_in_the_way(&mut self) {
         self.pause = self.next_pause;
         self.next_pause = (self.next_pause * 2).min(*PAUSES.end());

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Who was a member and is dead.
+/// The instances that were members and are dead.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Departed<'a> {
-    /// They have not lived again: how their transactions stand only their next lives know.
+    /// The dead that have not lived again: how their transactions stand only their next lives know.
     pub in_limbo: &'a [InstanceId],
     /// Of some of them it is not decided yet when their last groups took effect. What they had
     /// locked nobody gets before.
@@ -267,7 +267,8 @@ impl TxnManager {
     /// lost.
     pub fn tick(&self) {
         if !self.cluster.is_active() {
-            return; // a joiner has not entered yet: it must not compute a horizon without the others
+            // A joiner has not entered yet: it must not compute a horizon without the others.
+            return;
         }
         self.cluster.look(); // lest the horizon of an instance without work stay behind
         self.horizon();

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {
-    /// Its undo head after its last record.
+    /// The transaction's undo head after its last record.
     Active(UndoPtr),
     Ended,
 }

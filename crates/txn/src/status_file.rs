@@ -20,7 +20,7 @@ const READ: u64 = 64;
 /// Blocks by which the file grows.
 const GROWTH: u32 = 64;
 
-/// Who writes the file; one at a time.
+/// The writer of the status file; there is one at a time.
 pub(crate) struct StatusFile {
     file: FileId,
     files: Arc<DataFiles>,

@@ -22,7 +22,8 @@ const NOTED_MAX: usize = 4096;
 /// What serving took. Its messages are those of the way from the question to the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AnswerCost {
-    /// Who was waited for: who answered, or whose use of a lock had to end before.
+    /// The instance that was waited for: the one that answered, or whose use of a lock had to end
+    /// before.
     pub by: InstanceId,
     pub messages: u8,
     /// Until somebody came to it, and behind others' requests.
@@ -45,7 +46,7 @@ impl AnswerCost {
         }
     }
 
-    /// The same, answered as soon as this thread had come to it.
+    /// The cost of an answer that was given as soon as this thread had come to it.
     pub fn at_once(by: InstanceId) -> AnswerCost {
         AnswerCost {
             queue_ns: since(received_ns()),

@@ -97,7 +97,7 @@ impl HeldSnapshot {
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot
     }
-    /// Another registration of the same snapshot.
+    /// Registers the snapshot once more.
     pub fn another(&self) -> Result<HeldSnapshot> {
         hold(&self.manager, self.snapshot)
     }

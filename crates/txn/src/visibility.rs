@@ -13,7 +13,7 @@
 //! reader, snapshot x         R1  x := clock                      when the snapshot was taken
 //!                            R2  w := word[T]       active -> "active"; committed, aborted -> that
 //!                            R3  committing(n):     pending < n -> "active"
-//!                            R4                     otherwise spin until published >= n, then R2 again
+//!                            R4         otherwise spin until published >= n, then R2 again
 //! ```
 //!
 //! **Why the verdict "active" stands**: if a reader is told "active", then e(n) > x. *R2 reads
@@ -73,8 +73,8 @@ pub enum Verdict {
     Invisible,
     /// The snapshot's own transaction: visible if the change's undo number is below `own_limit`.
     OwnCheckUndo,
-    /// Another instance's transaction of which nothing is known here that serves the snapshot: with
-    /// no latch held call [`crate::TxnManager::learn`], then look again.
+    /// Nothing is known here of another instance's transaction that serves the snapshot: with no
+    /// latch held call [`crate::TxnManager::learn`], then look again.
     Ask(TxnId),
 }
 
@@ -85,7 +85,8 @@ pub enum TxnState {
     /// [`Scn::ZERO`] if all that is known is that it committed below the horizon.
     Committed(Scn),
     Aborted,
-    /// Another instance's: not known here, see [`crate::TxnManager::learn`].
+    /// Not known here, because the transaction is another instance's; see
+    /// [`crate::TxnManager::learn`].
     Unknown,
 }
 
@@ -393,8 +394,7 @@ mod tests {
         assert!(ended.1 > 0);
     }
 
-    /// The same with real threads and real memory: a verdict given once for a snapshot never
-    /// changes.
+    /// With real threads and real memory: a verdict given once for a snapshot never changes.
     #[test]
     fn snapshots_never_change_their_mind() {
         let (clock, v) = visibility();

@@ -10,10 +10,22 @@ pub const COLUMNS: usize = 100;
 const LINES: usize = 600;
 
 /// Files that may be longer than [`LINES`]: each is about one thing, and up to that many lines.
-const LONG_FILES: [(&str, usize); 0] = [];
+const LONG_FILES: [(&str, usize); 11] = [
+    ("crates/cache/tests/all/cluster/deaths.rs", 620),
+    ("crates/engine/src/sequences/mod.rs", 660),
+    ("crates/fusion/src/ges/directory.rs", 632),
+    ("crates/fusion/src/ges/local.rs", 641),
+    ("crates/fusion/src/sequences/tests.rs", 702),
+    ("crates/fusion/src/visibility/mod.rs", 738),
+    ("crates/interconnect/src/mesh.rs", 665),
+    ("crates/storage/src/lease/cluster.rs", 683),
+    ("crates/storage/src/sim.rs", 700),
+    ("crates/txn/src/local_enqueues/mod.rs", 613),
+    ("crates/txn/src/transaction.rs", 650),
+];
 
 /// Folders whose comments are not checked. `sql` is about to be rebuilt as a whole.
-const UNCHECKED: [&str; 1] = ["crates/sql/"];
+pub const UNCHECKED: [&str; 1] = ["crates/sql/"];
 
 /// First words of a doc comment that mean nothing without the item above it.
 const LEANING: [&str; 18] = [

@@ -320,7 +320,7 @@ impl Cluster {
     }
 }
 
-/// Another thread ends the process.
+/// Waits for the end of the process, which another thread brings about.
 fn wait_for_exit() -> ! {
     loop {
         std::thread::park();

@@ -7,9 +7,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`share`] | two instances are started; one writes, the other reads |
-//! | [`waits`] | a session waits for a block and for a row of the other instance, and who made it wait |
+//! | [`waits`] | a session waits for a block and a row of the other instance; who made it wait |
 //! | [`sequences`] | both instances draw values |
-//! | [`crash`], [`load`] | an instance is killed under load; every acknowledged commit is looked for |
+//! | [`crash`], [`load`] | an instance is killed under load; no acknowledged commit is missing |
 //! | [`cluster`], [`session`], [`stage`] | processes and data; connections; what is printed |
 
 mod claims;

@@ -14,7 +14,7 @@ pub struct Report {
     pub paper: String,
     pub sections: Vec<Section>,
     pub goals: Vec<Goal>,
-    /// The same for programs, by name.
+    /// The figures by name, for programs.
     pub figures: BTreeMap<String, f64>,
 }
 

@@ -108,8 +108,8 @@ impl Placement {
         self.moved.iter().try_for_each(carry_out)
     }
 
-    /// Whoever has threads on less than all CPUs: on one set for all of them, as the main thread
-    /// says, which does nothing else.
+    /// The instances whose threads run on less than all CPUs: on one set for all threads, as the
+    /// main thread says, which does nothing else.
     fn open(&mut self, instances: &BTreeMap<u16, u32>) -> io::Result<()> {
         for pid in instances
             .values()

@@ -59,7 +59,7 @@ pub struct Policy {
     parts: Option<CpuParts>,
     /// Windows in a row that spoke for a change.
     agreed: u32,
-    /// Who was busy in them, while nobody has a part.
+    /// The instances that were busy in these looks, while nobody has a part.
     busy: BTreeSet<u16>,
     /// Windows since the parts were cut.
     age: u32,

@@ -23,7 +23,7 @@ pub enum Fault {
     Delay(u64),
     /// Nothing is passed on as long as this lasts.
     Stall,
-    /// The same towards the lower instance only, or away from it only.
+    /// Bytes are held back towards the lower instance only, or away from it only.
     StallUp,
     StallDown,
     /// Connections are broken, and new ones as soon as it is known whose they are.

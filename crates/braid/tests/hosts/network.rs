@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 static NETWORKS: AtomicU16 = AtomicU16::new(0);
 
 pub struct Network {
-    /// Its bridge, and the beginning of all other names.
+    /// The name of the network's bridge, and the beginning of all other names.
     name: String,
     /// First three bytes of its addresses.
     prefix: String,

@@ -1,4 +1,4 @@
-//! Who knocks at the interconnect between hosts and does not belong there.
+//! Strangers that knock at the interconnect between hosts.
 
 use crate::network::Network;
 use crate::site::{Site, client, number};

@@ -87,8 +87,8 @@ fn resident_bytes(instance: &Instance) -> u64 {
         * 1024
 }
 
-/// Whoever announces a long message has not sent it yet, and gets memory for what has come.
-/// Its client waits for ReadyForQuery, and once waited for ever.
+/// A client that announces a long message has not sent it yet, and gets memory for what has come.
+/// The client waits for ReadyForQuery, and must not wait for ever.
 #[test]
 fn a_query_without_an_end_is_answered_to_its_end() {
     let instance = Instance::start("wire-endless-query");

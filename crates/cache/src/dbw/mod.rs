@@ -26,8 +26,8 @@ use wait::{Event, Stat, stat};
 const BATCH: usize = 256;
 /// How often the position is moved when nobody asks.
 const INTERVAL: Duration = Duration::from_millis(1000);
-/// The same while the log has come near to the recovery target: what is logged between two looks is
-/// what a restart replays beyond it.
+/// The pause between looks while the log has come near to the recovery target: what is logged
+/// between two looks is what a restart replays beyond it.
 const HURRIED: Duration = Duration::from_millis(100);
 /// How long a full disk is waited for before the next try.
 const FULL_RETRY: Duration = Duration::from_millis(1000);

@@ -50,7 +50,7 @@ impl WriterShared {
     pub fn want_block(&self, dba: Dba) {
         self.want_blocks([dba]);
     }
-    /// The same of many.
+    /// Asks for the writing of many blocks.
     pub fn want_blocks(&self, blocks: impl IntoIterator<Item = Dba>) {
         self.state.lock().wanted.extend(blocks);
         self.asked.notify_one();

@@ -17,7 +17,7 @@ use redo::WantSink;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Weak};
 
-/// They wait for reads, mostly.
+/// The threads that bring blocks back; they wait for reads, mostly.
 const RECOVERY_THREADS: [&str; 4] = ["lmr0", "lmr1", "lmr2", "lmr3"];
 
 /// Lets blocks go whose redo somebody has written who did so for himself.
@@ -170,7 +170,8 @@ impl Cache {
         });
     }
 
-    /// Whoever waits for the writing asks again if nothing comes of it.
+    /// Has the block written later. An instance that waits for the writing asks again if nothing
+    /// comes of it.
     fn write_later(&self, dba: Dba, generation: Generation) {
         if self.settle(dba).is_err() {
             return;

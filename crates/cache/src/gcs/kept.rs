@@ -39,7 +39,7 @@ impl Drop for Kept {
 }
 
 thread_local! {
-    /// Whose right is kept: looked at on every way to a block.
+    /// The block for which this thread keeps the right: looked at on every way to a block.
     static OF: Cell<Option<Dba>> = const { Cell::new(None) };
     static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
 }
@@ -63,7 +63,7 @@ pub fn give_back() {
     }
 }
 
-/// The same, unless it is of this block.
+/// Gives back the right that is kept, unless it is for this block.
 #[inline]
 pub(crate) fn give_back_unless(dba: Dba) {
     if OF.get().is_some_and(|of| of != dba) {
@@ -71,7 +71,7 @@ pub(crate) fn give_back_unless(dba: Dba) {
     }
 }
 
-/// The same, if it is of this block.
+/// Gives back the right that is kept if it is for this block.
 #[inline]
 pub(crate) fn give_back_of(dba: impl FnOnce() -> Dba) {
     if OF.get().is_some_and(|of| of == dba()) {

@@ -42,9 +42,9 @@ pub(super) struct Uses(pub(super) HashMap<Granule, Users>);
 pub enum PolicyEvent {
     /// This instance takes a granule that it uses most.
     Take,
-    /// It offers one of its own to who uses it most.
+    /// The instance offers a granule of its own to the instance that uses it most.
     Offer,
-    /// It serves a granule that it took.
+    /// The instance serves a granule that it took.
     Opened,
 }
 
@@ -56,7 +56,7 @@ pub struct PolicyRow {
     pub first: Dba,
     /// Of a block of it that is cached, if one is.
     pub object: Option<ObjectId>,
-    /// Who is to be the master.
+    /// The instance that is to be the master.
     pub target: InstanceId,
     /// Requests counted in the last window, and of them the target's.
     pub requests: u32,

@@ -51,7 +51,7 @@ fn how_the_block_came(w: &Waiting, cause: &Cause<'_>) -> How {
     )
 }
 
-/// The same for a copy.
+/// How a copy came.
 pub(super) fn copy_came(cause: &Cause<'_>, joined: bool) -> How {
     let (Some(from), Some(spent), false) = (cause.from, cause.spent, joined) else {
         return How::local(Event::GcBufferBusyAcquire);

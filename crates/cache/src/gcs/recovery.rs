@@ -52,8 +52,8 @@ fn member((instance, incarnation): ClusterMember) -> Member {
 }
 
 impl Cache {
-    /// Who is told that dead threads are needed no more. Called once, before the first epoch in
-    /// which somebody is dead.
+    /// Sets the listener that is told that dead threads are needed no more. Called once, before the
+    /// first epoch in which somebody is dead.
     pub fn on_threads_closed(&self, told: ThreadsClosed) {
         assert!(
             self.gcs.closed.set(told).is_ok(),

@@ -26,7 +26,7 @@ thread_local! {
 /// Where the content of a granted block comes from.
 pub(super) enum Fill {
     Disk,
-    /// Whoever asked overwrites all of it.
+    /// The asker overwrites all of the block.
     Nothing,
     /// The newest version that is left anywhere: of disk (as it is there, if it was read ahead),
     /// this instance's past image and the dead.
@@ -36,7 +36,7 @@ pub(super) enum Fill {
 /// What was filled in.
 struct Filled {
     version: Scn,
-    /// It is newer than what is on disk.
+    /// The block is newer than what is on disk.
     dirty: bool,
 }
 
@@ -183,8 +183,8 @@ impl Cache {
         });
     }
 
-    /// Whoever was to read the block could not: another session that waits for it is to try, or
-    /// else it is let go. If that cannot be it is tried again at a tick.
+    /// Handles a read of a block that failed: another session that waits for the block is to try,
+    /// or else it is let go. If that cannot be it is tried again at a tick.
     fn let_somebody_read(&self, s: &mut State, dba: Dba) {
         let Some(to_read) = s.to_read.get_mut(&dba) else {
             return;
@@ -227,7 +227,7 @@ impl Cache {
         }
     }
 
-    /// It is tried again at the next tick, unless a session does before.
+    /// Notes a read that failed. It is tried again at the next tick, unless a session does before.
     pub(super) fn could_not_read(&self, dba: Dba, what: &str, e: &Error) {
         let mut failures = 0;
         self.with_state(dba, |s| {

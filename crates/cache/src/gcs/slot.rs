@@ -55,7 +55,7 @@ impl How {
         }
     }
 
-    /// The same under another name.
+    /// The way a block came, under another event's name.
     pub fn named(self, event: Event) -> How {
         How { event, ..self }
     }
@@ -66,13 +66,13 @@ pub(super) struct Waiting {
     pub dba: Dba,
     pub slot: Arc<Slot>,
     pub asked_ns: u64,
-    /// It came to read.
+    /// The session came to read.
     pub copy_would_do: bool,
-    /// Another session had asked already.
+    /// Whether another session had asked already.
     pub joined: bool,
     /// The block was here, and on its way to another instance.
     pub releasing: bool,
-    /// Its granule was getting another master meanwhile.
+    /// The block's granule was getting another master meanwhile.
     pub remastered: bool,
 }
 

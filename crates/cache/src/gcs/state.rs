@@ -27,7 +27,8 @@ pub(super) const BUCKETS: u16 = 256;
 /// Kind of the messages of the first shard, within [`interconnect::kinds::CACHE`]; those of the
 /// other shards come after it. Below it are the kinds of [`super::messages::Plain`].
 pub(super) const SHARD: u16 = 10;
-/// The same with a term in front: about a block of a granule that somebody took.
+/// The first kind of shard messages with a term in front: about a block of a granule that somebody
+/// took.
 pub(super) const TERMED_SHARD: u16 = 50;
 
 /// The cache's part that knows of other instances.
@@ -41,7 +42,7 @@ pub(crate) struct Gcs {
     /// None before it joins.
     pub(super) shards: OnceLock<Box<[ShardCell]>>,
     pub(super) helper: Arc<Jobs>,
-    /// Who is told that dead threads are needed no more.
+    /// The listener that is told that dead threads are needed no more.
     pub(super) closed: OnceLock<ThreadsClosed>,
     pub(super) closing: Mutex<Closing>,
     /// How often a member was gone: see [`Cache::copies_lost`].
@@ -57,7 +58,7 @@ pub(super) struct State {
     pub(super) number: u8,
     pub(super) shard: Shard,
     pub(super) members: Vec<InstanceId>,
-    /// Who has asked for blocks of which granule.
+    /// The instances that have asked for blocks of each granule.
     pub(super) uses: Uses,
     pub(super) dead: Dead,
     /// Sessions that wait, by the number that the shard knows them by.
@@ -87,14 +88,15 @@ pub(super) type Later = ((InstanceId, u64, Term), Message, Option<Box<BlockBuf>>
 pub(super) struct ToRead {
     pub(super) mode: Mode,
     pub(super) generation: Generation,
-    /// Who reads it, if anybody does yet.
+    /// The reader of the block, if anybody reads it yet.
     pub(super) claimed: Option<Reader>,
-    /// It is to be brought back.
+    /// The block is to be brought back.
     pub(super) recovery: bool,
     /// How often background threads could not read it: no session gets these errors, so they are
     /// said.
     pub(super) failures: u32,
-    /// Its owner has died meanwhile: it is dirty from the moment on at which it is here (17b).
+    /// The block's owner has died meanwhile: the block is dirty from the moment on at which it is
+    /// here (17b).
     pub(super) owed: bool,
 }
 
@@ -177,9 +179,9 @@ impl State {
     }
 }
 
-/// The same for all members without a word between them, and only the buckets of those who go, or a
-/// share for those who come, move: each instance has a weight of its own for each bucket, and the
-/// heaviest masters it (rendezvous hashing).
+/// The master of a bucket. It is the same for all members without a word between them, and only the
+/// buckets of those who go, or a share for those who come, move: each instance has a weight of its
+/// own for each bucket, and the heaviest masters it (rendezvous hashing).
 pub(super) fn master_of(members: &[InstanceId], bucket: u16) -> InstanceId {
     let weight = |i: &InstanceId| {
         // The finalizer of splitmix64.

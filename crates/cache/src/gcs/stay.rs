@@ -20,7 +20,8 @@ const LONGEST_LOOK: Duration = Duration::from_micros(1_200);
 pub(super) struct Stays(pub(super) HashMap<Dba, Instant>);
 
 impl Stays {
-    /// Its closing is asked for. When it came, if it is to stay.
+    /// Notes that the closing of a block is asked for. Returns when the block came, if it is to
+    /// stay.
     pub fn goes(&mut self, dba: Dba) -> Option<Instant> {
         self.0.remove(&dba)
     }
@@ -32,9 +33,9 @@ pub(super) struct Stay {
     pub keep: Option<Mode>,
     pub generation: Generation,
     pub since: Instant,
-    /// It leaves then, whatever is done with it.
+    /// The block leaves then, whatever is done with it.
     pub until: Instant,
-    /// Its changes since then that looks have seen.
+    /// The block's changes since then that looks have seen.
     pub changes: u32,
     pub next_look: Instant,
 }

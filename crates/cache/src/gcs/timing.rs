@@ -99,9 +99,9 @@ impl BlockCost {
 struct Entry {
     of: (InstanceId, u64),
     received_ns: u64,
-    /// Its serving began in this step of the shard.
+    /// The request's serving began in this step of the shard.
     step: u64,
-    /// It came to the master; otherwise to the holder.
+    /// The request came to the master; otherwise to the holder.
     at_master: bool,
     before: BlockCost,
     /// Since when a copy is being made.
@@ -221,7 +221,7 @@ impl Timing {
         });
     }
 
-    /// It was closed later.
+    /// The block was closed later.
     pub fn closed(&mut self, block: Dba) {
         if let Some(c) = &mut self.closings[place(block.0, CLOSINGS)]
             && c.block == block

@@ -1,4 +1,4 @@
-//! Who is stood in for, and how a stand-in is made ([`super::heir`] says when).
+//! The instances that have stand-ins, and how a stand-in is made ([`super::heir`] says when).
 
 use super::setup::{ClusterHost, Eviction};
 use crate::files::Places;
@@ -23,7 +23,8 @@ pub(crate) type StandIn = fn(Config, Host, &dyn Progress) -> Result<()>;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// After an attempt that failed.
 const RETRY: Duration = Duration::from_secs(5);
-/// It rolls back, and serves others the blocks that it changes for that.
+/// Bytes of a stand-in's cache. A stand-in rolls back, and serves others the blocks that it changes
+/// for that.
 const MOST_BUFFERS: u64 = 32 << 20;
 
 pub(super) struct Heirs {
@@ -36,7 +37,7 @@ pub(super) struct Heirs {
     secret: Secret,
     certificates: Option<PathBuf>,
     heartbeat: Duration,
-    /// The same everywhere.
+    /// The number of lanes, the same everywhere.
     lms: u8,
     memory: Option<Arc<dyn SharedMemory>>,
     eviction: Eviction,

@@ -36,7 +36,7 @@ impl Members {
         self.up.len() == 1
     }
 
-    /// Who sees to the recovery of the dead.
+    /// The member that sees to the recovery of the dead.
     pub fn recoverer(&self) -> InstanceId {
         self.up[0].instance
     }

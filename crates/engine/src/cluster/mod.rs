@@ -2,8 +2,10 @@
 //! messages of the layers below.
 //!
 //! ```text
-//! layer ── Post::send ──► evidence in front ──► interconnect ~~~► evidence taken in ──► Layer::message, by kind
-//! rcfg ── looks at the control file, tries the locks of the silent ──► Layer::members_changed, Layer::settled
+//! layer ── Post::send ──► evidence in front ──► interconnect
+//!   ~~~► evidence taken in ──► Layer::message, by kind
+//! rcfg ── looks at the control file, tries the locks of the silent
+//!   ──► Layer::members_changed, Layer::settled
 //! ```
 //!
 //! **Invariants.**

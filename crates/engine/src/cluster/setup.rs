@@ -84,7 +84,8 @@ pub(crate) struct Contact {
     pub key: u64,
     /// Tells the host's network from another's: only within one do two meet on loopback.
     pub network: u64,
-    /// Another instance lives this one's life, until its transactions are rolled back.
+    /// This is a stand-in: another instance lives this one's life, until its transactions are
+    /// rolled back.
     pub stand_in: bool,
 }
 

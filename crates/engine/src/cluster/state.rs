@@ -39,7 +39,7 @@ pub struct Cluster {
     pub(super) space: Mutex<Option<Arc<Space>>>,
     /// One of the layers.
     pub(super) inquiries: Arc<Inquiries>,
-    /// Another.
+    /// The layer of sequences.
     pub(super) sequences: Arc<Sequences>,
     pub(super) evidence: Arc<dyn Evidence>,
     pub(super) file: Arc<ClusterFile>,
@@ -80,7 +80,8 @@ pub(super) struct State {
     pub(super) leaving: bool,
     /// Lives that have left; they stay connected until they hang up.
     pub(super) leavers: Vec<Member>,
-    /// Who was met for an epoch that has not been entered yet; that epoch, and since when.
+    /// The members that were met for an epoch that has not been entered yet; that epoch, and since
+    /// when.
     pub(super) met: Vec<Member>,
     pub(super) meeting: Option<(u64, Instant)>,
     /// Of each peer.

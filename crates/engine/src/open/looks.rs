@@ -22,7 +22,7 @@ const RECOVERY_TIME: Duration = Duration::from_secs(120);
 /// What came of a look under the control file's lock.
 enum Looked {
     Found(Box<Found>),
-    /// Another instance lives this one's life, and has its locks.
+    /// A stand-in in another instance lives this one's life, and has its locks.
     HasStandIn,
     /// Somebody has a lock of this very instance: its former life, which was killed a moment ago,
     /// or another process that is this instance.
@@ -59,7 +59,7 @@ impl Found {
             .collect()
     }
 
-    /// Whose blocks the living have to recover.
+    /// The instances whose blocks the living have to recover.
     pub fn to_be_recovered(&self) -> Vec<InstanceId> {
         self.members
             .members

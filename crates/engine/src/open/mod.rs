@@ -86,7 +86,7 @@ fn stand_in(config: Config, host: Host, progress: &dyn Progress) -> Result<()> {
 struct Opened {
     rolled: RolledForward,
     recovery: Option<Recovery>,
-    /// Its thread was closed.
+    /// The instance's thread was closed.
     clean: bool,
 }
 

@@ -59,7 +59,7 @@ pub(crate) enum Apply {
     /// Others have recovered the blocks of its former life and may have changed them since; they
     /// are not even looked at, for this instance has not joined yet. Its undo has waited for it.
     OwnUndo,
-    /// Its thread was closed, with all its changes in the data files.
+    /// The instance's thread was closed, with all its changes in the data files.
     Nothing,
 }
 

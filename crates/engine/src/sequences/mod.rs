@@ -1,8 +1,10 @@
 //! Sequences among instances: drives [`fusion::sequences`], which has the protocol and its reasons.
 //!
 //! ```text
-//! session ── draw ──► machine ── message ~~~► receiving thread of the home: takes values from the block, if that needs no wait ── message ~~~► machine ──► session
-//!                                                     └── otherwise ──► thread lck0, which may wait for the block and for the log
+//! session ── draw ──► machine ── message ~~~► receiving thread of the home
+//!   the receiving thread takes values from the block, if that needs no wait;
+//!   otherwise thread lck0 does, which may wait for the block and for the log
+//!   ── message ~~~► machine ──► session
 //! ```
 //!
 //! **Owns** the machine, under one latch, and the sessions that wait for it.
@@ -49,7 +51,7 @@ struct Slot {
     waiter: Arc<wait::Waiter>,
 }
 
-/// Who told, what it took there, and when it was here.
+/// An answer: the instance that told, what it took there, and when it was here.
 #[derive(Clone, Copy)]
 struct Answer {
     from: InstanceId,

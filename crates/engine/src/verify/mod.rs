@@ -41,7 +41,7 @@ pub fn verify(
     found
 }
 
-/// The same check of a database that is open; nobody else works in it.
+/// Checks a database that is open; nobody else works in it.
 pub fn check_all(
     engine: &Arc<Engine>,
     progress: &dyn Progress,

@@ -116,7 +116,7 @@ impl Node {
     fn stop(&self) {
         self.engine.stop(&Quiet).unwrap();
     }
-    /// It says nothing any more.
+    /// Makes the instance say nothing any more.
     fn silence(&self) {
         let cluster = self.engine.cluster().unwrap();
         cluster.interconnect().unwrap().stop();
@@ -159,8 +159,8 @@ fn start_with(
     Ok(Node { engine, book })
 }
 
-/// Whoever has lived before finds all its files: it joins others also on a full disk. It once hung
-/// there, while its members could not make the file of eviction orders.
+/// An instance that has lived before finds all its files: it joins others also on a full disk,
+/// where its members cannot make the file of eviction orders.
 #[test]
 fn members_join_on_a_full_disk() {
     let (s, _) = create();
@@ -413,8 +413,8 @@ fn a_start_declares_the_dead_and_waits_for_their_recovery() {
     [again, three, one].iter().for_each(Node::stop);
 }
 
-/// Who starts looks at the dead, whose locks it gets for that. It does not keep them while it waits
-/// to be let in: the next life of one of them may be starting, too.
+/// An instance that starts looks at the dead, whose locks it gets for that. It does not keep them
+/// while it waits to be let in: the next life of one of them may be starting, too.
 #[test]
 fn who_waits_to_be_let_in_keeps_nobody_else_out() {
     let (s, _) = create();
@@ -502,8 +502,8 @@ fn of_two_that_are_cut_apart_one_is_ended() {
     one.stop();
 }
 
-/// Who cannot read what all have in common for as long as the others would wait for somebody silent
-/// ends, and leaves what it has to them.
+/// An instance that cannot read what all have in common ends after as long as the others would wait
+/// for a silent one, and leaves what it has to them.
 #[test]
 fn who_cannot_read_for_long_ends() {
     let (s, _) = create();
@@ -532,8 +532,8 @@ fn who_cannot_read_for_long_ends() {
     two.stop();
 }
 
-/// Who is to recover the dead for all others, and can make nothing durable, ends: it once tried for
-/// ever, and they waited.
+/// A member that is to recover the dead for all others, and can make nothing durable, ends:
+/// otherwise it tries for ever, and the others wait.
 #[test]
 fn who_cannot_recover_the_dead_leaves_it_to_another() {
     let (s, _) = create();

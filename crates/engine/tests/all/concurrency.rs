@@ -157,9 +157,9 @@ fn what_another_instance_may_have_created_is_no_orphan() {
     }
 }
 
-/// Who is about to change a row that has been changed since the snapshot would rather have a newer
-/// snapshot than the version before, unless the snapshot is the transaction's. A change that is not
-/// committed is no reason: it may be rolled back.
+/// A session that is about to change a row that has been changed since the snapshot would rather
+/// have a newer snapshot than the version before, unless the snapshot is the transaction's. A
+/// change that is not committed is no reason: it may be rolled back.
 #[test]
 fn a_row_to_be_changed_is_newer_than_the_snapshot() {
     let (s, table) = create();

@@ -372,7 +372,7 @@ fn a_stand_in_that_fails_is_followed_by_another() {
     }
 }
 
-/// Whose commits all members knew of when another came, and who then dies: the survivor was never
+/// An instance dies whose commits all members knew of when another came: the survivor was never
 /// told when they took effect by a message about them, and its snapshots are older than the dead
 /// one's next life.
 #[test]
@@ -537,8 +537,8 @@ fn a_start_that_takes_long_keeps_nobody_from_the_control_file() {
         .for_each(|n| n.engine.stop(&Quiet).unwrap());
 }
 
-/// Who finds nobody left once it has read its redo was opened as one among others, and begins anew:
-/// alone, and with all that the others left.
+/// An instance that finds nobody left once it has read its redo was opened as one among others, and
+/// begins anew: alone, and with all that the others left.
 #[test]
 fn a_start_that_finds_the_others_gone_begins_anew() {
     let (s, t) = create();

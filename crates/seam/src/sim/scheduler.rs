@@ -94,7 +94,8 @@ impl Temper {
     }
 }
 
-/// Who runs, who may run, and what time it is: all that a turn depends on, but for the network.
+/// The scheduler's state, that is who runs, who may run, and what time it is: all that a turn
+/// depends on, but for the network.
 pub(super) struct Scheduler {
     pub random: Rng,
     pub now_ns: u64,

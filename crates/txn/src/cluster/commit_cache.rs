@@ -108,7 +108,8 @@ impl CommitCache {
             {
                 break version;
             }
-            seam::thread::yield_now(); // the other writer stores a few words; it may have lost its CPU
+            // The other writer stores a few words; it may have lost its CPU.
+            seam::thread::yield_now();
         };
         fence(Ordering::Release);
         let key = |way: usize| bucket.words[2 * way].load(Ordering::Relaxed);

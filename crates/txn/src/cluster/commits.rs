@@ -19,12 +19,12 @@ const MAX_ANNOUNCED: usize = 256;
 /// A thread that waits for groups to be acknowledged.
 pub(super) struct Seat {
     told: AtomicBool,
-    /// Whose word it was that was missing. Set before it is told.
+    /// The answer that was missing. Set before the waiter is told.
     answer: Mutex<Option<Answered>>,
     thread: Thread,
 }
 
-/// Who is to be woken when a reply may leave.
+/// The sessions that are to be woken when a reply may leave.
 pub(super) enum Parked {
     Here(Arc<Seat>),
     /// Threads that have not been woken since their group became durable.

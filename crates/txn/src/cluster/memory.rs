@@ -68,7 +68,7 @@ pub(super) struct Outboxes {
 }
 
 impl Outboxes {
-    /// Another epoch begins.
+    /// Forgets all regions, because another epoch begins.
     pub(super) fn clear(&mut self) {
         self.of.clear();
     }
@@ -183,9 +183,9 @@ impl Cluster {
         inbox.tail.store(now.tail, Ordering::Release);
     }
 
-    /// Its announcer drew this SCN below a ceiling that is durable, but may be younger than the one
-    /// known here: it may have entered an epoch, or used up half of its SCNs, a moment ago. A
-    /// message would be refused and come again; what stands in memory has been acknowledged.
+    /// The announcer of this SCN drew it below a ceiling that is durable, but may be younger than
+    /// the one known here: it may have entered an epoch, or used up half of its SCNs, a moment ago.
+    /// A message would be refused and come again; what stands in memory has been acknowledged.
     fn lift_to_announced(&self, scn: Scn) -> Result<()> {
         if let (Err(redo::Error::AboveCeiling { .. }), Some(ceiling)) =
             (self.clock.lift(scn), self.durable_ceiling.get())

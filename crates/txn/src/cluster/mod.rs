@@ -346,7 +346,7 @@ impl Cluster {
         self.is_up(from) || epoch > self.epoch()
     }
 
-    /// Another instance has announced a group, with these transactions.
+    /// Takes the announcement of a group by another instance, with these transactions.
     pub(crate) fn announced(
         &self,
         from: InstanceId,
@@ -434,7 +434,8 @@ impl Cluster {
         self.carry_out_with(m, &[]);
     }
 
-    /// The same; an announcement among it is of a group with these transactions.
+    /// Carries out what the machine asks for; an announcement among it is of a group with these
+    /// transactions.
     fn carry_out_with(&self, mut m: MutexGuard<'_, Machine>, committed: &[TxnId]) {
         let (mut letters, mut free) = (Vec::new(), Vec::new());
         for effect in std::mem::take(&mut m.out) {
@@ -482,7 +483,7 @@ impl Cluster {
         self.send_in_epoch(letter, self.epoch());
     }
 
-    /// The same for what was said in that epoch, and holds in no other.
+    /// Sends what was said in that epoch, and holds in no other.
     pub(crate) fn send_in_epoch(&self, letter: Letter, epoch: u64) {
         // Without a post there are no others, and what was meant for them has lost its addressee.
         if let Some(post) = self.post.get() {

@@ -194,7 +194,8 @@ impl Cluster {
         self.send(Letter::new(txn.instance(), &question));
     }
 
-    /// Another instance asks about a transaction of this one; `state` looks into the words.
+    /// Answers another instance that asks about a transaction of this one; `state` looks into the
+    /// words.
     pub(crate) fn asked(
         &self,
         from: InstanceId,

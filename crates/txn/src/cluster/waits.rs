@@ -50,7 +50,7 @@ impl Cluster {
         self.send(Letter::new(txn.instance(), &TxnMessage::TxnWait { txn }));
     }
 
-    /// Another instance wants to be told when a transaction of this one ends.
+    /// Notes that another instance wants to be told when a transaction of this one ends.
     pub(crate) fn end_wanted(
         &self,
         from: InstanceId,

@@ -188,7 +188,7 @@ impl GlobalEnqueues {
         self.step_about(None, |s| f(&mut s.machine, &mut s.out))
     }
 
-    /// The same, because of a message about this lock.
+    /// A step of the machine, because of a message about this lock.
     fn step_about<R>(&self, resource: Option<Global>, f: impl FnOnce(&mut State) -> R) -> R {
         let mut s = self.state.lock();
         let result = f(&mut s);

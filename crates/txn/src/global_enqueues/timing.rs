@@ -2,7 +2,9 @@
 //! (see [`crate::timing`]).
 //!
 //! ```text
-//! requester ── Request ──► master: queue, behind other requests ── Recall ──► holder: pin, until its users let go ── Recalled ──► master ── Grant ──► requester
+//! requester ── Request ──► master: queue, behind other requests
+//! master ── Recall ──► holder: pin, until its users let go
+//! holder ── Recalled ──► master ── Grant ──► requester
 //! ```
 //!
 //! Whose recall is answered last has kept the requester waiting; of a lock that the master's own
@@ -73,7 +75,7 @@ impl Timing {
         });
     }
 
-    /// It has been looked at, and what came of it has left.
+    /// The message about this lock has been looked at, and what came of it has left.
     pub(super) fn step_is_over(&mut self, resource: Resource, used: bool) {
         self.answer = None;
         match used {

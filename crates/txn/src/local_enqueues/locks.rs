@@ -155,8 +155,8 @@ pub(crate) struct LockTable {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Blocker {
     pub(crate) locker: LockerId,
-    /// It holds what is waited for in a mode that excludes the waiter's; otherwise it stands ahead
-    /// in the queue, or keeps those waiting who do.
+    /// The blocker holds what is waited for in a mode that excludes the waiter's; otherwise it
+    /// stands ahead in the queue, or keeps those waiting who do.
     pub(crate) directly: bool,
 }
 
@@ -233,7 +233,7 @@ impl LockTable {
         true
     }
 
-    /// Who holds it in a weak mode, and in which.
+    /// The lockers that hold it in a weak mode, and in which.
     pub(crate) fn weak_holders(&self, r: Resource) -> Vec<(LockerId, LockMode)> {
         let holders = self.locks.get(&r).into_iter().flat_map(|l| &l.holders);
         let weak = |h: &Holder| Some((h.locker, h.modes().filter(|m| m.is_weak()).max()?));

@@ -429,8 +429,8 @@ fn frames_are_needed_while_the_first_epoch_begins() {
     }
 }
 
-/// Who asked for a block to change it has it until it has changed it, or waits for anything: nobody
-/// else gets it in between, and then at once.
+/// A session that asked for a block to change it has it until it has changed it, or waits for
+/// anything: nobody else gets it in between, and then at once.
 #[test]
 fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
     let cluster = Cluster::new(2, 1);
@@ -468,8 +468,8 @@ fn what_was_looked_at_to_be_changed_stays_until_it_is_changed_or_waited() {
     cluster.end();
 }
 
-/// It is dirty from the end of the log on, and nothing may ever be logged behind that: an instance
-/// that leaves waits for its writing.
+/// A block that came dirty is dirty from the end of the log on, and nothing may ever be logged
+/// behind that: an instance that leaves waits for its writing.
 #[test]
 fn a_block_that_came_dirty_and_is_not_changed_here_is_written_by_a_checkpoint() {
     let cluster = Cluster::new(2, 1);
@@ -486,8 +486,8 @@ fn a_block_that_came_dirty_and_is_not_changed_here_is_written_by_a_checkpoint() 
     cluster.end();
 }
 
-/// Its session goes away with the error, and nobody here asks again. Another instance gets it, or,
-/// if it cannot be read there either, the same error.
+/// The session of a read that fails goes away with the error, and nobody here asks again. Another
+/// instance gets it, or, if it cannot be read there either, the same error.
 #[test]
 fn a_block_that_cannot_be_read_is_let_go() {
     let cluster = Cluster::new(2, 1);

@@ -6,8 +6,8 @@ use storage::Faults;
 /// Longer than it takes: only a failing test waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whoever closes a frame waits for the write of it that is in flight. One that has failed is in
-/// flight no more, however often it is tried again.
+/// A thread that closes a frame waits for the write of it that is in flight. A write that has
+/// failed is in flight no more, however often it is tried again.
 #[test]
 fn a_block_that_cannot_be_written_can_leave() {
     let cluster = Arc::new(Cluster::new(2, 3));

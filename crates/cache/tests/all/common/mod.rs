@@ -98,12 +98,12 @@ pub fn create() -> SimStorage {
     create_of(THREAD)
 }
 
-/// The same with a redo thread of this number.
+/// Storage for an instance with a redo thread of this number.
 pub fn create_of(number: ThreadId) -> SimStorage {
     create_sized(number, BLOCKS)
 }
 
-/// The same with so many blocks.
+/// Storage for an instance with so many blocks.
 pub fn create_sized(number: ThreadId, blocks: u32) -> SimStorage {
     let s = SimStorage::new();
     LogFiles::create(&members(&s), identity_of(number), GEOMETRY, &mut |_| ()).unwrap();
@@ -169,13 +169,13 @@ impl Instance {
         Ok(instance)
     }
 
-    /// The same with a data file of the caller's, stopped before redo is applied: the checkpoint
+    /// An instance over a data file of the caller's, stopped before redo is applied: the checkpoint
     /// stays where it is until the caller opens the gate.
     pub fn open_paused(s: &SimStorage, data: Arc<dyn File>) -> Tried<Instance> {
         Instance::open_sized(s, data, MIN_FRAMES)
     }
 
-    /// The same with so many frames.
+    /// An instance with so many frames.
     pub fn open_sized(s: &SimStorage, data: Arc<dyn File>, frames: usize) -> Tried<Instance> {
         let control = Arc::new(ControlFile::open(s)?);
         let files = Arc::new(DataFiles::new());

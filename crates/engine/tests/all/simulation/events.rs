@@ -88,7 +88,8 @@ impl Room {
         }
     }
 
-    /// Its locks stay until the device is done with its last write.
+    /// Kills a process in the middle of a write. Its locks stay until the device is done with its
+    /// last write.
     fn kill_writing(&mut self, k: u16, process: Process) {
         say(&format!("process {process} is killed when it writes"));
         self.shared.book().doomed.insert(process);

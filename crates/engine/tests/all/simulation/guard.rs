@@ -1,4 +1,5 @@
-//! Who guards an instance, as `braid up` does: reads orders for its end, and kills it.
+//! The guard of an instance, as `braid up` is one: it reads orders for the instance's end, and
+//! kills it.
 
 use super::node;
 use super::shared::{Shared, Stage, pause, say};

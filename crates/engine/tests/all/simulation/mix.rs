@@ -39,7 +39,7 @@ pub enum Event {
     Cut,
     Heal,
     Break,
-    /// Its writes, syncs or reads fail.
+    /// The device's writes, syncs or reads fail.
     IoError,
     FullDisk,
 }

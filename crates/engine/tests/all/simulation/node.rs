@@ -22,7 +22,7 @@ pub struct Start {
     pub instance: u16,
     pub process: Process,
     pub seed: u64,
-    /// Its former life was killed.
+    /// The instance's former life was killed.
     pub is_again: bool,
 }
 

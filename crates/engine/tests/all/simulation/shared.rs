@@ -20,7 +20,7 @@ pub enum Stage {
     /// Told to stop.
     Stopping,
     Stopped,
-    /// It could not be opened.
+    /// The instance could not be opened.
     Refused(String),
     Killed,
 }

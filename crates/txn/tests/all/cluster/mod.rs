@@ -340,8 +340,9 @@ fn a_question_whose_answer_was_lost_is_asked_again() {
     db.stop();
 }
 
-/// Whoever asked a dead instance is answered by its next life as soon as all are in its epoch. It
-/// once waited for a tick, with its snapshot, for which all instances kept their undo.
+/// An instance that asked a dead one is answered by the dead one's next life as soon as all are in
+/// its epoch. It must not wait for a tick, with its snapshot, for which all instances keep their
+/// undo.
 #[test]
 fn the_next_life_is_asked_again_when_all_have_entered() {
     let db = Db::new(2);
@@ -471,8 +472,8 @@ fn the_horizon_is_the_least_of_all_members() {
     db.stop();
 }
 
-/// Whoever is down was closed cleanly: its status file says all. When it comes back it is asked
-/// again.
+/// An instance that is down was closed cleanly: its status file says all. When it comes back it is
+/// asked again.
 #[test]
 fn the_status_of_an_instance_that_is_down_is_read_from_its_file() {
     let mut db = Db::new(2);

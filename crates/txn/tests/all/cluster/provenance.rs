@@ -83,7 +83,7 @@ fn a_wait_for_a_transaction_says_where_it_ran_and_for_how_long() {
     db.stop();
 }
 
-/// Whoever waits is told of the instance whose session used the lock, be it the master, a third
+/// A waiter is told of the instance whose session used the lock, be it the master, a third
 /// instance, or what the waiter's own instance, the master, has recalled it from.
 #[test]
 fn a_wait_for_a_lock_says_who_used_it_and_for_how_long() {
@@ -126,7 +126,7 @@ fn a_wait_for_a_lock_says_who_used_it_and_for_how_long() {
     db.stop();
 }
 
-/// Whoever does not want to wait learns, too, who was in the way.
+/// A session that does not want to wait learns, too, who was in the way.
 #[test]
 fn a_lock_that_is_refused_says_by_whom() {
     let db = Db::new(2);

@@ -133,7 +133,7 @@ impl Instance {
         Instance::open_member(s, control, 1, undo_cap_blocks, |_| ())
     }
 
-    /// The same for instance `k`. Those that are open at a time share `control` and keep to data
+    /// A manager for instance `k`. Those that are open at a time share `control` and keep to data
     /// blocks of their own. `joined` is called before redo is taken over.
     pub fn open_member(
         s: &SimStorage,
