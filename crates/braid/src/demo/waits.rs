@@ -226,7 +226,7 @@ pub fn for_a_row(demo: &mut Demo) -> Result<(), Failure> {
         &mut one,
         "update account set balance = balance - 10 where id = 1",
     )?;
-    let sql = "update account set balance = balance + 10 where id = 1";
+    let sql = "update account set balance = balance + 25 where id = 1";
     demo.stage.typed(&two.prompt, &format!("{sql};"));
     demo.stage.line("... waits");
     let blocked = std::thread::Builder::new()
@@ -269,7 +269,7 @@ pub fn for_a_row(demo: &mut Demo) -> Result<(), Failure> {
         "select id, owner, balance from account order by id",
     )?;
     demo.claims
-        .hold(after.numbers("balance")? == [90, 111], || {
+        .hold(after.numbers("balance")? == [105, 111], || {
             format!("the balances are {:?}", after.rows)
         })?;
     demo.stage.notice(

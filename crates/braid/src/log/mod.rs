@@ -114,7 +114,8 @@ pub fn tell(from: Origin, event: report::Event) {
     match &report.event {
         report::Event::Failed { why } => tracing::error!(target: TOLD, "{why}"),
         report::Event::Open { address, .. } => {
-            tracing::info!(target: TOLD, "{}, for clients at {address}", report.event.sentence());
+            let opened = report.event.sentence();
+            tracing::info!(target: TOLD, "the instance {opened}, for clients at {address}");
         }
         event => tracing::info!(target: TOLD, "{}", event.sentence()),
     }
