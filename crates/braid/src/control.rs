@@ -286,7 +286,7 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
             s.host
         );
     }
-    // Who guards them would start them again.
+    // Their guard would start them again.
     if let Some(guard) = GuardFile::running(&args.data)? {
         end(guard.pid, "the guard", || guard.is_running())?;
     }

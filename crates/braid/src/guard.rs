@@ -367,7 +367,7 @@ impl Guard<'_> {
         let trouble = self.troubles.entry(k).or_default();
         trouble.restarts.retain(|at| at.elapsed() < RESTART_WINDOW);
         let restarts = trouble.restarts.len();
-        // Who is killed while it starts has died as any other.
+        // An instance that is killed while it starts has died as any other.
         let has_failed = !was_open && status.code().is_some();
         let what = match has_failed {
             true => "did not start",

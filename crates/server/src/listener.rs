@@ -77,7 +77,7 @@ pub struct Server {
 }
 
 /// A port taken, before the database behind it is open: so that a port in use is found out first.
-/// Who comes is told to come later.
+/// A client that connects is told to come later.
 pub struct Bound {
     server: Server,
     /// Set once there is one.

@@ -281,7 +281,7 @@ mod tests {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        // Who is gone is no error.
+        // A thread that is gone is no error.
         placement.share_out(&parts, &instances).unwrap();
         placement.open(&instances).unwrap();
     }

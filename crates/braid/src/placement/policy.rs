@@ -106,7 +106,7 @@ impl Policy {
         }
         let is_gone = parts.keys().any(|k| !window.used.contains_key(k));
         let mut busy = busy(window, CALM);
-        // Who had no part becomes busy as anybody does.
+        // An instance that had no part becomes busy as any other does.
         busy.retain(|k| parts.contains_key(k) || window.used[k] >= BUSY * fair(window));
         let is_other_work = !busy.iter().eq(parts.keys()) || mean(&window.idle) > LEISURE;
         let is_full = parts.values().any(|part| is_too_small(part, &window.idle));

@@ -3,11 +3,11 @@
 //! (`v$gcspfmaster_info`, `v$policy_history`); there the unit is an object, here a range of
 //! addresses, because two instances may each use their own half of one table.
 //!
-//! Who masters a block counts who asks for it: that is where every miss comes by, and no hit. Of a
-//! granule that nobody took each master sees the part that is its own by hash, a sample of
-//! everybody's requests; so whoever asks most finds that out by itself. Of one that was taken its
-//! master sees everything, and offers it to whoever asks most. What an instance adds to a segment
-//! it masters from the beginning.
+//! A block's master counts the requests of each instance. It sees every cache miss and no cache
+//! hit. Of a granule that nobody took each master sees the part that is its own by hash, a sample
+//! of everybody's requests; so whoever asks most finds that out by itself. Of one that was taken
+//! its master sees everything, and offers it to whoever asks most. What an instance adds to a
+//! segment it masters from the beginning.
 //!
 //! **Invariants.**
 //! - Nothing here is needed for correctness: who masters what, and moves it, is the shard's

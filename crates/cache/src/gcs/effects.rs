@@ -71,7 +71,8 @@ impl Cache {
                 s.to_read.insert(block, to_read);
                 self.find_reader(s, block, cause);
                 if s.to_read[&block].claimed.is_none() {
-                    // Whoever asked waits no more. Others must not wait for who does not read it.
+                    // The asker waits no more. Others must not wait for a session that does not
+                    // read the block.
                     s.shard.unreadable(block, generation, out);
                 }
             }

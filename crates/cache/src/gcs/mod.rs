@@ -91,8 +91,8 @@ impl Cache {
     /// epoch.
     fn register_everything(&self) {
         self.gcs.clustered.store(true, SeqCst);
-        // Whoever loads without the shard has looked at the flag before; it needs no more than the
-        // disk to go on.
+        // A thread that loads without the shard has looked at the flag before; it needs no more
+        // than the disk to go on.
         while self.gcs.lone_loads.load(SeqCst) > 0 {
             seam::thread::yield_now();
         }

@@ -96,7 +96,8 @@ impl Outgoing {
             slot.tell(waiter, told, how);
         }
         for job in self.jobs.drain(..) {
-            // Whoever writes the log just now tells of it, too: nobody needs to be woken for that.
+            // The thread that writes the log just now tells of it, too: nobody needs to be woken
+            // for that.
             if !matches!(job, Job::Flush(upto) if redo.want(upto)) {
                 helper.push(job);
             }

@@ -153,7 +153,7 @@ impl Cache {
             return;
         }
         let of_block = s.waiting.iter().filter(|(_, w)| w.dba == dba);
-        // Who has waited longest is the one who asked.
+        // The session that has waited longest is the one that asked.
         if let Some((&waiter, w)) = of_block.min_by_key(|(_, w)| w.asked_ns) {
             to_read.claimed = Some(Reader::Waiter(waiter));
             let (slot, how) = (w.slot.clone(), how_it_came(w, cause));

@@ -163,7 +163,7 @@ impl Slot {
 
 impl Interrupt for Slot {
     fn interrupt(&self) {
-        // Whoever waits has looked before this, or looks after it.
+        // A waiter has looked before this, or looks after it.
         drop(self.place.lock());
         self.changed.notify_one();
     }

@@ -45,8 +45,8 @@ impl Cluster {
             (state.entered, state.met.contains(&from))
         };
         self.changed.notify_all();
-        // Who is no member any more waits to hear that it is known here. Who comes hears of it when
-        // this instance has entered its epoch.
+        // An instance that is no member any more waits to hear that this is known here. A joiner
+        // hears of it when this instance has entered its epoch.
         let is_member = self.life_of(from.instance) == Some(from);
         if epoch < mine || !(is_member || is_coming) {
             self.say_epoch(from, mine);

@@ -36,7 +36,7 @@ impl Post for Sender {
         let Some(cluster) = self.cluster.upgrade() else {
             return;
         };
-        // Who is no member does not get anything; what was meant for it has lost its purpose.
+        // An instance that is no member gets nothing; what was meant for it has lost its purpose.
         if let Some(member) = cluster.life_of(to) {
             cluster.send_to(member, parcel);
         }

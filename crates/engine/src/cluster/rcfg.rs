@@ -151,7 +151,8 @@ impl Cluster {
         dead.into_iter().for_each(|m| self.forget(m));
         self.state.lock().leavers.extend(&left);
         self.take_ceiling()?;
-        // Whoever enters an epoch in which the dead are recovered sees what they had committed.
+        // An instance that enters an epoch in which the dead are recovered sees what they had
+        // committed.
         for (_, scn) in found.members.iter().flat_map(|m| m.last_groups.iter()) {
             self.clock.lift(scn)?;
         }

@@ -41,7 +41,7 @@ impl Post for Node {
         } else {
             2
         };
-        // Who has stopped hears nothing any more.
+        // An instance that has stopped hears nothing any more.
         if luck != 0 {
             let _ = wire.send(message.clone());
         }
@@ -175,7 +175,7 @@ fn who_is_missing_is_named_with_the_reason() {
     let failed = Missing::Failed("no such view".to_string());
     assert_eq!(answers[1], (InstanceId(3), Err(failed)));
     assert_eq!(answers[2].1, Ok(vec![4]));
-    // Who leaves while it is asked is not waited for.
+    // An instance that leaves while it is asked is not waited for.
     let leaves = || w.node(1).members_changed(&members(&[1, 3])).unwrap();
     let (answers, ()) = w.node(1).ask_others(b"?", LONG, leaves).unwrap();
     assert_eq!(answers[0], (InstanceId(2), Err(Missing::Gone)));

@@ -145,7 +145,7 @@ impl Opening<'_> {
     /// Whether another instance lives this one's life, and has its locks.
     fn has_stand_in(&self, state: &Control, members: &storage::lease::Cluster) -> Result<bool> {
         let record = members.member(self.me);
-        // Who leaves is down before its locks go: it waits until all others have met an epoch
+        // A leaver is down before its locks go: it waits until all others have met an epoch
         // without it.
         let lives_or_leaves = |m: &&MemberRecord| {
             matches!(m.state, MemberState::Up | MemberState::Down) && !m.address.is_empty()

@@ -395,7 +395,7 @@ impl Sequences {
                     mark,
                 } => {
                     let opener = self.opener.get().and_then(Weak::upgrade);
-                    // Whoever asked had it open; if it is gone by now nobody draws from it.
+                    // The asker had it open; if it is gone by now nobody draws from it.
                     if let Some(s) = opener.and_then(|o| o.if_open(object)) {
                         s.keep(range, increment, mark);
                     }
@@ -502,7 +502,7 @@ impl Sequences {
                 })
             }
             Some(Ok(None)) => Outcome::NotYet,
-            // Whoever asked meets the error itself. Or this instance is starting.
+            // The asker meets the error itself. Or this instance is starting.
             Some(Err(_)) | None => Outcome::Refused,
         };
         let spent = SequenceCost {

@@ -140,7 +140,8 @@ impl Cluster {
     /// What the redo that is in the log now may rest on, of other instances' groups. Called under
     /// the log latch.
     pub(crate) fn evidence(&self, out: &mut Vec<GroupEvidence>) {
-        // Whoever has seen something of an unstable group finds it here: see the module.
+        // A thread that has seen something of an unstable group finds the group here: see the
+        // module.
         if self.oldest_unstable.load(Ordering::Acquire) == u64::MAX {
             return;
         }

@@ -211,12 +211,12 @@ impl Cluster {
             members.len() == 1 || self.post.get().is_some(),
             "invariant: an instance among others has joined"
         );
-        // Whoever is no member any more writes nothing now; what it has put here is known in the
-        // new epoch.
+        // An instance that is no member any more writes nothing now; what it has put here is known
+        // in the new epoch.
         self.look_everywhere();
         let in_limbo: BTreeSet<InstanceId> = in_limbo.iter().copied().collect();
-        // Who dies is in limbo before it is no member, who comes back is a member before it is not
-        // in limbo: at no moment is it taken for down.
+        // An instance that dies is in limbo before it is no member; one that comes back is a member
+        // before it is not in limbo: at no moment is it taken for down.
         let parted = self.in_limbo.load_full();
         self.in_limbo.store(Arc::new(&*parted | &in_limbo));
         let before = self.members.swap(Arc::new(members.clone()));

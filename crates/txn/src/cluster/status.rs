@@ -37,7 +37,7 @@ impl Down {
     }
 
     /// Keeps the words of an instance, unless they are there or it is not down; `load` reads them.
-    /// Whoever changes the members drops the words of those that are not down then.
+    /// The caller that changes the members drops the words of those that are not down then.
     pub(crate) fn ensure(
         &self,
         instance: InstanceId,

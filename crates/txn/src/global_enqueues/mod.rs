@@ -143,7 +143,7 @@ impl GlobalEnqueues {
             self.send(letters);
             master.filter(|m| *m != self.me)
         };
-        // Who will not wait waits for the answer only.
+        // A session that will not wait for the lock waits for the answer only.
         let wait = match wait {
             LockWait::NoWait => LockWait::Forever,
             wait => wait,

@@ -7,8 +7,8 @@
 //! holder ── Recalled ──► master ── Grant ──► requester
 //! ```
 //!
-//! Whose recall is answered last has kept the requester waiting; of a lock that the master's own
-//! sessions use, the master.
+//! The instance whose recall is answered last has kept the requester waiting; of a lock that the
+//! master's own sessions use, the master.
 
 use crate::timing::{AnswerCost, Answered, Begun, Noted, received_ns, since};
 use block::InstanceId;

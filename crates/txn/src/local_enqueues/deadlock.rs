@@ -30,9 +30,9 @@ pub(super) struct Edge {
 /// A circle of waits that leads from `start` back to it and that `start` would break by giving up,
 /// if there is one.
 ///
-/// Whoever only stands behind `start` in a queue, and whom a holder keeps waiting as well, would
-/// not get on if `start` gave up: that is no reason to. Should the holder let go and the circle
-/// still be there, a later look finds it.
+/// A waiter that only stands behind `start` in a queue, and that a holder keeps waiting as well,
+/// would not get on if `start` gave up: that is no reason to. Should the holder let go and the
+/// circle still be there, a later look finds it.
 pub(super) fn circle(table: &LockTable, start: LockerId) -> Option<Vec<Edge>> {
     let mut seen = HashSet::from_iter([start]);
     let mut path: Vec<(Edge, Vec<Blocker>, bool)> = Vec::new();

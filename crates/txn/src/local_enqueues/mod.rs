@@ -232,8 +232,8 @@ impl Enqueues {
         let r = Resource::Table(object);
         if !matches!(mode, LockMode::S | LockMode::SSX | LockMode::X) {
             self.lock(locker, r, mode, Level::Transaction, wait)?;
-            // Who closes the fast path raises the counter before it looks for holders in the lock
-            // table.
+            // The session that closes the fast path raises the counter before it looks for holders
+            // in the lock table.
             return Ok(self.strong_of(object).load(Ordering::SeqCst) != 0);
         }
         self.raise_strong(object);
