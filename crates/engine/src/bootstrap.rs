@@ -6,6 +6,7 @@ use crate::host::log_members;
 use crate::{Config, Engine, Error, Host, Progress, Result};
 use block::{InstanceId, ObjectId, ThreadId};
 use redo::{Geometry, ThreadIdentity};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 use storage::lease::Orders;
@@ -31,8 +32,9 @@ impl Engine {
             members: log_members(config, &storage)?,
             storage,
         };
-        remove_leftovers(config, &places)?;
+        make_place(config, &places)?;
         create_files(config, &places, progress)?;
+        remove_marks(config)?;
         finish(Engine::open(small(config), progress)?, progress)
     }
 
@@ -95,17 +97,105 @@ fn create_files(config: &Config, places: &Places, progress: &dyn Progress) -> Re
     Ok(())
 }
 
-/// Files of a creation that did not come to its control file.
-fn remove_leftovers(config: &Config, places: &Places) -> Result<()> {
-    files::remove_leftovers(places, InstanceId(config.instance), 0)?;
-    for f in files::shared_data_files() {
-        if places.storage.exists(&f.path)? {
-            places.storage.remove(&f.path)?;
+/// Directories in the database directory that creation fills. Of these, a redo mirror has the first.
+static FILLED: [&str; 4] = ["redo", "data", "undo", "dw"];
+
+/// The mark that creation puts into each directory before its first file, and takes away after its
+/// control file. It holds the path of the database. What is in the way without it is somebody
+/// else's.
+const MARK: &str = "creating";
+
+fn failed(what: &'static str, path: &Path, e: std::io::Error) -> Error {
+    Error::Storage(storage::Error::io(what, &path.display().to_string(), 0, e))
+}
+
+/// The directories that creation writes into, each with the names in it that creation fills.
+fn roots(config: &Config) -> Vec<(&Path, &'static [&'static str])> {
+    let mirror = config.redo_mirror.iter().map(|m| (&**m, &FILLED[..1]));
+    std::iter::once((&*config.dir, &FILLED[..]))
+        .chain(mirror)
+        .collect()
+}
+
+fn mark_text(config: &Config) -> Result<String> {
+    let dir = std::fs::canonicalize(&config.dir).map_err(|e| failed("read", &config.dir, e))?;
+    Ok(dir.display().to_string())
+}
+
+/// Whether a creation of this database has left its mark in `root`.
+fn is_marked(config: &Config, root: &Path) -> Result<bool> {
+    let mark = root.join(MARK);
+    match std::fs::read(&mark) {
+        Ok(text) => Ok(text == mark_text(config)?.as_bytes()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(failed("read", &mark, e)),
+    }
+}
+
+/// Removes what an interrupted creation has left and marks the directories. It is an error if
+/// something is in the way that no creation has left.
+fn make_place(config: &Config, places: &Places) -> Result<()> {
+    for (root, filled) in roots(config) {
+        if !is_marked(config, root)? {
+            refuse_foreign(root, filled)?;
         }
     }
-    for dir in std::iter::once(&config.dir).chain(&config.redo_mirror) {
-        let redo = dir.join("redo");
-        if redo.exists() {
+    remove_leftovers(config, places)?;
+    let text = mark_text(config)?;
+    for (root, _) in roots(config) {
+        let mark = root.join(MARK);
+        std::fs::write(&mark, &text)
+            .and_then(|()| std::fs::File::open(&mark)?.sync_all())
+            .and_then(|()| std::fs::File::open(root)?.sync_all())
+            .map_err(|e| failed("write", &mark, e))?;
+    }
+    Ok(())
+}
+
+/// Takes the marks away. If one stays, it does no harm: the control file is there, and a directory
+/// with a control file is never cleared, nor is a mirror whose mark names another directory.
+fn remove_marks(config: &Config) -> Result<()> {
+    for (root, _) in roots(config) {
+        let mark = root.join(MARK);
+        std::fs::remove_file(&mark).map_err(|e| failed("remove", &mark, e))?;
+    }
+    Ok(())
+}
+
+/// An empty directory is in nobody's way: it may be where another disk is mounted.
+fn refuse_foreign(root: &Path, filled: &[&str]) -> Result<()> {
+    for path in filled.iter().map(|name| root.join(name)) {
+        let entries = match std::fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) if e.kind() == std::io::ErrorKind::NotADirectory => {
+                return Err(Error::InTheWay(path.display().to_string()));
+            }
+            Err(e) => return Err(failed("read", &path, e)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|e| failed("read", &path, e))?;
+            if entry.file_name() != "lost+found" {
+                return Err(Error::InTheWay(path.display().to_string()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes the files of a creation that did not come to its control file.
+fn remove_leftovers(config: &Config, places: &Places) -> Result<()> {
+    if is_marked(config, &config.dir)? {
+        files::remove_leftovers(places, InstanceId(config.instance), 0)?;
+        for f in files::shared_data_files() {
+            if places.storage.exists(&f.path)? {
+                places.storage.remove(&f.path)?;
+            }
+        }
+    }
+    for (root, _) in roots(config) {
+        let redo = root.join("redo");
+        if is_marked(config, root)? && redo.exists() {
             std::fs::remove_dir_all(&redo).map_err(|e| {
                 Error::Corrupt(format!(
                     "cannot remove {}, left by an interrupted creation: {e}",

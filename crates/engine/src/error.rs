@@ -33,6 +33,9 @@ pub enum Error {
     /// Other instances do not do what this one waits for.
     #[error("{0}")]
     Cluster(String),
+    /// A path that creation would write to is taken.
+    #[error("{0} is not empty, and no creation of a database has left it: nothing was changed")]
+    InTheWay(String),
     #[error("no database in {0}")]
     NoDatabase(String),
     #[error("cannot start thread {name}: {source}")]
@@ -84,7 +87,45 @@ impl From<access::Error> for Error {
     }
 }
 
+/// What can be done about an error by whoever starts or verifies a database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remedy {
+    /// The device or the quota is full.
+    MakeRoom,
+    /// The operating system does not let this user do it.
+    GrantAccess,
+    /// The files were made by a version of the program with other formats.
+    OtherVersion,
+    /// The directory holds something else.
+    ChooseDirectory,
+}
+
 impl Error {
+    /// What can be done about it, if that is known.
+    pub fn remedy(&self) -> Option<Remedy> {
+        let storage = match self {
+            Error::Storage(e)
+            | Error::Cache(
+                cache::Error::Storage(e) | cache::Error::Redo(redo::Error::Storage(e)),
+            )
+            | Error::Redo(redo::Error::Storage(e)) => e,
+            Error::InTheWay(_) => return Some(Remedy::ChooseDirectory),
+            _ if self.sqlstate() == "53100" => return Some(Remedy::MakeRoom),
+            _ => return None,
+        };
+        match storage {
+            storage::Error::Full { .. } => Some(Remedy::MakeRoom),
+            storage::Error::OtherFormat { .. } => Some(Remedy::OtherVersion),
+            storage::Error::Io { source, .. }
+                if source.kind() == std::io::ErrorKind::PermissionDenied
+                    || source.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
+            {
+                Some(Remedy::GrantAccess)
+            }
+            _ => None,
+        }
+    }
+
     /// What a client is told: class 53 for want of something, 40 for a transaction to try again, XX
     /// for damage.
     pub fn sqlstate(&self) -> &'static str {
@@ -96,6 +137,7 @@ impl Error {
             Error::LockNotAvailable => "55P03",
             Error::SequenceLimit { .. } => "2200H",
             Error::NoDatabase(_) => "3D000",
+            Error::InTheWay(_) => "58P02",
             Error::NotSupported(_) => "0A000",
             Error::Cluster(_) => "57P03",
             Error::Block(_) | Error::Replay { .. } | Error::Corrupt(_) => "XX001",

@@ -48,7 +48,7 @@ pub use access::heap::Sight;
 pub use bulk::Bulk;
 pub use cache::{Affinity, GranuleRow, PolicyEvent, PolicyRow};
 pub use config::Config;
-pub use error::{Error, Result};
+pub use error::{Error, Remedy, Result};
 pub use host::{Fatal, Host};
 pub use inquiry::{Answer, Inquiries, Missing, Responder};
 pub use instance::{Engine, exists};

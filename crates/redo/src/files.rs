@@ -243,10 +243,12 @@ fn open_member(
         file.read_at(0, &mut header)?;
         let version = u16::from_le_bytes([header[18], header[19]]);
         if header[..8] == MAGIC.to_le_bytes() && version != crate::batch::FORMAT_VERSION {
-            return Err(bad(&format!(
-                "it has redo format {version}, this braid reads {}: the database was made by another version of braid",
-                crate::batch::FORMAT_VERSION
-            )));
+            return Err(Error::Storage(storage::Error::OtherFormat {
+                path: file.path().to_string(),
+                what: "the redo file",
+                found: version.into(),
+                known: crate::batch::FORMAT_VERSION.into(),
+            }));
         }
         if header[..HEADER_BYTES] != encode_header(identity, geometry, n)[..HEADER_BYTES] {
             return Err(bad("it is not this file of this thread of this database"));
@@ -343,6 +345,6 @@ mod tests {
         let Err(e) = LogFiles::open(&members, identity(), geometry) else {
             panic!("a thread of another format was opened");
         };
-        assert!(e.to_string().contains("redo format 1"), "{e}");
+        assert!(e.to_string().contains("the redo file has format 1"), "{e}");
     }
 }

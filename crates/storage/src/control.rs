@@ -224,6 +224,7 @@ impl ControlFile {
 
     pub fn open(storage: &dyn Storage) -> Result<ControlFile> {
         let file = storage.open(NAME, FileKind::Control)?;
+        check(&*file)?;
         let state = read_state(&*file)?;
         Ok(ControlFile {
             file,
@@ -311,6 +312,18 @@ impl ControlFile {
     }
 }
 
+/// Refuses a file that is no control file of a database. It is read only.
+pub(crate) fn check(file: &dyn File) -> Result<()> {
+    let len = file.len()?;
+    if len < 2 * SLOT as u64 {
+        return Err(Error::Control(format!(
+            "{}: a file of {len} bytes is no control file: no database was made here",
+            file.path()
+        )));
+    }
+    read_state(file).map(|_| ())
+}
+
 /// The newest whole state in the file, and the slot that is to be written first.
 fn read_state(file: &dyn File) -> Result<State> {
     let slots = [0, 1]
@@ -364,10 +377,12 @@ fn read_slot(file: &dyn File, slot: u64) -> Result<Option<(Control, u64)>> {
         return Ok(None);
     }
     if version != VERSION {
-        return Err(Error::Control(format!(
-            "{}: the control file has format {version}, this braid reads {VERSION}: the database was made by another version of braid",
-            file.path()
-        )));
+        return Err(Error::OtherFormat {
+            path: file.path().to_string(),
+            what: "the control file",
+            found: version,
+            known: VERSION,
+        });
     }
     match Control::decode(payload) {
         Some(control) => Ok(Some((control, sequence))),

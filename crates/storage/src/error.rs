@@ -37,6 +37,14 @@ pub enum Error {
     NoFile(u16),
     #[error("control file: {0}")]
     Control(String),
+    /// `what` of the database has a format that this program does not read.
+    #[error("{path}: {what} has format {found}, this braid reads {known}: the database was made by {} braid", if found < known { "an older" } else { "a newer" })]
+    OtherFormat {
+        path: String,
+        what: &'static str,
+        found: u32,
+        known: u32,
+    },
     #[error("{path} is in use by {by}")]
     InUse { path: String, by: String },
     #[error("{path} belongs to another instance and is not written by this one")]
@@ -63,7 +71,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(what: &'static str, path: &str, offset: u64, e: std::io::Error) -> Error {
+    /// An error of the operating system. It is [`Error::Full`] if there is no space left.
+    pub fn io(what: &'static str, path: &str, offset: u64, e: std::io::Error) -> Error {
         if matches!(
             e.kind(),
             std::io::ErrorKind::StorageFull

@@ -244,6 +244,8 @@ impl ClusterFile {
         };
         let end = REGION + 2 * SLOT as u64;
         if c.file.len()? < end {
+            // Only a control file grows: a file of something else stays as it is.
+            crate::control::check(&*c.file)?;
             c.exclusive(None, || {
                 if c.file.len()? < end {
                     c.file.allocate(end, true, &mut |_| {})?;
