@@ -19,7 +19,7 @@ use engine::services::Services;
 use crate::cli::{DataArgs, StatusArgs, StopArgs};
 use crate::instance::counted;
 use crate::process::{Held, start_ticks};
-use crate::{Failure, service};
+use crate::{Failure, advice, service};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -275,6 +275,9 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
 
 /// `braid down`.
 pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
+    if !args.data.exists() {
+        advice::need_database(&args.data)?;
+    }
     let (elsewhere, running): (Vec<Status>, Vec<Status>) = Status::read_all(&args.data)?
         .into_iter()
         .filter(Status::is_running)
@@ -287,8 +290,12 @@ pub fn down(args: &DataArgs) -> Result<ExitCode, Failure> {
         );
     }
     // Their guard would start them again.
-    if let Some(guard) = GuardFile::running(&args.data)? {
+    let guard = GuardFile::running(&args.data)?;
+    if let Some(guard) = &guard {
         end(guard.pid, "the guard", || guard.is_running())?;
+    }
+    if running.is_empty() && elsewhere.is_empty() && guard.is_none() {
+        advice::need_database(&args.data)?;
     }
     if running.is_empty() {
         say!(

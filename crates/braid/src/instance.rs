@@ -18,7 +18,7 @@ use crate::cli::InstanceArgs;
 use crate::control::{Recovered, State, Status};
 use crate::progress::Progress;
 use crate::report::{Event, Origin};
-use crate::{log, outlet, settings};
+use crate::{advice, log, outlet, settings};
 
 /// How often the status file's SCN is brought up to date.
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
@@ -70,6 +70,10 @@ impl Process {
         let log_settings = settings::log(&params);
         log::start(Origin::Instance(self.number), log_settings.level)?;
         if dir.exists() {
+            if !engine::exists(dir) {
+                // Nothing is written into a directory of something else, not even the log.
+                advice::check_directory(dir)?;
+            }
             self.open_log_file(log_settings.limits)?;
         }
         raise_file_limit();
@@ -84,7 +88,7 @@ impl Process {
         let listen = server_config.address.ip();
         let config = settings::engine_config(&params, dir, self.number, listen)?;
         warn_of_trust(&server_config);
-        let bound = Bound::bind(server_config)?;
+        let bound = Bound::bind(server_config).map_err(advice::of_bind)?;
 
         let progress = Progress::of_instance(self.number, asked.is_asked.clone());
         if !engine::exists(dir) {
@@ -96,7 +100,7 @@ impl Process {
                 self.tell(Event::CalledOff { why });
                 return Ok(());
             }
-            opened => opened?,
+            opened => opened.map_err(|e| advice::of_engine(e, dir))?,
         };
         // Only now is the directory known to be this process's own.
         let mut status = self.status(&engine, bound.address())?;
@@ -137,10 +141,9 @@ impl Process {
         let dir = &self.data;
         let data = dir.display().to_string();
         self.tell(Event::Creating { data });
-        std::fs::create_dir_all(dir)
-            .map_err(|e| Failure(format!("cannot create {}: {e}", dir.display())))?;
+        advice::create_directory(dir)?;
         self.open_log_file(limits)?;
-        Engine::create(config, progress)?;
+        Engine::create(config, progress).map_err(|e| advice::of_engine(e, dir))?;
         settings::write_template(dir)
             .map_err(|e| Failure(format!("cannot write the parameter file: {e}")))
     }

@@ -8,6 +8,7 @@
 #[macro_use]
 mod output;
 
+mod advice;
 mod certificates;
 mod cli;
 mod control;

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::advice;
 use crate::control::Recovered;
 use crate::instance::counted;
 
@@ -142,7 +143,7 @@ impl Report {
             Event::Open { address, .. } => {
                 return vec![
                     format!("{name} {}", self.event.sentence()),
-                    format!("{name}: connect with  psql postgresql://{address}/braid"),
+                    format!("{name}: {}", advice::how_to_connect(address)),
                 ];
             }
             Event::Logged { .. } => return Vec::new(),

@@ -11,7 +11,7 @@ use crate::control::{GuardFile, State, Status, request_start};
 use crate::instance::{end_with_parent, say_how_to_stop};
 use crate::process::{self, Held};
 use crate::report::{self, Event, Origin};
-use crate::{Failure, guard, log, outlet};
+use crate::{Failure, advice, guard, log, outlet};
 
 const FIRST: u16 = 1;
 
@@ -29,6 +29,10 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
         )));
     }
     let dir = &args.settings.data.data;
+    if dir.exists() && !engine::exists(dir) {
+        // Before the guard writes its log there.
+        advice::check_directory(dir)?;
+    }
     refuse_directory_in_use(dir)?;
     if args.instances > 1 {
         return match args.detach {
@@ -48,9 +52,7 @@ pub fn run(args: &UpArgs) -> Result<ExitCode, Failure> {
 pub fn start(args: &StartArgs) -> Result<ExitCode, Failure> {
     let dir = &args.settings.data.data;
     let k = args.instance;
-    if !engine::exists(dir) {
-        return Err(Failure(format!("no database in {}", dir.display())));
-    }
+    advice::need_database(dir)?;
     if let Some(s) = Status::read_all(dir)?.iter().find(|s| s.instance == k)
         && s.is_running()
     {

@@ -2,15 +2,13 @@
 
 use std::process::ExitCode;
 
-use crate::Failure;
 use crate::cli::VerifyArgs;
 use crate::progress::Progress;
+use crate::{Failure, advice};
 
 pub fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let dir = &args.data.data;
-    if !engine::exists(dir) {
-        return Err(Failure(format!("no database in {}", dir.display())));
-    }
+    advice::need_database(dir)?;
     let config = engine::Config {
         redo_mirror: args.redo_mirror.clone(),
         // Nobody else works in it; more would ask for redo files that a small database does not
@@ -30,7 +28,8 @@ pub fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
             sql::tables_of(engine)
                 .map_err(|e| engine::Error::Corrupt(format!("the dictionary: {e}")))
         },
-    )?;
+    )
+    .map_err(|e| advice::of_engine(e, dir))?;
     say!(
         "braid: {} blocks, {} indexes and {} rows read: {}",
         verified.blocks,

@@ -146,6 +146,8 @@ fn statements_fail_on_a_full_disk_and_nothing_else_does() {
         return;
     };
     let outside = |name: &str| mounted.at.join(name);
+    // First: a directory with something else in it is not made a database.
+    instance.restart();
     let ballast = std::fs::File::create(outside("ballast")).expect("ballast");
     rustix::fs::fallocate(
         &ballast,
@@ -155,7 +157,6 @@ fn statements_fail_on_a_full_disk_and_nothing_else_does() {
     )
     .expect("ballast");
     drop(ballast); // an open file keeps its space
-    instance.restart();
     let mut c = instance.client();
     c.batch_execute(
         "create table filler (id bigint primary key, t text);

@@ -97,7 +97,8 @@ fn create_files(config: &Config, places: &Places, progress: &dyn Progress) -> Re
     Ok(())
 }
 
-/// Directories in the database directory that creation fills. Of these, a redo mirror has the first.
+/// Directories in the database directory that creation fills. Of these, a redo mirror has the
+/// first.
 static FILLED: [&str; 4] = ["redo", "data", "undo", "dw"];
 
 /// The mark that creation puts into each directory before its first file, and takes away after its

@@ -94,7 +94,10 @@ pub fn open_file(path: &Path, limits: Limits, takes_stderr: bool) -> Result<(), 
     };
     let cannot = |e| {
         let path = path.display();
-        Failure(format!("cannot write the log file {path}: {e}"))
+        Failure(format!(
+            "cannot write the log file {path}: {e}\n\
+             braid: name a directory that this user may write and that has room with --data"
+        ))
     };
     let mut opened = RotatingFile::open(path, limits, takes_stderr).map_err(cannot)?;
     kept.split_inclusive('\n').for_each(|l| opened.write(l));

@@ -1,0 +1,158 @@
+//! Errors that a newcomer makes: each says what failed, with which object and what to do, and ends
+//! with exit code 1.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+use testkit::ports::free_port;
+use testkit::processes::{Database, braid, program, said};
+use testkit::scratch::Scratch;
+
+/// `braid` fails with exit code 1 and says all of `parts`, without a panic or a backtrace.
+fn fails(output: &Output, parts: &[&str]) {
+    let said = said(output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is not in: {said}");
+    }
+    for word in ["panicked", "invariant", "stack backtrace"] {
+        assert!(!said.contains(word), "{word:?} is in: {said}");
+    }
+}
+
+fn up(data: &str) -> Output {
+    let port = free_port().to_string();
+    braid(&[
+        "up",
+        "--data",
+        data,
+        "--port",
+        &port,
+        "--buffer-cache",
+        "64MB",
+        "--detach",
+    ])
+}
+
+/// All files below a directory with their bytes, and the directories.
+fn contents(dir: &Path) -> BTreeMap<String, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![dir.to_path_buf()];
+    while let Some(next) = left.pop() {
+        for entry in std::fs::read_dir(&next).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            let bytes = match path.is_dir() {
+                true => {
+                    left.push(path.clone());
+                    None
+                }
+                false => Some(std::fs::read(&path).expect("a file")),
+            };
+            found.insert(path.display().to_string(), bytes);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_port_in_use_is_named_with_the_flag() {
+    let dir = Scratch::new("newcomer-port");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port().to_string();
+    let data = dir.text("db");
+    let output = braid(&["up", "--data", &data, "--port", &port, "--detach"]);
+    fails(&output, &[&port, "--port"]);
+    assert!(!Path::new(&data).join("control").exists());
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_named() {
+    let dir = Scratch::new("newcomer-rights");
+    let locked = dir.join("locked");
+    std::fs::create_dir(&locked).expect("a directory");
+    let mut rights = std::fs::metadata(&locked).expect("rights").permissions();
+    rights.set_readonly(true);
+    std::fs::set_permissions(&locked, rights).expect("rights");
+    let data = dir.text("locked/db");
+    let port = free_port().to_string();
+    // Root may write everywhere until it gives that right up.
+    let output = Command::new("setpriv")
+        .args(["--bounding-set", "-all", "--inh-caps", "-all", "--"])
+        .arg(program())
+        .args(["up", "--data", &data, "--port", &port, "--detach"])
+        .output();
+    let output = match output {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            println!("skipped: setpriv is not installed");
+            return;
+        }
+        output => output.expect("setpriv runs"),
+    };
+    if said(&output).contains("setpriv:") {
+        println!("skipped: {}", said(&output));
+        return;
+    }
+    fails(&output, &[&data, "ermission denied", "--data"]);
+}
+
+#[test]
+fn a_directory_of_something_else_stays_as_it_is() {
+    for name in ["letters/a.txt", "redo/tape.wav", "data", "undo/x", "dw/x"] {
+        let dir = Scratch::new("newcomer-foreign");
+        let path = dir.join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        std::fs::write(&path, "mine").expect("a file");
+        let before = contents(&dir);
+        fails(&up(&dir.text("")), &[&dir.text(""), "--data"]);
+        let after = contents(&dir);
+        for (path, bytes) in &before {
+            assert_eq!(after.get(path), Some(bytes), "{path}");
+        }
+        assert!(!dir.join("control").exists());
+    }
+}
+
+#[test]
+fn what_an_interrupted_creation_left_is_removed() {
+    let database = Database::new("newcomer-interrupted", 1);
+    let data = database.data();
+    let dir = Path::new(&data);
+    std::fs::create_dir_all(dir.join("redo")).expect("a directory");
+    std::fs::write(dir.join("redo/half"), "half").expect("a file");
+    let path = std::fs::canonicalize(dir).expect("a path");
+    std::fs::write(dir.join("creating"), path.display().to_string()).expect("a file");
+    let output = database.start(&[]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(!dir.join("redo/half").exists());
+    assert!(!dir.join("creating").exists());
+}
+
+#[test]
+fn a_control_file_of_something_else_stays_as_it_is() {
+    for bytes in [&b"remote control"[..], &[7; 40960], &[7; 5000]] {
+        let dir = Scratch::new("newcomer-control");
+        let path = dir.join("control");
+        std::fs::write(&path, bytes).expect("a file");
+        let control = path.display().to_string();
+        fails(&up(&dir.text("")), &[&control]);
+        fails(&braid(&["verify", "--data", &dir.text("")]), &[&control]);
+        assert_eq!(std::fs::read(&path).expect("a file"), bytes);
+    }
+}
+
+#[test]
+fn commands_for_a_database_say_that_there_is_none() {
+    let dir = Scratch::new("newcomer-none");
+    for data in [dir.text(""), dir.text("missing")] {
+        for command in ["verify", "down", "status"] {
+            let output = braid(&[command, "--data", &data]);
+            fails(&output, &[&data]);
+            if command != "status" {
+                fails(&output, &["no database in", "braid up --data"]);
+            }
+        }
+        let output = braid(&["start", "1", "--data", &data]);
+        fails(&output, &["no database in", &data, "braid up --data"]);
+    }
+}
