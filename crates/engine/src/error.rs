@@ -126,6 +126,14 @@ impl Error {
         }
     }
 
+    /// What the client is told besides the message, in lines.
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Error::Txn(e) => e.detail(),
+            _ => None,
+        }
+    }
+
     /// What a client is told: class 53 for want of something, 40 for a transaction to try again, XX
     /// for damage.
     pub fn sqlstate(&self) -> &'static str {

@@ -1,17 +1,22 @@
 //! Inserting a row unless another has one of its keys: `INSERT ... ON CONFLICT`.
 //!
-//! The keys are looked up first, waiting for whoever's change of such a row is undecided. If none
-//! is taken the row is inserted; should somebody have been faster with a key meanwhile, the
-//! insertion is undone and the look-up begins again. So either the row is in, or the row in its way
-//! is committed, or the transaction's own.
+//! The keys are looked up first, waiting for transactions whose change of such a row is undecided.
+//! If none is taken the row is inserted; should another transaction have been faster with a key
+//! meanwhile, the insertion is undone and the look-up begins again. So either the row is in, or the
+//! row in its way is committed, or the transaction's own.
+//!
+//! **Invariant.** The statement waits for the key of an arbiter with nothing of its row in the
+//! table: the insertion is undone before the wait. Two sessions that insert rows with the same two
+//! keys, or one that does and one that moves a row's key, would otherwise wait for each other over
+//! entries that neither means to keep.
 
 use crate::table::RowKey;
 use crate::write::Verdict;
 use crate::{Error, Result, Session, TableDef};
 use access::heap::Newest;
-use block::RowId;
 use block::ids::StampKind;
 use block::value::DatumRef;
+use block::{RowId, TxnId};
 use txn::{Isolation, Snapshot};
 
 /// What came of inserting a row unless it meets another.
@@ -20,6 +25,15 @@ pub enum Upsert {
     Inserted(RowId),
     /// This row has a key of the new one's, and is committed or the transaction's own.
     Conflict(RowId),
+}
+
+/// What came of one try to insert.
+enum Attempt {
+    Inserted(RowId),
+    /// A row with the key of an arbiter is committed, or the transaction's own.
+    Taken,
+    /// This transaction decides about this row, which has the key of an arbiter.
+    Undecided(TxnId, RowId),
 }
 
 impl Session {
@@ -41,18 +55,42 @@ impl Session {
                 }
             }
             let before = self.txn.savepoint();
-            match self.insert(table, row) {
-                Ok(rid) => return Ok(Upsert::Inserted(rid)),
-                Err(Error::UniqueViolation { index_object, .. })
-                    if arbiters
-                        .iter()
-                        .any(|&at| table.indexes[at].object == index_object) =>
-                {
+            match self.try_insert(table, row, arbiters)? {
+                Attempt::Inserted(rid) => return Ok(Upsert::Inserted(rid)),
+                Attempt::Taken => self.txn.rollback_to(&before, &*engine)?,
+                Attempt::Undecided(holder, rid) => {
                     self.txn.rollback_to(&before, &*engine)?;
+                    self.txn.wait_for_row(holder, rid, self.lock_wait())?;
                 }
+            }
+        }
+    }
+
+    /// Inserts the row and its index entries, up to one in an arbiter that cannot be made now.
+    fn try_insert(
+        &mut self,
+        table: &TableDef,
+        row: &[DatumRef<'_>],
+        arbiters: &[usize],
+    ) -> Result<Attempt> {
+        let heap = self.engine.heap(table.object, table.header);
+        let mut body = Vec::with_capacity(64);
+        block::row::encode(row, &mut body);
+        let rid = heap.insert(&mut self.txn, &body)?;
+        for (at, index) in table.indexes.iter().enumerate() {
+            let key = index.key_of(&table.columns, row);
+            if !arbiters.contains(&at) {
+                self.insert_entry(table, &heap, index, &key, rid)?;
+                continue;
+            }
+            match self.try_entry(table, &heap, index, &key, rid) {
+                Ok(None) => {}
+                Ok(Some((holder, rid))) => return Ok(Attempt::Undecided(holder, rid)),
+                Err(Error::UniqueViolation { .. }) => return Ok(Attempt::Taken),
                 Err(e) => return Err(e),
             }
         }
+        Ok(Attempt::Inserted(rid))
     }
 
     /// The row that has the key in a unique index, once all who are about to change that have

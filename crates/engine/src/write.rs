@@ -64,16 +64,32 @@ impl Session {
         key: &RowKey,
         rid: RowId,
     ) -> Result<()> {
+        while let Some((holder, row)) = self.try_entry(table, heap, index, key, rid)? {
+            self.txn.wait_for_row(holder, row, self.lock_wait())?;
+        }
+        Ok(())
+    }
+
+    /// Makes an index entry. If another row with its key is undecided, makes none and returns the
+    /// transaction that decides, and that row.
+    pub(crate) fn try_entry(
+        &mut self,
+        table: &TableDef,
+        heap: &Heap,
+        index: &IndexDef,
+        key: &RowKey,
+        rid: RowId,
+    ) -> Result<Option<(TxnId, RowId)>> {
         let tree = self.engine.tree(index.object, index.header);
         if !index.unique || key.has_null {
             tree.insert(&mut self.txn, &key.bytes, rid)?;
-            return Ok(());
+            return Ok(None);
         }
         let mut vouched: Option<Conflicts> = None;
         loop {
             let outcome = tree.insert_unique(&mut self.txn, &key.bytes, rid, vouched.as_ref())?;
             let IndexOutcome::Check(conflicts) = outcome else {
-                return Ok(());
+                return Ok(None);
             };
             vouched = match self.judge(table, heap, index, &key.bytes, conflicts.row_ids())? {
                 Verdict::AllDead => Some(conflicts),
@@ -85,10 +101,7 @@ impl Session {
                         row: Some(rid),
                     });
                 }
-                Verdict::WaitFor(holder, row) => {
-                    self.txn.wait_for_row(holder, row, self.lock_wait())?;
-                    None
-                }
+                Verdict::WaitFor(holder, row) => return Ok(Some((holder, row))),
             };
         }
     }
@@ -244,6 +257,7 @@ impl Session {
                 },
                 None => self.newest(),
             };
+            self.txn.let_pass(rid, self.lock_wait())?;
             match change(heap, &mut self.txn, &snap)? {
                 heap::WriteOutcome::Done => return Ok(WriteOutcome::Done),
                 heap::WriteOutcome::Busy(holder) => {
@@ -287,6 +301,9 @@ impl Session {
                 },
                 true => self.newest(),
             };
+            if wait == LockWait::Wait {
+                self.txn.let_pass(rid, self.lock_wait())?;
+            }
             match heap.lock(&mut self.txn, &snap, rid)? {
                 heap::WriteOutcome::Done if !changed => return Ok(LockOutcome::Locked),
                 heap::WriteOutcome::Done => {

@@ -115,6 +115,10 @@ impl From<engine::Error> for Error {
     fn from(e: engine::Error) -> Error {
         let state = e.sqlstate();
         let text = e.to_string();
+        if let Some(detail) = e.detail() {
+            let e = Error::new(state, text).detail(detail);
+            return e.hint("See server log for query details.");
+        }
         match e {
             engine::Error::UniqueViolation { index, .. } => {
                 Error::new(state, text).constraint(index)

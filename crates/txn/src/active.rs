@@ -5,7 +5,7 @@
 //! latch is right for the position it is taken at.
 
 use crate::local_enqueues::LockerId;
-use block::{BlockError, TxnId, UndoPtr};
+use block::{BlockError, Scn, TxnId, UndoPtr};
 use seam::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -20,6 +20,9 @@ pub(crate) struct Active {
     pub(crate) records: AtomicU32,
     /// Milliseconds since 1970.
     pub(crate) started_ms: AtomicU64,
+    /// An SCN drawn after the transaction's last rollback to a savepoint was finished; zero if
+    /// there was none.
+    undone: AtomicU64,
 }
 
 impl Active {
@@ -37,12 +40,17 @@ impl Active {
         self.started_ms
             .store(now.as_millis() as u64, Ordering::Relaxed);
         self.records.store(0, Ordering::Relaxed);
+        self.undone.store(0, Ordering::Relaxed);
         self.head.store(0, Ordering::Relaxed);
         self.id.store(id.0, Ordering::Release);
     }
     /// Under the log latch.
     pub(crate) fn set_head(&self, head: UndoPtr) {
         self.head.store(head.0, Ordering::Release);
+    }
+    /// The transaction has undone some of its changes and goes on. `at` was drawn after that.
+    pub(crate) fn set_undone(&self, at: Scn) {
+        self.undone.store(at.0, Ordering::SeqCst);
     }
     /// Under the log latch, or with nothing logged.
     pub(crate) fn end(&self) {
@@ -66,6 +74,7 @@ impl ActiveTable {
             head: AtomicU64::new(0),
             records: AtomicU32::new(0),
             started_ms: AtomicU64::new(0),
+            undone: AtomicU64::new(0),
         });
         self.entries.lock().push(active.clone());
         active
@@ -92,6 +101,14 @@ impl ActiveTable {
             .iter()
             .find(|a| a.id() == txn)
             .map(|a| a.locker)
+    }
+
+    /// Whether the transaction has undone some of its changes since the clock showed `looked`:
+    /// what a session saw of its changes then may be gone. False of a transaction that is over.
+    pub(crate) fn has_undone_since(&self, txn: TxnId, looked: Scn) -> bool {
+        let entries = self.entries.lock();
+        let mut undone = entries.iter().filter(|a| a.id() == txn);
+        undone.any(|a| a.undone.load(Ordering::SeqCst) > looked.0)
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Active>> {

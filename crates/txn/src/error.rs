@@ -1,5 +1,6 @@
 //! What can go wrong in transactions, by what its user would do about it.
 
+use crate::Ring;
 use block::{BlockError, TxnId, UndoPtr};
 
 pub type Result<T> = std::result::Result<T, Error>;
@@ -11,8 +12,8 @@ pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
 #[non_exhaustive]
 pub enum Error {
     /// This session was waiting in a circle and gave up; its transaction must roll back.
-    #[error("deadlock detected: {0}")]
-    Deadlock(String),
+    #[error("deadlock detected")]
+    Deadlock(Box<Ring>),
     /// The lock was not free and the caller did not want to wait.
     #[error("could not obtain lock on {0}")]
     LockNotAvailable(String),
@@ -64,6 +65,19 @@ impl Error {
     pub(crate) fn bad_message(from: block::InstanceId, why: &'static str) -> Error {
         let why = Box::new(wire::Bad::because(why));
         Error::BadMessage { from, why }
+    }
+
+    #[cold]
+    pub(crate) fn deadlock(ring: Ring) -> Error {
+        Error::Deadlock(Box::new(ring))
+    }
+
+    /// What goes with the message, in lines.
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Error::Deadlock(ring) => Some(ring.to_string()),
+            _ => None,
+        }
     }
 
     /// The SQLSTATE to tell the client; `None` leaves it to the error underneath.

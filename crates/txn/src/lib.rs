@@ -29,6 +29,7 @@ mod members;
 mod numbers;
 mod purge;
 mod recovery;
+mod ring;
 mod status;
 mod status_file;
 mod timing;
@@ -43,6 +44,7 @@ pub use manager::{TransactionRow, TxnConfig, TxnManager, TxnStatistics, UndoReco
 pub use members::Departed;
 pub use purge::PurgeHint;
 pub use recovery::TxnRecovery;
+pub use ring::Ring;
 pub use transaction::{
     HeldSnapshot, Isolation, Savepoint, Transaction, Undo, UndoHandler, UndoSlot,
 };

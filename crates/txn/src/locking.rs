@@ -3,75 +3,126 @@
 
 use crate::cluster::is_over;
 use crate::global_enqueues::PICTURE;
-use crate::local_enqueues::{Level, LockMode, LockWait, NameClass, Resource, Runs};
+use crate::local_enqueues::{Level, LockMode, LockWait, NameClass, Resource, Runs, Want};
 use crate::{Error, Result, Transaction, TxnState};
 use block::{ObjectId, RowId, TxnId};
+use std::time::Instant;
 
 impl Transaction {
-    /// Waits until `holder`, whose stamp is on the row, has ended; then the caller looks at the row
-    /// again. Sessions that wait for one row are served in order: the first keeps its place until
-    /// it has logged a change, waits for another row, or its statement ends; the others stand
-    /// behind it. To be called with no latch held.
+    /// Waits until `holder`, whose stamp is on the row, has ended or has undone some of its changes;
+    /// then the caller looks at the row again. The caller must have looked since its last such
+    /// wait. Sessions that wait for one row are served in order: the first keeps its place until it
+    /// has logged a change, waits for another row, or its statement ends; the others stand behind
+    /// it. To be called with no latch held.
     pub fn wait_for_row(&mut self, holder: TxnId, row: RowId, wait: LockWait) -> Result<()> {
+        assert!(holder != self.id(), "invariant: nobody waits for himself");
         if self.manager.state_now(holder)? != TxnState::Active {
             return Ok(());
         }
         if wait == LockWait::NoWait {
             return Err(Error::LockNotAvailable(Resource::Row(row).to_string()));
         }
-        if self.row != Some(row) {
-            self.leave_row();
-            self.manager.enqueues.lock(
-                &self.locker,
-                Resource::Row(row),
-                LockMode::X,
-                Level::Transaction,
-                wait,
-            )?;
-            self.row = Some(row);
-        }
-        let waited = self.wait_for_txn(holder, wait);
+        let since = self.stand_in_line(row, wait)?;
+        let waited = self.wait_for_txn(holder, (row, since), wait);
         if waited.is_err() {
             self.leave_row();
         }
         waited
     }
 
-    /// Waits until `holder` has ended: for what is no row, such as an index entry whose fate is
-    /// undecided.
-    pub fn wait_for_txn(&mut self, holder: TxnId, wait: LockWait) -> Result<()> {
-        assert!(holder != self.id(), "invariant: nobody waits for himself");
-        let manager = &self.manager;
-        if manager.state_now(holder)? != TxnState::Active {
+    /// Lets a session of another instance pass whose turn it is at the row. To be called before a
+    /// change of the row, with no latch held; a load where no row is promised. With
+    /// [`LockWait::NoWait`] nobody is let pass.
+    #[inline]
+    pub fn let_pass(&mut self, row: RowId, wait: LockWait) -> Result<()> {
+        match self.manager.cluster.turns.any() {
+            true => self.wait_for_turn(row, wait),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn wait_for_turn(&mut self, row: RowId, wait: LockWait) -> Result<()> {
+        if wait == LockWait::NoWait {
             return Ok(());
         }
+        let manager = self.manager.clone();
+        while let Some(promise) = manager.cluster.turns.promised(row) {
+            self.stand_in_line(row, wait)?;
+            let stands = || manager.cluster.turns.promised(row).is_some();
+            let waited = manager
+                .enqueues
+                .wait_for_turn(&self.locker, row, promise, stands, wait);
+            if let Err(e) = waited {
+                self.leave_row();
+                return Err(e);
+            }
+            manager.expire_turns();
+        }
+        Ok(())
+    }
+
+    /// Takes the first place in the row's queue; since when this session has wanted the row.
+    fn stand_in_line(&mut self, row: RowId, wait: LockWait) -> Result<Instant> {
+        if let Some((_, since)) = self.row.filter(|at| at.0 == row) {
+            return Ok(since);
+        }
+        self.leave_row();
+        let since = seam::now();
+        let (place, level) = (Resource::Row(row), Level::Transaction);
+        self.manager
+            .enqueues
+            .lock(&self.locker, place, LockMode::X, level, wait)?;
+        self.row = Some((row, since));
+        Ok(since)
+    }
+
+    fn wait_for_txn(
+        &mut self,
+        holder: TxnId,
+        (row, since): (RowId, Instant),
+        wait: LockWait,
+    ) -> Result<()> {
+        let manager = &self.manager;
+        let want = Want {
+            row,
+            looked: self.looked,
+            since,
+        };
         let runs = match holder.instance() == manager.config.instance {
             true => Runs::Here(manager.active.owner(holder)),
             false => Runs::Elsewhere,
         };
-        manager.enqueues.wait_for_txn(
+        manager.cluster.turn_taken(row);
+        let waited = manager.enqueues.wait_for_txn(
             &self.locker,
-            holder,
+            (holder, want),
             runs,
-            || !is_over(manager.state(holder)),
+            || {
+                !is_over(manager.state(holder))
+                    && !manager.active.has_undone_since(holder, want.looked)
+            },
             || {
                 if runs == Runs::Elsewhere {
-                    manager.cluster.want_end(holder);
+                    manager.cluster.want_end(holder, &want);
                 }
             },
             wait,
-        )
+        );
+        self.looked = manager.clock.now();
+        waited
     }
 
-    /// Lets the next session in the row's queue come forward.
+    /// Lets the next session in the row's queue come forward, of this instance or of another.
     pub(crate) fn leave_row(&mut self) {
-        if let Some(row) = self.row.take() {
+        if let Some((row, _)) = self.row.take() {
             self.manager.enqueues.unlock(
                 &self.locker,
                 Resource::Row(row),
                 LockMode::X,
                 Level::Transaction,
             );
+            self.manager.cluster.turn_taken(row);
         }
     }
 

@@ -146,7 +146,7 @@ impl TxnManager {
             cluster,
             horizon,
             undo: UndoSpace::open(config.instance, config.undo_cap_blocks, cache.clone())?,
-            enqueues: Arc::new(Enqueues::new()),
+            enqueues: Arc::new(Enqueues::new(config.instance)),
             ges: OnceLock::new(),
             active: ActiveTable::default(),
             numbers: Numbers::new(config.thread, control.clone(), thread.txn_reserved),

@@ -1,17 +1,20 @@
 //! What the instance calls when others are up: members, messages, headers, the gate on replies, and
 //! learning how others' transactions stand.
 
+use crate::cluster::Check;
 use crate::cluster::messages::TxnMessage;
 use crate::global_enqueues::GlobalEnqueues;
+use crate::local_enqueues::Want;
 use crate::manager::TxnManager;
 use crate::status::{CHUNK, StatusArray};
-use crate::{Error, Result, TxnState, status_file};
+use crate::timing::Answered;
+use crate::{Error, Result, Ring, TxnState, status_file};
 use block::{BlockBuf, FileId, InstanceId, LastGroups, ObjectId, Scn, ThreadId, TxnId};
 use fusion::visibility::Message;
 use interconnect::Post;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The instances that were members and are dead.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,6 +73,7 @@ impl TxnManager {
         // Also groups that no other was told of, because there was none: once the log has said this
         // no such group is on its way.
         self.cluster.own_groups(self.cache.redo().last_groups());
+        self.forget_turns_of_the_gone();
         self.drive_waits(|_| true);
         if let Some(ges) = self.ges.get() {
             let me = self.config.instance;
@@ -201,26 +205,60 @@ impl TxnManager {
             TxnMessage::Answer { txn, answer, cost } => {
                 cluster.answered(from, (txn, answer, cost))?;
             }
-            TxnMessage::TxnWait { txn } => {
-                cluster.end_wanted(from, txn, |txn| self.visibility.own_state(txn))?;
+            TxnMessage::TxnWait {
+                txn,
+                looked,
+                row,
+                waited_us,
+            } => {
+                let now = seam::now();
+                let since = now.checked_sub(Duration::from_micros(waited_us));
+                let want = Want {
+                    row,
+                    looked,
+                    since: since.unwrap_or(now),
+                };
+                self.end_wanted(from, txn, &want)?;
             }
-            TxnMessage::TxnEnded { txn, answer, cost } => {
+            TxnMessage::TxnEnded {
+                txn,
+                answer,
+                cost,
+                turns,
+            } => {
+                self.turns_given(from, &turns);
                 let how = cluster.answered(from, (txn, answer, cost))?;
-                self.enqueues.txn_ended(txn, Some(how));
+                self.enqueues.let_go(txn, Some(how));
             }
+            TxnMessage::TxnUndone { txn, cost, turns } => {
+                if txn.instance() != from {
+                    let why = "the transaction is not the sender's";
+                    return Err(Error::bad_message(from, why));
+                }
+                self.turns_given(from, &turns);
+                self.enqueues.let_go(txn, Some(Answered::now(cost)));
+            }
+            TxnMessage::TurnOver { row } => self.turn_over(from, row),
             TxnMessage::Heartbeat => {}
             TxnMessage::MemoryOffered { key } => cluster.memory_offered(from, epoch, key),
             TxnMessage::Walk { number, txn, path } => {
-                self.walk_arrived(number, txn, path.into_owned());
+                self.walk_arrived(from, (number, txn), path.into_owned());
             }
-            TxnMessage::Check { at, via, path } => {
-                self.check_arrived(from, (usize::from(at), via), path.into_owned())?;
+            TxnMessage::Check {
+                at,
+                via,
+                path,
+                told,
+            } => {
+                let check = Check::new(path.into_owned(), at.into(), told.into_owned());
+                self.check_arrived(from, check, via)?;
             }
             TxnMessage::Victim {
                 locker,
                 serial,
                 waits,
-            } => self.doom(locker, serial, waits),
+                told,
+            } => self.doom(locker, serial, Ring::new(told.into_owned(), waits as usize)),
             TxnMessage::LockWalk {
                 number,
                 lock,
@@ -232,7 +270,11 @@ impl TxnManager {
                 lock,
                 stage,
                 path,
-            } => self.lock_check_arrived(from, (path.into_owned(), at.into()), (lock, stage))?,
+                told,
+            } => {
+                let check = Check::new(path.into_owned(), at.into(), told.into_owned());
+                self.lock_check_arrived(from, check, (lock, stage))?;
+            }
             TxnMessage::Ges(timed) => {
                 if let Some(ges) = self.ges.get() {
                     ges.message(from, epoch, timed)?;
@@ -254,11 +296,11 @@ impl TxnManager {
     /// Asks once more to be told of ends. Whoever waits for a transaction of an instance that is
     /// gone is let go, to look where that one's status is now.
     fn drive_waits(&self, of: impl Fn(InstanceId) -> bool) {
-        for txn in self.enqueues.awaited_elsewhere(self.config.instance) {
+        for (txn, want) in self.enqueues.awaited_elsewhere(self.config.instance) {
             if self.cluster.is_down(txn.instance()) {
-                self.enqueues.txn_ended(txn, None);
+                self.enqueues.let_go(txn, None);
             } else if of(txn.instance()) {
-                self.cluster.want_end(txn);
+                self.cluster.want_end(txn, &want);
             }
         }
     }
@@ -273,6 +315,7 @@ impl TxnManager {
         self.cluster.look(); // lest the horizon of an instance without work stay behind
         self.horizon();
         self.cluster.tick();
+        self.expire_turns();
         self.drive_waits(|_| true);
         if let Some(ges) = self.ges.get() {
             ges.tick();

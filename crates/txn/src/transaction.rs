@@ -26,6 +26,7 @@ use block::{Dba, ObjectId, Op, RowId, Scn, Stamp, TxnId, UndoPtr};
 use cache::{Change, RecordHeader};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use wait::Stat;
 
 /// What a transaction sees of others.
@@ -142,8 +143,11 @@ pub struct Transaction {
     pub(crate) names: Vec<(Resource, LockMode)>,
     /// Locks that outlive the transaction.
     pub(crate) session_names: Vec<(Resource, LockMode)>,
-    /// The row whose queue this session heads.
-    pub(crate) row: Option<RowId>,
+    /// The row whose queue this session heads, and since when it has wanted it.
+    pub(crate) row: Option<(RowId, Instant)>,
+    /// What the clock showed when the session's last wait for a transaction was over, and so before
+    /// it looked at anything that the next such wait is for.
+    pub(crate) looked: Scn,
     purge: Vec<(ObjectId, Dba)>,
     scratch: Vec<u8>,
 }
@@ -158,7 +162,7 @@ pub(crate) struct Dead {
     extents: Vec<Arc<Extent>>,
     tables: Vec<(ObjectId, LockMode)>,
     names: Vec<(Resource, LockMode)>,
-    row: Option<RowId>,
+    row: Option<(RowId, Instant)>,
 }
 
 impl Dead {
@@ -226,6 +230,7 @@ impl Transaction {
             names: dead.names,
             session_names: Vec::new(),
             row: dead.row,
+            looked: Scn::ZERO,
             purge: Vec::new(),
             scratch: Vec::new(),
         }
@@ -539,15 +544,21 @@ impl Transaction {
     }
 
     /// Undoes what was changed since the savepoint, and gives back table and name locks taken
-    /// since. After an error the whole transaction must roll back.
+    /// since. Sessions of any instance that wait for this transaction look again at what they wait
+    /// for. After an error the whole transaction must roll back.
     pub fn rollback_to(&mut self, savepoint: &Savepoint, handler: &dyn UndoHandler) -> Result<()> {
-        self.undo_down_to(savepoint.undo_no, handler)?;
+        if self.undo_down_to(savepoint.undo_no, handler)? {
+            self.active.set_undone(self.manager.clock.tick());
+            self.manager.let_waiters_go(self.id, None);
+        }
         self.unlock_since(savepoint.tables, savepoint.names);
         Ok(())
     }
 
-    /// Undoes, newest first, every change with an undo number of `first` or above.
-    fn undo_down_to(&mut self, first: u32, handler: &dyn UndoHandler) -> Result<()> {
+    /// Undoes, newest first, every change with an undo number of `first` or above. False: there was
+    /// none.
+    fn undo_down_to(&mut self, first: u32, handler: &dyn UndoHandler) -> Result<bool> {
+        let before = self.head;
         while !self.head.is_none() {
             let at = self.head;
             let record = match self.manager.undo_record(at) {
@@ -579,7 +590,7 @@ impl Transaction {
             );
             self.head = record.prev;
         }
-        Ok(())
+        Ok(self.head != before)
     }
 
     /// The status word of a transaction of which nothing is left.
@@ -599,10 +610,7 @@ impl Transaction {
     fn finish(&mut self, end: Scn, flushing_ns: Option<u64>) {
         self.extents.drain(..).for_each(|extent| extent.end(end));
         if !self.id.is_none() {
-            self.manager.enqueues.txn_ended(self.id, None);
-            self.manager.cluster.txn_ended(self.id, flushing_ns, |txn| {
-                self.manager.visibility.own_state(txn)
-            });
+            self.manager.let_waiters_go(self.id, flushing_ns);
             wait::session::set_transaction(0);
         }
         self.unlock_transaction();

@@ -19,6 +19,7 @@ use super::messages::TxnMessage;
 use crate::global_enqueues::{Global, GlobalEnqueues};
 use crate::local_enqueues::{Exit, Hop, LockerId, Wait};
 use crate::manager::TxnManager;
+use crate::ring::{MAX_TOLD, Ring, Waiting};
 use crate::{Error, Result};
 use block::{InstanceId, TxnId};
 use fusion::RequestId;
@@ -60,6 +61,32 @@ impl Walks {
 struct Walk {
     number: u64,
     path: Vec<Step>,
+}
+
+/// A path that is gone once more.
+#[derive(Clone)]
+pub(crate) struct Check {
+    path: Vec<Step>,
+    /// The wait of the path that is looked at next; the waits before it stood.
+    at: usize,
+    /// Those waits, at most [`MAX_TOLD`] of them.
+    told: Vec<Waiting>,
+}
+
+impl Check {
+    pub(crate) fn new(path: Vec<Step>, at: usize, told: Vec<Waiting>) -> Check {
+        Check { path, at, told }
+    }
+
+    /// A path is gone from its beginning.
+    fn of(path: Vec<Step>) -> Check {
+        Check::new(path, 0, Vec::new())
+    }
+
+    /// The wait that the one looked at leads to.
+    fn next(&self) -> Step {
+        *self.path.get(self.at + 1).unwrap_or(&self.path[0])
+    }
 }
 
 /// Where a walk or a check stands that follows a wait for a lock.
@@ -119,11 +146,19 @@ impl TxnManager {
         self.walk_on(walk, locker, locker);
     }
 
-    /// A walk comes along a wait for a transaction of this instance.
-    pub(crate) fn walk_arrived(&self, number: u64, txn: TxnId, path: Vec<Step>) {
-        if let Some(owner) = self.active.owner(txn) {
+    /// A walk comes from that instance, along a wait there for a transaction of this one.
+    pub(crate) fn walk_arrived(
+        &self,
+        from: InstanceId,
+        (number, txn): (u64, TxnId),
+        path: Vec<Step>,
+    ) {
+        // A transaction that has ended, or has undone changes since and told so, is not waited for.
+        if let Some(owner) = self.active.owner(txn)
+            && self.cluster.is_to_be_told(txn, from)
+        {
             self.walk_comes_to(Walk { number, path }, owner);
-        } // otherwise it has ended
+        }
     }
 
     /// A walk follows a wait for a lock.
@@ -178,7 +213,7 @@ impl TxnManager {
     fn walk_comes_to(&self, walk: Walk, session: LockerId) {
         let origin = walk.path[0];
         if (origin.instance, origin.locker) == (self.config.instance, session) {
-            self.check(walk.path, 0);
+            self.check(Check::of(walk.path));
         } else {
             self.walk_on(walk, session, origin.locker);
         }
@@ -210,7 +245,7 @@ impl TxnManager {
         if let Some(hops) = reach.back {
             let path = longer(&hops);
             if path.len() <= MAX_PATH {
-                self.check(path, 0);
+                self.check(Check::of(path));
             }
             return;
         }
@@ -245,67 +280,72 @@ impl TxnManager {
         }
     }
 
-    /// A check comes along a wait for the transaction `via` of this instance. `at`: the next wait.
-    pub(crate) fn check_arrived(
-        &self,
-        from: InstanceId,
-        (at, via): (usize, TxnId),
-        path: Vec<Step>,
-    ) -> Result<()> {
+    /// A check comes along a wait for the transaction `via` of this instance.
+    pub(crate) fn check_arrived(&self, from: InstanceId, check: Check, via: TxnId) -> Result<()> {
+        let (at, path) = (check.at, &check.path);
         let next = path.get(at).or((at == path.len()).then_some(&path[0]));
         let Some(next) = next.filter(|n| n.instance == self.config.instance) else {
             return Err(Error::bad_message(from, "a check has lost its way"));
         };
-        if self.active.owner(via) == Some(next.locker) {
-            self.check(path, at);
+        if self.active.owner(via) == Some(next.locker) && self.cluster.is_to_be_told(via, from) {
+            self.check(check);
         }
         Ok(())
     }
 
-    /// The second round: from `at` on as far as the path stays on this instance. Nothing follows if
-    /// any wait has changed.
-    fn check(&self, path: Vec<Step>, mut at: usize) {
+    /// The second round: on as far as the path stays on this instance. Nothing follows if any wait
+    /// has changed.
+    fn check(&self, mut check: Check) {
         let me = self.config.instance;
-        while let Some(step) = path.get(at).filter(|s| s.instance == me) {
-            let next = path.get(at + 1).unwrap_or(&path[0]);
+        while let Some(step) = check.path.get(check.at).filter(|s| s.instance == me) {
+            let next = check.next();
             let hop = Hop {
                 locker: step.locker,
                 serial: step.serial,
             };
             let here = (next.instance == me).then_some(next.locker);
-            match self.enqueues.still_waits(hop, here, me) {
-                Some(Wait::Here) => at += 1,
+            let Some(waits) = self.enqueues.still_waits(hop, here, me) else {
+                return;
+            };
+            if check.told.len() < MAX_TOLD {
+                let Some(told) = self.enqueues.tell(hop) else {
+                    return;
+                };
+                check.told.push(told);
+            }
+            match waits {
+                Wait::Here => check.at += 1,
                 // The last step may lead to another instance's transaction and so back here.
-                Some(Wait::Elsewhere(Exit::Txn(txn))) => {
+                Wait::Elsewhere(Exit::Txn(txn)) => {
                     if txn.instance() == next.instance {
                         let message = TxnMessage::Check {
-                            at: at as u16 + 1,
+                            at: check.at as u16 + 1,
                             via: txn,
-                            path: path.into(),
+                            path: check.path.into(),
+                            told: check.told.into(),
                         };
                         self.cluster.send(Letter::new(txn.instance(), &message));
                     }
                     return;
                 }
-                Some(Wait::Elsewhere(Exit::Lock(lock))) => {
+                Wait::Elsewhere(Exit::Lock(lock)) => {
                     let Some(ges) = self.ges.get() else {
                         return;
                     };
-                    let (blockers, master) = ges.blockers(lock, step.locker);
+                    let (blockers, master) = ges.blockers(lock, hop.locker);
                     if here.is_some_and(|next| blockers.contains(&next)) {
-                        at += 1;
+                        check.at += 1;
                         continue;
                     }
                     if let Some(master) = master {
-                        self.send_check(ges, master, (path, at), (lock, Stage::Master));
+                        self.send_check(ges, master, check, (lock, Stage::Master));
                     }
                     return;
                 }
-                None => return,
             }
         }
-        if at == path.len() {
-            self.found(&path);
+        if check.at == check.path.len() {
+            self.found(check);
         }
     }
 
@@ -313,17 +353,18 @@ impl TxnManager {
         &self,
         ges: &GlobalEnqueues,
         to: InstanceId,
-        (path, at): (Vec<Step>, usize),
+        check: Check,
         (lock, stage): (Global, Stage),
     ) {
         if to == self.config.instance {
-            return self.check_lock(ges, (path, at), (lock, stage));
+            return self.check_lock(ges, check, (lock, stage));
         }
         let message = TxnMessage::LockCheck {
-            at: at as u16,
+            at: check.at as u16,
             lock,
             stage,
-            path: path.into(),
+            path: check.path.into(),
+            told: check.told.into(),
         };
         self.cluster.send(Letter::new(to, &message));
     }
@@ -332,61 +373,58 @@ impl TxnManager {
     pub(crate) fn lock_check_arrived(
         &self,
         from: InstanceId,
-        (path, at): (Vec<Step>, usize),
+        check: Check,
         on: (Global, Stage),
     ) -> Result<()> {
-        if at >= path.len() {
+        if check.at >= check.path.len() {
             return Err(Error::bad_message(from, "a check has lost its way"));
         }
         if let Some(ges) = self.ges.get() {
-            self.check_lock(ges, (path, at), on);
+            self.check_lock(ges, check, on);
         }
         Ok(())
     }
 
     /// The wait at `at` of the path is for a lock: does it still lead to the next one?
-    fn check_lock(
-        &self,
-        ges: &GlobalEnqueues,
-        (path, at): (Vec<Step>, usize),
-        (lock, stage): (Global, Stage),
-    ) {
-        let next = *path.get(at + 1).unwrap_or(&path[0]);
+    fn check_lock(&self, ges: &GlobalEnqueues, mut check: Check, (lock, stage): (Global, Stage)) {
+        let next = check.next();
         match stage {
             Stage::Master => {
-                let against = ges.instances_against(lock, path[at].instance);
+                let against = ges.instances_against(lock, check.path[check.at].instance);
                 for (to, against) in against.into_iter().filter(|a| a.0 == next.instance) {
                     let stage = Stage::Holder(against);
-                    self.send_check(ges, to, (path.clone(), at), (lock, stage));
+                    self.send_check(ges, to, check.clone(), (lock, stage));
                 }
             }
             Stage::Holder(against) => {
                 let blockers = ges.owners_against(lock, against);
                 if next.instance == self.config.instance && blockers.contains(&next.locker) {
-                    self.check(path, at + 1);
+                    check.at += 1;
+                    self.check(check);
                 }
             }
         }
     }
 
     /// The circle was walked twice.
-    fn found(&self, path: &[Step]) {
+    fn found(&self, check: Check) {
+        let (path, told) = (check.path, check.told);
         let victim = path.iter().max().expect("a circle has waits");
         if victim.instance == self.config.instance {
-            self.doom(victim.locker, victim.serial, path.len() as u64);
+            self.doom(victim.locker, victim.serial, Ring::new(told, path.len()));
         } else {
             let message = TxnMessage::Victim {
                 locker: victim.locker,
                 serial: victim.serial,
                 waits: path.len() as u64,
+                told: told.into(),
             };
             self.cluster.send(Letter::new(victim.instance, &message));
         }
     }
 
     /// The session gives up, if it still is in its wait of that number.
-    pub(crate) fn doom(&self, locker: LockerId, serial: u64, waits: u64) {
-        let why = format!("{waits} sessions of several instances wait for each other in a circle");
-        self.enqueues.doom(Hop { locker, serial }, why);
+    pub(crate) fn doom(&self, locker: LockerId, serial: u64, ring: Ring) {
+        self.enqueues.doom(Hop { locker, serial }, ring);
     }
 }

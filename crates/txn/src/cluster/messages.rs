@@ -5,8 +5,9 @@
 
 use super::deadlock::{Path, Stage, Step};
 use crate::global_enqueues::{Global, Lock, Timed, TimedMessages};
+use crate::ring::{Told, Waiting};
 use crate::timing::AnswerCost;
-use block::{InstanceId, Scn, TxnId};
+use block::{InstanceId, RowId, Scn, TxnId};
 use fusion::GroupNo;
 use fusion::visibility::Evidence;
 use interconnect::memory::Key;
@@ -44,14 +45,31 @@ pub(crate) enum TxnMessage<'a> {
         answer: Answer,
         cost: AnswerCost,
     },
-    /// The end of this transaction of the receiver is waited for.
-    TxnWait { txn: TxnId },
-    /// A transaction of the sender has ended.
+    /// A session of the sender waits for this transaction of the receiver: for its end, or for a
+    /// rollback to a savepoint after the session `looked`. It has wanted the row for so long.
+    TxnWait {
+        txn: TxnId,
+        looked: Scn,
+        row: RowId,
+        waited_us: u64,
+    },
+    /// A transaction of the sender has ended. It is the receiver's turn at these rows.
     TxnEnded {
         txn: TxnId,
         answer: Answer,
         cost: AnswerCost,
+        turns: Cow<'a, [RowId]>,
     },
+    /// A transaction of the sender has undone some of its changes and goes on: whoever waits for it
+    /// looks again. The receiver has no wait for it registered any more, and it is the receiver's
+    /// turn at these rows.
+    TxnUndone {
+        txn: TxnId,
+        cost: AnswerCost,
+        turns: Cow<'a, [RowId]>,
+    },
+    /// The sender's turn at a row, which the receiver gave it, is over.
+    TurnOver { row: RowId },
     /// Nothing but what stands in front.
     Heartbeat,
     /// A walk that looks for a deadlock comes along a wait for a transaction of the receiver.
@@ -67,12 +85,15 @@ pub(crate) enum TxnMessage<'a> {
         /// The transaction that the wait before is for.
         via: TxnId,
         path: Cow<'a, [Step]>,
+        /// The waits of the path that were looked at again, the first ones of them.
+        told: Cow<'a, [Waiting]>,
     },
     /// The session that gives up, in its wait of that number, of a circle of so many waits.
     Victim {
         locker: crate::local_enqueues::LockerId,
         serial: u64,
         waits: u64,
+        told: Cow<'a, [Waiting]>,
     },
     /// A walk comes along a wait for a lock among instances.
     LockWalk {
@@ -87,6 +108,7 @@ pub(crate) enum TxnMessage<'a> {
         lock: Global,
         stage: Stage,
         path: Cow<'a, [Step]>,
+        told: Cow<'a, [Waiting]>,
     },
     /// A message about enqueues.
     Ges(Timed),
@@ -102,16 +124,18 @@ tagged! {
         Stable = 103 { instance, group, cost },
         Ask = 104 { txn, snapshot },
         Answer = 105 { txn, answer, cost },
-        TxnWait = 106 { txn },
-        TxnEnded = 107 { txn, answer, cost },
+        TxnWait = 106 { txn, looked, row, waited_us },
+        TxnEnded = 107 { txn, answer, cost, turns as Short },
         Heartbeat = 108,
         Walk = 109 { number, txn, path as Path },
-        Check = 110 { at, via, path as Path },
-        Victim = 111 { locker, serial, waits },
+        Check = 110 { at, via, path as Path, told as Told },
+        Victim = 111 { locker, serial, waits, told as Told },
         LockWalk = 112 { number, lock as Lock, stage, path as Path },
-        LockCheck = 113 { at, lock as Lock, stage, path as Path },
+        LockCheck = 113 { at, lock as Lock, stage, path as Path, told as Told },
         Ges = 114 (timed as TimedMessages),
         MemoryOffered = 115 { key as MemoryKey },
+        TxnUndone = 116 { txn, cost, turns as Short },
+        TurnOver = 117 { row },
     }
 }
 

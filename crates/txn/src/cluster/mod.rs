@@ -32,6 +32,7 @@ mod deadlock;
 mod memory;
 pub(crate) mod messages;
 mod status;
+mod turns;
 mod waits;
 
 use crate::timing::{AnswerCost, Answered, Begun, Noted};
@@ -39,6 +40,7 @@ use crate::{Error, Result};
 use block::{InstanceId, LastGroups, Scn, TxnId};
 use commit_cache::CommitCache;
 use commits::Parked;
+pub(crate) use deadlock::Check;
 use deadlock::Walks;
 use fusion::GroupNo;
 use fusion::visibility::{Effect, Evidence, Header, Message, ReplyId, Status, Visibility};
@@ -51,6 +53,7 @@ pub(crate) use status::{Down, Questions};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use turns::Turns;
 pub(crate) use waits::{ToTell, is_over};
 use wire::{Reader, Wire, Writer};
 
@@ -114,6 +117,7 @@ pub(crate) struct Cluster {
     pub(crate) down: Down,
     pub(crate) questions: Questions,
     pub(crate) to_tell: ToTell,
+    pub(crate) turns: Turns,
     pub(crate) walks: Walks,
     inboxes: memory::Inboxes,
     /// Reads the ceiling of all clocks that is durable.
@@ -152,6 +156,7 @@ impl Cluster {
             down: Down::default(),
             questions: Questions::default(),
             to_tell: ToTell::default(),
+            turns: Turns::default(),
             walks: Walks::default(),
             inboxes: memory::Inboxes::default(),
             durable_ceiling: OnceLock::new(),

@@ -17,7 +17,9 @@ pub(crate) fn global(r: Resource) -> Option<Global> {
         Resource::Table(object) => (TABLE, u64::from(object.0), 0),
         Resource::Name(NameClass::Dictionary, a, b) => (DICTIONARY, a, b),
         Resource::Name(NameClass::Advisory, a, b) => (ADVISORY, a, b),
-        Resource::Txn(_) | Resource::Row(_) | Resource::Global(_) => return None,
+        Resource::Txn(_) | Resource::Row(_) | Resource::Turn(_) | Resource::Global(_) => {
+            return None;
+        }
     };
     assert!(b >> B_BITS == 0, "invariant: a name's second part is small");
     Some(fusion::ges::Resource(

@@ -70,10 +70,10 @@ pub(super) fn circle(table: &LockTable, start: LockerId) -> Option<Vec<Edge>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::locks::{Level, NameClass};
+    use super::super::locks::{Level, NameClass, Want};
     use super::super::mode::LockMode::*;
     use super::*;
-    use block::{InstanceId, TxnId};
+    use block::{InstanceId, RowId, Scn, TxnId};
 
     fn name(n: u64) -> Resource {
         Resource::Name(NameClass::Advisory, n, 0)
@@ -108,7 +108,12 @@ mod tests {
         let (a, b) = (LockerId(1), LockerId(2));
         let txn = TxnId::new(InstanceId(1), 5);
         t.ask(a, name(1), S, Level::Transaction, true);
-        t.await_txn(b, txn, Some(a));
+        let want = Want {
+            row: RowId(1),
+            looked: Scn::ZERO,
+            since: seam::now(),
+        };
+        t.await_txn(b, (txn, want), Some(a));
         t.ask(b, name(1), S, Level::Transaction, true);
         assert_eq!(circle(&t, a), None);
         t.ask(a, name(1), X, Level::Transaction, true);

@@ -3,6 +3,7 @@
 use super::locks::{LockerId, Resource};
 use super::{Enqueues, Tables};
 use crate::global_enqueues::Global;
+use crate::ring::{Ring, Waiting};
 use block::{InstanceId, TxnId};
 use seam::HashSet;
 use wait::Stat;
@@ -118,13 +119,20 @@ impl Enqueues {
         next.is_some_and(leads).then_some(Wait::Here)
     }
 
-    /// The wait is to be given up.
-    pub(crate) fn doom(&self, victim: Hop, why: String) {
+    /// That wait, as a client is told; `None` if it is over.
+    pub(crate) fn tell(&self, hop: Hop) -> Option<Waiting> {
+        let t = self.tables.lock();
+        let same = t.is_in(hop);
+        same.then(|| t.waiting(hop.locker, self.me))?
+    }
+
+    /// The wait is to be given up, because of this circle.
+    pub(crate) fn doom(&self, victim: Hop, ring: Ring) {
         let mut t = self.tables.lock();
-        if t.locks.wait_of(victim.locker).map(|w| w.1) != Some(victim.serial) {
+        if !t.is_in(victim) {
             return;
         }
-        t.doomed.insert(victim.locker.0, (victim.serial, why));
+        t.doomed.insert(victim.locker.0, (victim.serial, ring));
         super::wake_after(t, vec![victim.locker]);
     }
 }
@@ -138,13 +146,19 @@ fn exit(resource: Resource, me: InstanceId) -> Option<Exit> {
 }
 
 impl Tables {
-    /// Why the wait that the session is in must be given up, if so.
-    pub(super) fn take_doom(&mut self, locker: LockerId) -> Option<String> {
-        let (serial, why) = self.doomed.remove(&locker.0)?;
-        let same = self.locks.wait_of(locker).map(|w| w.1) == Some(serial);
+    /// Whether the session is in that very wait.
+    fn is_in(&self, hop: Hop) -> bool {
+        let request = self.locks.request_of(hop.locker);
+        request.is_some_and(|(_, r)| r.serial == hop.serial)
+    }
+
+    /// The circle because of which the session must give up its wait, if so.
+    pub(super) fn take_doom(&mut self, locker: LockerId) -> Option<Ring> {
+        let (serial, ring) = self.doomed.remove(&locker.0)?;
+        let same = self.is_in(Hop { locker, serial });
         if same {
             wait::stat::add(Stat::Deadlocks, 1);
         }
-        same.then_some(why)
+        same.then_some(ring)
     }
 }

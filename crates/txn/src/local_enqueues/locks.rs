@@ -8,7 +8,7 @@
 
 use super::mode::{LockMode, MODES};
 use crate::global_enqueues::{Global, local};
-use block::{ObjectId, RowId, TxnId};
+use block::{ObjectId, RowId, Scn, TxnId};
 use seam::HashMap;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -16,12 +16,15 @@ use std::time::Instant;
 /// What can be locked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Resource {
-    /// The end of a transaction. Nobody is granted it: its waiters are let go when the transaction
-    /// ends.
+    /// That a transaction lets go of what it has changed. Nobody is granted it: its waiters are let
+    /// go when the transaction ends, or undoes changes and goes on, to look again.
     Txn(TxnId),
     /// The first place in the queue for a row. Whoever has it waits for the row's holder. Early
     /// release of row locks would hand the row over here.
     Row(RowId),
+    /// Another instance's turn at a row. Nobody is granted it: sessions that let the other pass are
+    /// let go when it is over.
+    Turn(RowId),
     Table(ObjectId),
     Name(NameClass, u64, u64),
     /// This instance's part in one of the two above. Nobody is granted it: a waiter, who has the
@@ -39,10 +42,18 @@ pub enum NameClass {
 }
 
 impl Resource {
+    /// Whether sessions hold it; otherwise they are only let go.
+    fn is_granted(&self) -> bool {
+        !matches!(
+            self,
+            Resource::Txn(_) | Resource::Turn(_) | Resource::Global(_)
+        )
+    }
+
     /// The two letters of `v$lock`.
     pub fn kind(&self) -> &'static str {
         match self {
-            Resource::Txn(_) | Resource::Row(_) => "TX",
+            Resource::Txn(_) | Resource::Row(_) | Resource::Turn(_) => "TX",
             Resource::Table(_) => "TM",
             Resource::Name(NameClass::Dictionary, ..) => "RC",
             Resource::Name(NameClass::Advisory, ..) => "UL",
@@ -54,7 +65,7 @@ impl Resource {
     pub fn ids(&self) -> (u64, u64) {
         match *self {
             Resource::Txn(txn) => (txn.0, 0),
-            Resource::Row(rid) => (0, rid.0),
+            Resource::Row(rid) | Resource::Turn(rid) => (0, rid.0),
             Resource::Table(object) => (u64::from(object.0), 0),
             Resource::Name(_, a, b) => (a, b),
             Resource::Global(g) => local(g).map_or((0, 0), |r| r.ids()),
@@ -67,6 +78,7 @@ impl std::fmt::Display for Resource {
         match self {
             Resource::Txn(txn) => write!(f, "transaction {txn:?}"),
             Resource::Row(rid) => write!(f, "row {rid:?}"),
+            Resource::Turn(rid) => write!(f, "another instance's turn at row {rid:?}"),
             Resource::Table(object) => write!(f, "relation {}", object.0),
             Resource::Name(NameClass::Dictionary, a, b) => {
                 write!(f, "dictionary entry {a:x}.{b:x}")
@@ -113,6 +125,16 @@ impl Holder {
     }
 }
 
+/// What a session wants that waits for a transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    pub row: RowId,
+    /// What the clock showed before the session looked at the row.
+    pub looked: Scn,
+    /// Since when the session has wanted the row.
+    pub since: Instant,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) locker: LockerId,
@@ -122,6 +144,8 @@ pub(crate) struct Request {
     pub(crate) serial: u64,
     /// Of a transaction that is waited for: the session it belongs to.
     owner: Option<LockerId>,
+    /// Of a transaction that is waited for: what the waiter wants of it.
+    pub(crate) want: Option<Want>,
     pub(crate) since: Instant,
 }
 
@@ -182,13 +206,13 @@ impl LockTable {
         let holds = lock.holds(locker);
         let in_turn = holds || !lock.queue.iter().any(|q| q.mode.conflicts(mode));
         if lock.free_for(locker, mode) && in_turn {
-            grant(lock, locker, mode, level);
+            grant(lock, locker, (mode, level), seam::now());
             return Asked::Granted;
         }
         if !queue {
             return Asked::Refused;
         }
-        let request = self.request(locker, mode, level, None);
+        let request = self.request(locker, mode, level);
         let lock = self.locks.get_mut(&r).expect("it was just looked at");
         match holds {
             true => lock.queue.push_front(request),
@@ -198,9 +222,18 @@ impl LockTable {
         Asked::Queued
     }
 
-    /// Waits in line for the end of a transaction that runs in the session `owner`.
-    pub(crate) fn await_txn(&mut self, locker: LockerId, txn: TxnId, owner: Option<LockerId>) {
-        let request = self.request(locker, LockMode::S, Level::Transaction, owner);
+    /// Waits in line until a transaction that runs in the session `owner` lets its waiters go.
+    pub(crate) fn await_txn(
+        &mut self,
+        locker: LockerId,
+        (txn, want): (TxnId, Want),
+        owner: Option<LockerId>,
+    ) {
+        let request = Request {
+            owner,
+            want: Some(want),
+            ..self.request(locker, LockMode::S, Level::Transaction)
+        };
         self.locks
             .entry(Resource::Txn(txn))
             .or_default()
@@ -209,9 +242,21 @@ impl LockTable {
         self.waiting.insert(locker, Resource::Txn(txn));
     }
 
+    /// Stands where [`LockTable::let_go`] finds it.
+    pub(crate) fn await_turn(&mut self, locker: LockerId, r: Resource) {
+        let request = self.request(locker, LockMode::X, Level::Transaction);
+        self.locks.entry(r).or_default().queue.push_back(request);
+        self.waiting.insert(locker, r);
+    }
+
+    /// Since when the first holder has the lock, or has wanted it if it is a row.
+    pub(crate) fn held_since(&self, r: Resource) -> Option<Instant> {
+        self.locks.get(&r)?.holders.first().map(|h| h.since)
+    }
+
     /// Stands where [`LockTable::end_global`] finds it.
     pub(crate) fn await_global(&mut self, locker: LockerId, g: Global, mode: LockMode) {
-        let request = self.request(locker, mode, Level::Transaction, None);
+        let request = self.request(locker, mode, Level::Transaction);
         let lock = self.locks.entry(Resource::Global(g)).or_default();
         lock.queue.push_back(request);
         self.waiting.insert(locker, Resource::Global(g));
@@ -248,42 +293,33 @@ impl LockTable {
             .fold(LockMode::Null, LockMode::join)
     }
 
-    fn request(
-        &mut self,
-        locker: LockerId,
-        mode: LockMode,
-        level: Level,
-        owner: Option<LockerId>,
-    ) -> Request {
+    fn request(&mut self, locker: LockerId, mode: LockMode, level: Level) -> Request {
         self.serial += 1;
         Request {
             locker,
             mode,
             level,
             serial: self.serial,
-            owner,
+            owner: None,
+            want: None,
             since: seam::now(),
         }
     }
 
-    /// Lets everybody go who waits for the end of `txn`; they are put into `wake`.
-    pub(crate) fn end_txn(&mut self, txn: TxnId, wake: &mut Vec<LockerId>) {
-        for request in self
-            .locks
-            .remove(&Resource::Txn(txn))
-            .into_iter()
-            .flat_map(|l| l.queue)
-        {
+    /// Lets the sessions go that wait for a transaction or a turn; they are put into `wake`.
+    pub(crate) fn let_go(&mut self, r: Resource, wake: &mut Vec<LockerId>) {
+        let lock = self.locks.remove(&r);
+        for request in lock.into_iter().flat_map(|l| l.queue) {
             self.waiting.remove(&request.locker);
             wake.push(request.locker);
         }
     }
 
-    /// What a session waits for, and the serial of its wait.
-    pub(crate) fn wait_of(&self, locker: LockerId) -> Option<(Resource, u64)> {
+    /// What a session waits for.
+    pub(crate) fn request_of(&self, locker: LockerId) -> Option<(Resource, &Request)> {
         let r = *self.waiting.get(&locker)?;
         let mut queue = self.locks[&r].queue.iter();
-        queue.find(|q| q.locker == locker).map(|q| (r, q.serial))
+        queue.find(|q| q.locker == locker).map(|q| (r, q))
     }
 
     pub(crate) fn is_waiting(&self, locker: LockerId) -> bool {
@@ -336,8 +372,8 @@ impl LockTable {
         grant(
             self.locks.entry(r).or_default(),
             locker,
-            mode,
-            Level::Transaction,
+            (mode, Level::Transaction),
+            seam::now(),
         );
     }
 
@@ -347,7 +383,7 @@ impl LockTable {
             return;
         };
         let (mut at, mut x_ahead) = (0, false);
-        while at < lock.queue.len() && !matches!(r, Resource::Txn(_) | Resource::Global(_)) {
+        while at < lock.queue.len() && r.is_granted() {
             let q = &lock.queue[at];
             let upgrade = lock.holds(q.locker);
             let behind = |mode: LockMode| {
@@ -366,7 +402,11 @@ impl LockTable {
             let q = lock.queue.remove(at).expect("it is there");
             self.waiting.remove(&q.locker);
             wake.push(q.locker);
-            grant(lock, q.locker, q.mode, q.level);
+            let since = match r {
+                Resource::Row(_) => q.since,
+                _ => seam::now(),
+            };
+            grant(lock, q.locker, (q.mode, q.level), since);
         }
         if lock.holders.is_empty() && lock.queue.is_empty() {
             self.locks.remove(&r);
@@ -400,7 +440,7 @@ impl LockTable {
             }));
             return Some((r, request.serial));
         }
-        if let Resource::Global(_) = r {
+        if let Resource::Global(_) | Resource::Turn(_) = r {
             return Some((r, request.serial));
         }
         let mut modes = vec![request.mode];
@@ -431,7 +471,7 @@ impl LockTable {
     }
 }
 
-fn grant(lock: &mut Lock, locker: LockerId, mode: LockMode, level: Level) {
+fn grant(lock: &mut Lock, locker: LockerId, (mode, level): (LockMode, Level), since: Instant) {
     let at = lock
         .holders
         .iter()
@@ -440,7 +480,7 @@ fn grant(lock: &mut Lock, locker: LockerId, mode: LockMode, level: Level) {
             lock.holders.push(Holder {
                 locker,
                 counts: [[0; MODES]; 2],
-                since: seam::now(),
+                since,
             });
             lock.holders.len() - 1
         });

@@ -22,14 +22,15 @@ mod mode;
 mod tests;
 
 pub(crate) use elsewhere::{Exit, Hop, Suspicion, Wait};
-pub(crate) use locks::LockerId;
 pub use locks::{Level, NameClass, Resource};
+pub(crate) use locks::{LockerId, Want};
 pub use mode::LockMode;
 
 use crate::global_enqueues::{Global, local};
+use crate::ring::{MAX_TOLD, Ring, Waiting};
 use crate::timing::Answered;
 use crate::{Error, Result};
-use block::{InstanceId, ObjectId, TxnId};
+use block::{InstanceId, ObjectId, RowId, TxnId};
 use deadlock::Edge;
 use locks::{Asked, LockTable};
 use seam::Mutex;
@@ -126,11 +127,12 @@ struct Tables {
     lockers: BTreeMap<u32, Arc<Locker>>,
     /// Victims of circles that lead over other instances, with the serial of the wait they are to
     /// give up.
-    doomed: BTreeMap<u32, (u64, String)>,
+    doomed: BTreeMap<u32, (u64, Ring)>,
 }
 
 /// All enqueues of an instance.
 pub(crate) struct Enqueues {
+    me: InstanceId,
     tables: Latch<Tables>,
     strong: Box<[AtomicU32]>,
     /// Sessions that wait for a transaction's end, so that an end that nobody waits for takes no
@@ -141,8 +143,9 @@ pub(crate) struct Enqueues {
 }
 
 impl Enqueues {
-    pub(crate) fn new() -> Enqueues {
+    pub(crate) fn new(me: InstanceId) -> Enqueues {
         Enqueues {
+            me,
             tables: Latch::new(
                 &LATCH,
                 Tables {
@@ -354,21 +357,22 @@ impl Enqueues {
         }
     }
 
-    /// Waits for the end of `txn`. `is_active` must say false once the end is published, which
-    /// comes before [`Enqueues::txn_ended`]. `queued` is called once the session is in the queue.
+    /// Waits until `txn` ends, or undoes some of its changes after the waiter looked. `stands` must
+    /// say say false once either is published, which comes before [`Enqueues::let_go`]. `queued`
+    /// is called once the session is in the queue.
     pub(crate) fn wait_for_txn(
         &self,
         locker: &Locker,
-        txn: TxnId,
+        (txn, want): (TxnId, Want),
         runs: Runs,
-        is_active: impl Fn() -> bool,
+        stands: impl Fn() -> bool,
         queued: impl FnOnce(),
         wait: LockWait,
     ) -> Result<()> {
         let mut t = self.tables.lock();
         self.txn_waiters.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let result = if !is_active() {
+        let result = if !stands() {
             Ok(())
         } else if wait == LockWait::NoWait {
             Err(Error::LockNotAvailable(Resource::Txn(txn).to_string()))
@@ -377,7 +381,7 @@ impl Enqueues {
                 Runs::Here(owner) => (owner, None),
                 Runs::Elsewhere => (None, Some(txn.instance())),
             };
-            t.locks.await_txn(locker.id, txn, owner);
+            t.locks.await_txn(locker.id, (txn, want), owner);
             drop(t);
             queued();
             self.wait(locker, Resource::Txn(txn), LockMode::S, wait, asked)
@@ -386,31 +390,80 @@ impl Enqueues {
         result
     }
 
-    /// Lets go whoever waits for `txn`. Its end has been published: either the waiter has seen
-    /// that, or this sees the waiter. `how`: another instance said so.
-    pub(crate) fn txn_ended(&self, txn: TxnId, how: Option<Answered>) {
+    /// Lets go the sessions that wait for `txn`. Its end, or that it has undone changes, has been
+    /// published: either the waiter has seen that, or this sees the waiter. `how`: another instance
+    /// said so.
+    pub(crate) fn let_go(&self, txn: TxnId, how: Option<Answered>) {
         fence(Ordering::SeqCst);
         if self.txn_waiters.load(Ordering::SeqCst) == 0 {
             return;
         }
         let mut t = self.tables.lock();
         let mut wake = Vec::new();
-        t.locks.end_txn(txn, &mut wake);
+        t.locks.let_go(Resource::Txn(txn), &mut wake);
         t.answered(&wake, how);
         wake_after(t, wake);
     }
 
-    /// Transactions of other instances than `me` that sessions wait for.
-    pub(crate) fn awaited_elsewhere(&self, me: InstanceId) -> Vec<TxnId> {
+    /// Waits of sessions until another instance's transaction, which is first in line for it, takes
+    /// the row, or until its time is over. `stands` must say false once either is published, which
+    /// comes before [`Enqueues::end_turn`].
+    pub(crate) fn wait_for_turn(
+        &self,
+        locker: &Locker,
+        row: RowId,
+        (of, until): (InstanceId, Instant),
+        stands: impl Fn() -> bool,
+        wait: LockWait,
+    ) -> Result<()> {
+        let r = Resource::Turn(row);
+        let mut t = self.tables.lock();
+        if !stands() {
+            return Ok(());
+        }
+        t.locks.await_turn(locker.id, r);
+        drop(t);
+        let (deadline, own) = match wait {
+            LockWait::Until(at) if at < until => (at, true),
+            _ => (until, false),
+        };
+        let deadline = LockWait::Until(deadline);
+        match self.wait(locker, r, LockMode::X, deadline, Some(of)) {
+            Err(Error::LockTimeout) if !own => Ok(()),
+            waited => waited,
+        }
+    }
+
+    /// Lets the sessions go that let another instance's session pass at the row.
+    pub(crate) fn end_turn(&self, row: RowId) {
+        let mut t = self.tables.lock();
+        let mut wake = Vec::new();
+        t.locks.let_go(Resource::Turn(row), &mut wake);
+        wake_after(t, wake);
+    }
+
+    /// Since when the session at the head of a row's queue has wanted the row; `None` if there is
+    /// none.
+    pub(crate) fn wanted_since(&self, row: RowId) -> Option<Instant> {
+        self.tables.lock().locks.held_since(Resource::Row(row))
+    }
+
+    /// Waits for transactions of other instances than `me`.
+    pub(crate) fn awaited_elsewhere(&self, me: InstanceId) -> Vec<(TxnId, Want)> {
         if self.txn_waiters.load(Ordering::SeqCst) == 0 {
             return Vec::new();
         }
         let t = self.tables.lock();
-        let awaited = t.locks.locks.keys().filter_map(|r| match r {
-            Resource::Txn(txn) if txn.instance() != me => Some(*txn),
-            _ => None,
-        });
-        awaited.collect()
+        let mut awaited = Vec::new();
+        for (r, lock) in &t.locks.locks {
+            if let Resource::Txn(txn) = r
+                && txn.instance() != me
+            {
+                let wants = lock.queue.iter().filter_map(|q| q.want);
+                awaited.extend(wants.map(|want| (*txn, want)));
+            }
+        }
+        awaited
     }
 
     /// Waits until this locker's request is granted, by another instance if one is `asked`.
@@ -454,13 +507,13 @@ impl Enqueues {
             let mut look_elsewhere = false;
             let failed = match woken {
                 WaitResult::Cancelled => Some(Error::Cancelled(wait::Cancelled)),
-                _ if doomed.is_some() => doomed.map(Error::Deadlock),
+                _ if doomed.is_some() => doomed.map(Error::deadlock),
                 _ if user_deadline.is_some_and(|d| now >= d) => Some(Error::LockTimeout),
                 _ if now < check_at => None,
                 _ => match (deadlock::circle(&t.locks, locker.id), suspected.take()) {
                     (Some(circle), Some(before)) if circle == before => {
                         wait::stat::add(Stat::Deadlocks, 1);
-                        Some(Error::Deadlock(t.describe(&circle)))
+                        Some(Error::deadlock(t.ring(&circle, self.me)))
                     }
                     (Some(circle), _) => {
                         suspected = Some(circle);
@@ -478,6 +531,9 @@ impl Enqueues {
                 let mut wake = Vec::new();
                 t.locks.give_up(locker.id, &mut wake);
                 wake_after(t, wake);
+                if let Error::Deadlock(ring) = &error {
+                    tracing::warn!("deadlock detected:\n{ring}");
+                }
                 return Err(error);
             }
             drop(t);
@@ -555,18 +611,16 @@ impl Tables {
         }
     }
 
-    fn describe(&self, circle: &[Edge]) -> String {
-        let sid = |l: LockerId| self.lockers.get(&l.0).map_or(0, |l| l.sid);
-        let next = |i: usize| sid(circle[(i + 1) % circle.len()].waiter);
-        let parts = circle.iter().enumerate().map(|(i, e)| {
-            format!(
-                "session {} waits for {}, blocked by session {}",
-                sid(e.waiter),
-                e.resource,
-                next(i)
-            )
-        });
-        parts.collect::<Vec<_>>().join("; ")
+    fn ring(&self, circle: &[Edge], me: InstanceId) -> Ring {
+        let waits = circle.iter().filter_map(|e| self.waiting(e.waiter, me));
+        Ring::new(waits.take(MAX_TOLD).collect(), circle.len())
+    }
+
+    /// A session's wait, as a client is told.
+    fn waiting(&self, locker: LockerId, me: InstanceId) -> Option<Waiting> {
+        let (resource, request) = self.locks.request_of(locker)?;
+        let sid = self.lockers.get(&locker.0).map_or(0, |l| l.sid);
+        Some(Waiting::new(me, sid, resource, request.mode))
     }
 
     fn row(
@@ -600,7 +654,7 @@ fn event(r: &Resource, mode: LockMode) -> (Event, [u64; 3]) {
     let name_mode = u64::from(kind[0]) << 24 | u64::from(kind[1]) << 16 | (mode as u64 + 1);
     let (id1, id2) = r.ids();
     let event = match r {
-        Resource::Txn(_) | Resource::Row(_) => Event::EnqTx,
+        Resource::Txn(_) | Resource::Row(_) | Resource::Turn(_) => Event::EnqTx,
         Resource::Table(_) => Event::EnqTm,
         Resource::Name(NameClass::Dictionary, ..) => Event::RowCacheLock,
         Resource::Name(NameClass::Advisory, ..) => Event::EnqUl,

@@ -2,7 +2,7 @@
 //! strong lockers.
 
 use super::*;
-use block::{InstanceId, RowId};
+use block::{InstanceId, RowId, Scn};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::thread;
@@ -28,7 +28,7 @@ fn await_queued(e: &Enqueues, n: usize) {
 
 #[test]
 fn waiters_are_served_in_order() {
-    let e = Enqueues::new();
+    let e = Enqueues::new(InstanceId(1));
     let first = e.register();
     e.lock(
         &first,
@@ -65,7 +65,7 @@ fn waiters_are_served_in_order() {
 
 #[test]
 fn no_wait_and_deadlines() {
-    let e = Enqueues::new();
+    let e = Enqueues::new(InstanceId(1));
     let (a, b) = (e.register(), e.register());
     e.lock(&a, NAME, LockMode::S, Level::Session, LockWait::NoWait)
         .unwrap();
@@ -86,7 +86,7 @@ fn no_wait_and_deadlines() {
 
 #[test]
 fn a_cancelled_waiter_leaves_the_queue() {
-    let e = Enqueues::new();
+    let e = Enqueues::new(InstanceId(1));
     let a = e.register();
     e.lock(&a, NAME, LockMode::X, Level::Transaction, LockWait::NoWait)
         .unwrap();
@@ -115,7 +115,7 @@ fn a_cancelled_waiter_leaves_the_queue() {
 /// Every session holds its own lock and asks for the next one's. One is the victim, soon; the
 /// others get through.
 fn ring(n: u64) {
-    let e = Enqueues::new();
+    let e = Enqueues::new(InstanceId(1));
     let barrier = std::sync::Barrier::new(n as usize);
     let started = Instant::now();
     let outcomes: Vec<Result<()>> = thread::scope(|s| {
@@ -172,7 +172,7 @@ fn circles_of_two_three_and_five_have_one_victim_within_a_second() {
 
 #[test]
 fn two_upgrades_have_one_victim() {
-    let e = Enqueues::new();
+    let e = Enqueues::new(InstanceId(1));
     let barrier = std::sync::Barrier::new(2);
     let victims = thread::scope(|s| {
         let one = || {
@@ -200,7 +200,7 @@ fn two_upgrades_have_one_victim() {
 /// the row's queue.
 #[test]
 fn rows_in_opposite_orders_have_one_victim() {
-    let e = Enqueues::new();
+    let e = Enqueues::new(InstanceId(1));
     let barrier = std::sync::Barrier::new(2);
     let ended = [AtomicBool::new(false), AtomicBool::new(false)];
     let lockers = [e.register(), e.register()];
@@ -212,20 +212,25 @@ fn rows_in_opposite_orders_have_one_victim() {
                     let (me, other) = (&lockers[i], 1 - i);
                     let txn = |i: usize| TxnId::new(InstanceId(1), 10 + i as u64);
                     let row = Resource::Row(RowId(100 + other as u64));
+                    let want = Want {
+                        row: RowId(100 + other as u64),
+                        looked: Scn::ZERO,
+                        since: Instant::now(),
+                    };
                     barrier.wait();
                     e.lock(me, row, LockMode::X, Level::Transaction, LockWait::Forever)
                         .unwrap();
                     let active = || !ended[other].load(Ordering::SeqCst);
                     let got = e.wait_for_txn(
                         me,
-                        txn(other),
+                        (txn(other), want),
                         Runs::Here(Some(lockers[other].id)),
                         active,
                         || (),
                         LockWait::Forever,
                     );
                     ended[i].store(true, Ordering::SeqCst);
-                    e.txn_ended(txn(i), None);
+                    e.let_go(txn(i), None);
                     e.unlock(me, row, LockMode::X, Level::Transaction);
                     usize::from(matches!(got, Err(Error::Deadlock(_))))
                 })
@@ -240,7 +245,7 @@ fn rows_in_opposite_orders_have_one_victim() {
 /// Weak lockers by the fast path and strong ones: never inside together.
 #[test]
 fn the_fast_path_never_meets_a_strong_lock() {
-    let e = Enqueues::new();
+    let e = Enqueues::new(InstanceId(1));
     let object = ObjectId(5);
     let (weak, strong) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|s| {
@@ -279,7 +284,7 @@ fn the_fast_path_never_meets_a_strong_lock() {
 
 #[test]
 fn a_fast_lock_is_seen_in_v_lock_and_moves_when_a_strong_one_comes() {
-    let e = Enqueues::new();
+    let e = Enqueues::new(InstanceId(1));
     let (a, b) = (e.register(), e.register());
     e.lock_table(&a, ObjectId(3), LockMode::SX, LockWait::Forever)
         .unwrap();

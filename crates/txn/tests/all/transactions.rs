@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use storage::Faults;
+use testkit::waiting::until;
 use txn::*;
 
 const CAP: u32 = 4096;
@@ -87,6 +88,76 @@ fn savepoints_undo_what_came_after_and_give_back_their_locks() {
     assert_eq!(i.total(&other.statement()).unwrap(), total() + 1);
     drop((t, other));
     assert!(i.manager.locks().is_empty() && i.manager.transactions().is_empty());
+    i.stop();
+}
+
+/// The waiter wants the row, not the end of the transaction that had changed it.
+#[test]
+fn a_rollback_to_a_savepoint_lets_the_waiters_of_its_rows_go() {
+    let i = bank(CAP);
+    let mut holder = i.session();
+    i.add(&mut holder, account(1), 1, LockWait::NoWait).unwrap();
+    let savepoint = holder.savepoint();
+    i.add(&mut holder, account(2), 1, LockWait::NoWait).unwrap();
+    let waits = |n: usize| {
+        let locks = i.manager.locks();
+        locks
+            .iter()
+            .filter(|l| l.requested != LockMode::Null)
+            .count()
+            == n
+    };
+    thread::scope(|s| {
+        let mut threads = Vec::new();
+        for n in 1..3 {
+            let i = &i;
+            threads.push(s.spawn(move || {
+                let mut t = i.session();
+                i.add(&mut t, account(2), 10, LockWait::Forever).unwrap();
+                t.commit().unwrap();
+            }));
+            until("a wait", || waits(n));
+        }
+        let stays = s.spawn(|| {
+            let mut t = i.session();
+            i.add(&mut t, account(1), 10, LockWait::Forever).unwrap();
+            t.commit().unwrap();
+        });
+        until("a third wait", || waits(3));
+        holder.rollback_to(&savepoint, &i).unwrap();
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(i.fetch(&i.session().statement(), account(2)).unwrap(), 120);
+        until("a wait for what is still held", || waits(1));
+        assert!(!stays.is_finished());
+        holder.commit().unwrap();
+        stays.join().unwrap();
+    });
+    assert_eq!(i.fetch(&i.session().statement(), account(1)).unwrap(), 111);
+    assert!(i.manager.locks().is_empty());
+    i.stop();
+}
+
+/// Between a session's look at a row and its wait, the change that it saw is undone.
+#[test]
+fn a_rollback_to_a_savepoint_before_the_wait_is_noticed() {
+    let i = bank(CAP);
+    let (mut holder, mut waiter) = (i.session(), i.session());
+    i.add(&mut holder, account(1), 1, LockWait::NoWait).unwrap();
+    for _ in 0..2 {
+        let savepoint = holder.savepoint();
+        i.add(&mut holder, account(2), 1, LockWait::NoWait).unwrap();
+        holder.rollback_to(&savepoint, &i).unwrap();
+        let id = holder.id();
+        waiter
+            .wait_for_row(id, account(2), LockWait::Forever)
+            .unwrap();
+        let soon = Instant::now() + Duration::from_millis(5);
+        let again = waiter.wait_for_row(id, account(2), LockWait::Until(soon));
+        assert!(matches!(again, Err(Error::LockTimeout)), "{again:?}");
+    }
+    i.rollback(&mut holder).unwrap();
+    drop((holder, waiter));
+    assert!(i.manager.locks().is_empty());
     i.stop();
 }
 

@@ -1,7 +1,7 @@
 //! Numbers that are types of their own: of `block` and of `fusion`.
 
 use crate::{Bad, Codec, Reader, Wire, Writer, fields, tagged};
-use block::{Dba, FileId, InstanceId, LogPos, ObjectId, Scn, TxnId};
+use block::{Dba, FileId, InstanceId, LogPos, ObjectId, RowId, Scn, TxnId};
 use fusion::{Bucket, Epoch, Granule, GroupNo, Incarnation, RequestId, Term, Turn};
 
 /// Types of one number, any of which is possible.
@@ -21,6 +21,7 @@ macro_rules! any {
 }
 any!(
     Dba,
+    RowId,
     LogPos,
     ObjectId,
     Epoch,

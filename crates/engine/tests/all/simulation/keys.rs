@@ -6,7 +6,7 @@
 use super::shared::Shared;
 use super::work::Client;
 use crate::common::{self, Rng, decode, find, pad, row};
-use engine::{Engine, Error, LockOutcome, LockWait, Result, TableDef, WriteOutcome};
+use engine::{Engine, Error, LockOutcome, LockWait, Result, TableDef, Upsert, WriteOutcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -231,7 +231,8 @@ impl Client<'_> {
     fn key(&mut self, t: &Arc<TableDef>, snapshot_of: Option<u64>) -> Result<()> {
         let key = self.rng.below(KEYS) as i64;
         match self.rng.below(10) {
-            0..4 => self.put(t, key),
+            0..2 => self.put(t, key),
+            2..4 => self.put_unless(t, key),
             4..7 => self.take(t, key).map(|_| ()),
             7..9 => self.move_row(t, key),
             _ => self.look_at_keys(t, snapshot_of),
@@ -256,6 +257,46 @@ impl Client<'_> {
         self.unless_refused(done.map(|_| ()), (&before, kept), token, began)
     }
 
+    /// Puts a row unless one with its key is there.
+    fn put_unless(&mut self, t: &TableDef, key: i64) -> Result<()> {
+        let before = self.s.savepoint()?;
+        let (began, token) = {
+            let mut book = self.shared.book();
+            (book.keys.now(), book.keys.put(key))
+        };
+        let kept = self.changes.len();
+        self.changes.push(Change::Put(token));
+        let text = text(self.rng);
+        let arbiters: Vec<usize> = (0..t.indexes.len())
+            .filter(|&i| t.indexes[i].unique)
+            .collect();
+        let new = row(key, token as i32, &text);
+        if let Upsert::Conflict(_) = self.s.insert_unless(t, &new, &arbiters)? {
+            return self.refused_duplicate((&before, kept), token, began);
+        }
+        self.shared.met("put where nothing was in the way");
+        self.s.end_statement();
+        Ok(())
+    }
+
+    fn refused_duplicate(
+        &mut self,
+        (before, kept): (&engine::Savepoint, usize),
+        token: usize,
+        began: u64,
+    ) -> Result<()> {
+        let legitimate = {
+            let book = self.shared.book();
+            book.keys.may_refuse(token, began, &self.changes[..kept])
+        };
+        if !legitimate {
+            self.shared
+                .fail(format!("token {token} was refused for nothing"));
+        }
+        self.shared.met("refused as a duplicate");
+        self.back_to(before, kept)
+    }
+
     /// What follows a change that may have been refused as a duplicate: it is as if it had not been
     /// tried.
     fn unless_refused(
@@ -267,16 +308,7 @@ impl Client<'_> {
     ) -> Result<()> {
         match done {
             Err(Error::UniqueViolation { .. }) => {
-                let legitimate = {
-                    let book = self.shared.book();
-                    book.keys.may_refuse(token, began, &self.changes[..kept])
-                };
-                if !legitimate {
-                    self.shared
-                        .fail(format!("token {token} was refused for nothing"));
-                }
-                self.shared.met("refused as a duplicate");
-                self.back_to(before, kept)
+                self.refused_duplicate((before, kept), token, began)
             }
             done => {
                 done?;

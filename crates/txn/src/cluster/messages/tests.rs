@@ -29,6 +29,12 @@ fn step(serial: u64) -> Step {
     }
 }
 
+/// There is no session 0, and so no statement of it.
+fn waiting() -> Waiting {
+    let txn = crate::Resource::Txn(TxnId(9));
+    Waiting::new(InstanceId(2), 0, txn, crate::LockMode::S)
+}
+
 fn stages() -> [Stage; 3] {
     [
         Stage::Master,
@@ -48,6 +54,7 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
     };
     let (answer, cost) = (Answer::Committed(Scn(6)), cost());
     let path: Cow<'_, [Step]> = vec![step(4)].into();
+    let told: Cow<'_, [Waiting]> = vec![waiting()].into();
     let resource = lock();
     let denied = Message::Denied {
         resource,
@@ -74,11 +81,17 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
             snapshot: Scn(6),
         },
         TxnMessage::Answer { txn, answer, cost },
-        TxnMessage::TxnWait { txn },
+        TxnMessage::TxnWait {
+            txn,
+            looked: Scn(4),
+            row: RowId(7),
+            waited_us: 8,
+        },
         TxnMessage::TxnEnded {
             txn,
             answer: Answer::Aborted,
             cost,
+            turns: vec![RowId(7)].into(),
         },
         TxnMessage::Heartbeat,
         TxnMessage::Walk {
@@ -90,11 +103,13 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
             at: 1,
             via: txn,
             path: path.clone(),
+            told: told.clone(),
         },
         TxnMessage::Victim {
             locker: LockerId(7),
             serial: 4,
             waits: 2,
+            told: told.clone(),
         },
         TxnMessage::LockWalk {
             number: 3,
@@ -107,6 +122,7 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
             lock: resource,
             stage: stages()[2],
             path,
+            told,
         },
         TxnMessage::Ges((denied, Some(cost))),
         TxnMessage::MemoryOffered {
@@ -116,6 +132,12 @@ fn one_of_each() -> Vec<TxnMessage<'static>> {
                 token: [3, 4],
             },
         },
+        TxnMessage::TxnUndone {
+            txn,
+            cost,
+            turns: vec![].into(),
+        },
+        TxnMessage::TurnOver { row: RowId(7) },
     ]
 }
 
@@ -127,13 +149,25 @@ fn numbers(of: &[(usize, u64)]) -> Vec<u8> {
     bytes.collect()
 }
 
+/// A text and an empty one as numbers.
+fn text(of: &[u8]) -> Vec<(usize, u64)> {
+    let bytes = of.iter().map(|b| (1, u64::from(*b)));
+    let length = (2, of.len() as u64);
+    [length].into_iter().chain(bytes).chain([(2, 0)]).collect()
+}
+
 #[test]
 fn the_bytes_of_messages_are_pinned() {
+    let with = |front: &[(usize, u64)], behind: &[(usize, u64)]| [front, behind].concat();
     let txn = (8, 1 << 48 | 5);
     let cost = [(2, 2), (1, 2), (8, 3), (8, 0), (8, 0)];
     // n, instance, session, number of the wait
     let path = [(2, 1), (2, 2), (4, 7), (8, 4)];
-    let with = |front: &[(usize, u64)], behind: &[(usize, u64)]| [front, behind].concat();
+    // n, instance, session, what it waits for, no statement
+    let told = with(
+        &[(2, 1), (2, 2), (4, 0)],
+        &text(b"ShareLock on transaction 9"),
+    );
     let lock = [(8, lock().0 as u64), (8, (lock().0 >> 64) as u64)];
     let bodies = [
         vec![
@@ -149,16 +183,21 @@ fn the_bytes_of_messages_are_pinned() {
         with(&[(2, 2), (8, 8)], &cost),
         vec![txn, (8, 6)],
         with(&[txn, (1, 1), (8, 6)], &cost),
-        vec![txn],
-        with(&[txn, (1, 2), (8, 0)], &cost),
+        vec![txn, (8, 4), (8, 7), (8, 8)],
+        with(&with(&[txn, (1, 2), (8, 0)], &cost), &[(2, 1), (8, 7)]),
         vec![],
         with(&[(8, 3), txn], &path),
-        with(&[(2, 1), txn], &path),
-        vec![(4, 7), (8, 4), (8, 2)],
+        with(&[(2, 1), txn], &with(&path, &told)),
+        with(&[(4, 7), (8, 4), (8, 2)], &told),
         with(&[(8, 3), lock[0], lock[1], (1, 1), (1, 5), (8, 0)], &path),
-        with(&[(2, 0), lock[0], lock[1], (1, 2), (1, 0), (8, 7)], &path),
+        with(
+            &[(2, 0), lock[0], lock[1], (1, 2), (1, 0), (8, 7)],
+            &with(&path, &told),
+        ),
         with(&[(1, 2), lock[0], lock[1], (8, 5)], &cost),
         vec![(4, 1), (4, 2), (8, 3), (8, 4)],
+        with(&with(&[txn], &cost), &[(2, 0)]),
+        vec![(8, 7)],
     ];
     let all = one_of_each();
     assert_eq!(all.len(), bodies.len());
@@ -183,7 +222,7 @@ fn the_bytes_of_messages_are_pinned() {
             "{message:?} with a byte more"
         );
     }
-    assert!(TxnMessage::decode(99, &[]).is_err() && TxnMessage::decode(116, &[]).is_err());
+    assert!(TxnMessage::decode(99, &[]).is_err() && TxnMessage::decode(118, &[]).is_err());
 }
 
 #[test]

@@ -6,6 +6,7 @@ const TXN_WAIT: u16 = 106;
 const TXN_ENDED: u16 = 107;
 const WALK: u16 = 109;
 const CHECK: u16 = 110;
+const TXN_UNDONE: u16 = 116;
 
 #[test]
 fn a_transaction_of_another_instance_is_waited_for() {
@@ -74,6 +75,67 @@ fn a_transaction_of_another_instance_is_waited_for() {
             );
             waiter.wait_for_row(id, of(1, 0), LockWait::NoWait).unwrap();
         }
+    });
+    db.stop();
+}
+
+/// A waiter on another instance looks again when the transaction undoes changes and goes on:
+/// whether that comes while it waits, or before its wait is heard of, or what was said of it is
+/// lost.
+#[test]
+fn a_rollback_to_a_savepoint_is_told_to_other_instances() {
+    let db = Db::new(2);
+    db.net.run(seed(), || {
+        let mut holder = db.node(1).session();
+        db.node(1)
+            .add(&mut holder, of(1, 0), 1, LockWait::NoWait)
+            .unwrap();
+        let id = holder.id();
+        let mut waiter = db.node(2).session();
+        for (held, lost) in [(Some(TXN_WAIT), false), (None, false), (None, true)] {
+            let savepoint = holder.savepoint();
+            db.node(1)
+                .add(&mut holder, of(1, 1), 1, LockWait::NoWait)
+                .unwrap();
+            let waits = db.net.sent(TXN_WAIT);
+            if let Some(kind) = held {
+                db.net.hold(kind);
+            }
+            if lost {
+                db.net.hold(TXN_UNDONE);
+            }
+            thread::scope(|s| {
+                let waits_for_it = s.spawn(|| {
+                    waiter
+                        .wait_for_row(id, of(1, 1), LockWait::Forever)
+                        .unwrap();
+                });
+                until("a wait", || db.net.sent(TXN_WAIT) > waits);
+                if held.is_none() {
+                    db.settle();
+                }
+                let said = db.net.sent(TXN_UNDONE);
+                holder.rollback_to(&savepoint, db.node(1)).unwrap();
+                assert!(held.is_none() || db.net.sent(TXN_UNDONE) == said);
+                if lost {
+                    until("word of it", || db.net.sent(TXN_UNDONE) > said);
+                    assert!(!waits_for_it.is_finished(), "it was not told yet");
+                    db.net.cut(1, 2);
+                    db.net.heal();
+                    db.manager(2).tick();
+                } else {
+                    db.net.heal_kinds();
+                }
+                waits_for_it.join().unwrap();
+            });
+            assert_eq!(db.manager(1).state(id), TxnState::Active);
+            // It has looked since; nothing more was undone.
+            let soon = Instant::now() + Duration::from_millis(30);
+            let again = waiter.wait_for_row(id, of(1, 0), LockWait::Until(soon));
+            assert!(matches!(again, Err(Error::LockTimeout)), "{again:?}");
+        }
+        drop(waiter);
+        db.node(1).rollback(&mut holder).unwrap();
     });
     db.stop();
 }

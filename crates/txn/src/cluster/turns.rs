@@ -1,0 +1,325 @@
+//! Whose turn it is at a row that sessions of several instances wait for.
+//!
+//! When a transaction ends, or undoes some of its changes, its instance knows the sessions that
+//! wait for it: its own in the queues of their rows, and of each other instance the first session
+//! in the queue of each row, with the time for which that session has wanted the row. A session of
+//! the transaction's own instance needs neither a message nor the block, so it would always be the
+//! fastest. Therefore the row goes to the session that has waited longest: if that is another
+//! instance's, the row is *promised* to it, and sessions of this instance let it pass until the
+//! other instance says that its turn is over.
+//!
+//! **Owns** the promises that this instance has made, and the turns that others have given it.
+//!
+//! **Invariants.**
+//! - A promise only delays. It holds for [`PATIENCE`] at most, whatever is lost or dies; a row is
+//!   changed by the rules of row locks, promise or not.
+//! - An instance that was given a turn says that it is over when the session at the head of the
+//!   row's queue leaves the queue or waits again, and at once if there is none.
+//! - A row is promised to one instance at a time. Instances whose every claim is promised to
+//!   others hear of the transaction when such a turn is over.
+
+use super::messages::TxnMessage;
+use super::{Cluster, Letter};
+use crate::manager::TxnManager;
+use crate::timing::Begun;
+use block::{InstanceId, RowId, TxnId};
+use seam::{HashMap, Mutex};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// How long sessions let another instance's session pass. A turn takes a message and a block; this
+/// is for what is lost, and for an instance that gets no processor.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A row that an instance's first session in its queue wants, and since when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Claim {
+    pub row: RowId,
+    pub since: Instant,
+}
+
+/// An instance that waits for a transaction of this one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Asked {
+    /// When it first asked.
+    pub begun: Begun,
+    /// One for each row that it has told.
+    pub claims: Vec<Claim>,
+}
+
+impl Asked {
+    pub(super) fn new(claim: Claim) -> Asked {
+        Asked {
+            begun: Begun::now(),
+            claims: vec![claim],
+        }
+    }
+
+    /// The instance asks again, or for another row. A row that its session wants keeps the time
+    /// since which a session there has wanted it.
+    pub(super) fn add(&mut self, claim: Claim) {
+        match self.claims.iter_mut().find(|c| c.row == claim.row) {
+            Some(known) => known.since = claim.since,
+            None => self.claims.push(claim),
+        }
+    }
+}
+
+/// The instances that are to be told of a transaction.
+pub(crate) type AllAsked = BTreeMap<InstanceId, Asked>;
+
+/// To which instance each row goes first, of the rows that other instances wait for. `here`: since
+/// when the first session of this instance has wanted a row. A row that goes to it is not there.
+fn first_turns(
+    asked: &AllAsked,
+    here: impl Fn(RowId) -> Option<Instant>,
+) -> BTreeMap<RowId, InstanceId> {
+    let mut first: BTreeMap<RowId, (Instant, InstanceId)> = BTreeMap::new();
+    for (&instance, asked) in asked {
+        for claim in &asked.claims {
+            let one = (claim.since, instance);
+            let first = first.entry(claim.row).or_insert(one);
+            *first = one.min(*first);
+        }
+    }
+    let elsewhere = |(row, (since, to)): (RowId, (Instant, InstanceId))| {
+        let is_first = here(row).is_none_or(|here| since < here);
+        is_first.then_some((row, to))
+    };
+    first.into_iter().filter_map(elsewhere).collect()
+}
+
+struct Promise {
+    to: InstanceId,
+    until: Instant,
+    /// Told when the turn is over.
+    then: Vec<(TxnId, InstanceId, Asked)>,
+}
+
+#[derive(Default)]
+struct State {
+    made: HashMap<RowId, Promise>,
+    given: HashMap<RowId, InstanceId>,
+}
+
+/// See the module. The latch is a leaf: nothing is called with it held.
+#[derive(Default)]
+pub(crate) struct Turns {
+    state: Mutex<State>,
+    /// Promises made, so that a change of a row nobody was promised takes no latch.
+    made: AtomicUsize,
+    /// Turns given to this instance.
+    given: AtomicUsize,
+}
+
+impl Turns {
+    /// Whether any row is promised to another instance.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.made.load(Ordering::Relaxed) != 0
+    }
+
+    /// The instance that a row is promised to, and until when.
+    pub(crate) fn promised(&self, row: RowId) -> Option<(InstanceId, Instant)> {
+        let state = self.state.lock();
+        state.made.get(&row).map(|p| (p.to, p.until))
+    }
+
+    /// Promises a row. Instances that wait for an older promise of it wait for this one.
+    fn promise(&self, row: RowId, to: InstanceId) {
+        let mut state = self.state.lock();
+        let until = seam::now() + PATIENCE;
+        let promise = state.made.entry(row).or_insert(Promise {
+            to,
+            until,
+            then: Vec::new(),
+        });
+        (promise.to, promise.until) = (to, until);
+        self.made.store(state.made.len(), Ordering::SeqCst);
+    }
+
+    /// Puts an instance off until the turn at the row is over. The instance comes back if it is.
+    fn put_off(&self, row: RowId, late: (TxnId, InstanceId, Asked)) -> Option<Asked> {
+        let mut state = self.state.lock();
+        match state.made.get_mut(&row) {
+            Some(promise) => {
+                promise.then.push(late);
+                None
+            }
+            None => Some(late.2),
+        }
+    }
+
+    /// Takes the promises that `is_over` says are.
+    fn take(&self, is_over: impl Fn(RowId, &Promise) -> bool) -> Vec<(RowId, Promise)> {
+        let mut state = self.state.lock();
+        let over = state.made.extract_if(|row, p| is_over(*row, p)).collect();
+        self.made.store(state.made.len(), Ordering::SeqCst);
+        over
+    }
+
+    fn give(&self, row: RowId, by: InstanceId) {
+        let mut state = self.state.lock();
+        state.given.insert(row, by);
+        self.given.store(state.given.len(), Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// This instance's turn at the row is over, if it has one: which instance gave it.
+    fn give_back(&self, row: RowId) -> Option<InstanceId> {
+        fence(Ordering::SeqCst);
+        if self.given.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let by = state.given.remove(&row);
+        self.given.store(state.given.len(), Ordering::SeqCst);
+        by
+    }
+}
+
+impl Cluster {
+    /// The session at the head of the row's queue has left it, or waits again. Never waits.
+    #[inline]
+    pub(crate) fn turn_taken(&self, row: RowId) {
+        if let Some(by) = self.turns.give_back(row) {
+            self.send(Letter::new(by, &TxnMessage::TurnOver { row }));
+        }
+    }
+}
+
+impl TxnManager {
+    /// Tells instances of a transaction of this one, which has ended or undone some of its changes
+    /// as its status and entry say. Rows that go to them first are promised to them; instances that
+    /// would only be in the way of others' turns are put off.
+    pub(super) fn tell(&self, txn: TxnId, flushing_ns: Option<u64>, asked: AllAsked) {
+        let cluster = &self.cluster;
+        let first = first_turns(&asked, |row| self.enqueues.wanted_since(row));
+        for (&row, &to) in &first {
+            cluster.turns.promise(row, to);
+        }
+        for (to, mut asked) in asked {
+            let turns: Vec<RowId> = asked
+                .claims
+                .iter()
+                .filter(|c| first.get(&c.row) == Some(&to))
+                .map(|c| c.row)
+                .collect();
+            let all_promised = asked.claims.iter().all(|c| first.contains_key(&c.row));
+            if turns.is_empty() && all_promised {
+                let row = asked.claims[0].row;
+                match cluster.turns.put_off(row, (txn, to, asked)) {
+                    None => continue,
+                    Some(back) => asked = back,
+                }
+            }
+            cluster.tell_one((txn, to), flushing_ns, &asked.begun, turns, |txn| {
+                self.visibility.own_state(txn)
+            });
+        }
+    }
+
+    /// Another instance gives this one turns at rows.
+    pub(crate) fn turns_given(&self, by: InstanceId, rows: &[RowId]) {
+        for &row in rows {
+            self.cluster.turns.give(row, by);
+            if self.enqueues.wanted_since(row).is_none() {
+                self.cluster.turn_taken(row);
+            }
+        }
+    }
+
+    /// That instance's turn at the row is over.
+    pub(crate) fn turn_over(&self, of: InstanceId, row: RowId) {
+        let over = self.cluster.turns.take(|r, p| r == row && p.to == of);
+        self.turns_are_over(over);
+    }
+
+    /// Promises that nobody has kept in time are made no more.
+    pub(crate) fn expire_turns(&self) {
+        if self.cluster.turns.any() {
+            let now = seam::now();
+            self.turns_are_over(self.cluster.turns.take(|_, p| p.until <= now));
+        }
+    }
+
+    /// Promises to instances that are gone are made no more.
+    pub(crate) fn forget_turns_of_the_gone(&self) {
+        let gone = |_: RowId, p: &Promise| !self.cluster.is_up(p.to);
+        self.turns_are_over(self.cluster.turns.take(gone));
+    }
+
+    fn turns_are_over(&self, over: Vec<(RowId, Promise)>) {
+        for (row, promise) in over {
+            self.enqueues.end_turn(row);
+            for (txn, to, asked) in promise.then {
+                if self.cluster.is_up(to) {
+                    self.tell(txn, None, AllAsked::from([(to, asked)]));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::{Dba, FileId};
+
+    fn row(n: u32) -> RowId {
+        RowId::new(Dba::new(FileId::DATA, n), 0)
+    }
+
+    #[test]
+    fn a_row_goes_to_the_session_that_has_waited_longest() {
+        let start = seam::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let claim = |n, ms| Claim {
+            row: row(n),
+            since: at(ms),
+        };
+        let asked = |claims: &[Claim]| Asked {
+            begun: Begun::now(),
+            claims: claims.to_vec(),
+        };
+        let (two, three) = (InstanceId(2), InstanceId(3));
+        let all = AllAsked::from([
+            (two, asked(&[claim(1, 5), claim(2, 9), claim(3, 7)])),
+            (three, asked(&[claim(1, 6), claim(2, 8)])),
+        ]);
+        let here = |r: RowId| match r {
+            r if r == row(2) => Some(at(10)),
+            r if r == row(3) => Some(at(7)),
+            _ => None,
+        };
+        let first = first_turns(&all, here);
+        // Of two that have waited equally long the one that is here goes first.
+        assert_eq!(first, BTreeMap::from([(row(1), two), (row(2), three)]));
+    }
+
+    #[test]
+    fn promises_are_over_when_the_turn_is_or_in_time() {
+        let turns = Turns::default();
+        assert!(!turns.any() && turns.promised(row(1)).is_none());
+        turns.promise(row(1), InstanceId(2));
+        turns.promise(row(2), InstanceId(3));
+        assert!(turns.any());
+        assert_eq!(turns.promised(row(1)).map(|p| p.0), Some(InstanceId(2)));
+        let of_another = turns.take(|r, p| r == row(1) && p.to == InstanceId(3));
+        assert!(of_another.is_empty());
+        let later = seam::now() + 2 * PATIENCE;
+        assert_eq!(turns.take(|_, p| p.until <= later).len(), 2);
+        assert!(!turns.any());
+    }
+
+    #[test]
+    fn a_turn_is_given_back_once() {
+        let turns = Turns::default();
+        assert_eq!(turns.give_back(row(1)), None);
+        turns.give(row(1), InstanceId(2));
+        assert_eq!(turns.give_back(row(2)), None);
+        assert_eq!(turns.give_back(row(1)), Some(InstanceId(2)));
+        assert_eq!(turns.give_back(row(1)), None);
+    }
+}
