@@ -54,7 +54,7 @@ pub(crate) fn cluster_host(config: &Config) -> Result<Option<ClusterHost>> {
     let failed = |e: interconnect::Error| Error::Cluster(e.to_string());
     if address.ip().is_unspecified() {
         return Err(Error::Cluster(format!(
-            "interconnect_address {}: an address is wanted at which the other instances reach this one",
+            "interconnect_address {}: give an address at which the other instances reach this one",
             address.ip()
         )));
     }

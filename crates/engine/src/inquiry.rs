@@ -369,7 +369,7 @@ impl Inquiries {
         };
         let made = made.and_then(|bytes| match bytes.len() {
             n if n > ANSWER_MAX_BYTES => Err(format!(
-                "its answer has {n} bytes, {ANSWER_MAX_BYTES} are possible"
+                "its answer has {n} bytes, and {ANSWER_MAX_BYTES} are the limit"
             )),
             _ => Ok(bytes),
         });

@@ -46,19 +46,19 @@ pub enum Error {
         path: PathBuf,
         source: std::io::Error,
     },
-    #[error("{}, line {line}: \"{text}\" is no service", .path.display())]
+    #[error("{}, line {line}: \"{text}\" does not define a service", .path.display())]
     Line {
         path: PathBuf,
         line: usize,
         text: String,
     },
     #[error(
-        "\"{0}\" is no name of a service: 1 to {MAX_NAME_BYTES} letters, digits, _, . and -, not {DEFAULT} or postgres"
+        "\"{0}\" cannot be a service's name: give 1 to {MAX_NAME_BYTES} letters, digits, _, . or -, but not {DEFAULT}, postgres or template1"
     )]
     Name(String),
-    #[error("instances \"{0}\": numbers from 1 to {max}, each once, are wanted, at least one of them preferred", max = FileId::MAX_INSTANCES)]
+    #[error("instances \"{0}\": give numbers from 1 to {max}, each once, and at least one that is preferred", max = FileId::MAX_INSTANCES)]
     Instances(String),
-    #[error("there are {MAX_SERVICES} services already")]
+    #[error("there are {MAX_SERVICES} services already, which is the most: remove one first")]
     TooMany,
 }
 

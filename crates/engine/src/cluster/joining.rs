@@ -81,7 +81,7 @@ impl Cluster {
             *lost = None;
         } else if seam::elapsed(*lost.get_or_insert_with(seam::now)) > patience {
             return Err(Error::Cluster(format!(
-                "this instance cannot join: it has waited for {what}, and not reached everybody for {} s{}",
+                "this instance cannot join: it waits for {what}, and has not reached all members for {} s{}",
                 patience.as_secs(),
                 self.trouble()
             )));

@@ -315,7 +315,7 @@ impl Cluster {
         state.told.insert(silent.instance.0, now);
         drop(state);
         tracing::warn!(
-            "{} does not answer, but it lives: it has locked {path}. What needs it waits",
+            "{} does not answer, but it lives: it has locked {path}. Whatever needs it waits",
             list(&[silent.instance])
         );
     }

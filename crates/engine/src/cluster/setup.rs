@@ -130,7 +130,7 @@ impl Contact {
         });
         parsed.ok_or_else(|| {
             Error::Corrupt(format!(
-                "the control file has no address of a member in \"{text}\""
+                "the control file has \"{text}\" where a member's address should be"
             ))
         })
     }
