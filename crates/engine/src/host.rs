@@ -1,4 +1,4 @@
-//! What an instance stands on: its storage, its redo members, and how it meets others.
+//! The foundation of an instance: its storage, its redo members, and how it meets others.
 
 use crate::cluster::ClusterHost;
 use crate::{Config, Error, Result};
@@ -15,7 +15,7 @@ pub use storage::Fatal;
 /// The file of the cluster's secret, in the database directory. Only its owner may read it.
 const SECRET_FILE: &str = "cluster.secret";
 
-/// What an instance stands on.
+/// The foundation on which an instance is opened.
 pub struct Host {
     pub storage: Arc<dyn Storage>,
     /// Where the members of the redo files are. As a rule `storage` is the first of them.

@@ -86,7 +86,7 @@ impl ReplyGate {
     }
 }
 
-/// What the walks through indexes took, without the rows that they led to.
+/// The cost of walks through indexes, without the rows that they led to.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct IndexTimes {
     pub entries: u64,

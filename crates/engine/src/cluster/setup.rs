@@ -12,7 +12,7 @@ use std::time::Duration;
 use storage::lease::FenceCommand;
 use wait::priority::Priority;
 
-/// What marks a stand-in in the text of a contact.
+/// The words that mark a stand-in in the text of a contact.
 const STAND_IN: &str = " stand-in";
 
 /// When an instance that does not answer is ended, and how, if its guard does not do it.

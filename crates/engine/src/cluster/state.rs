@@ -85,7 +85,7 @@ pub(super) struct State {
     pub(super) met: Vec<Member>,
     /// An epoch that has not been entered yet, and since when its members are being met.
     pub(super) meeting: Option<(u64, Instant)>,
-    /// What speaks for each peer's silence.
+    /// The evidence for each peer's silence.
     pub(super) suspicion: BTreeMap<u16, Suspicion>,
     /// When the connection to a peer broke, as long as it has not come back.
     pub(super) broken: BTreeMap<u16, Instant>,

@@ -11,7 +11,7 @@ pub(super) const SUSPICIOUS_LOOKS: u32 = 20;
 /// run.
 const ORDER_TIME: Duration = Duration::from_secs(3);
 
-/// What speaks for a peer's silence. All of it is forgotten when the peer answers. So the next
+/// The evidence for a peer's silence. All of it is forgotten when the peer answers. So the next
 /// silence begins anew, with an order before the fence command.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Suspicion {

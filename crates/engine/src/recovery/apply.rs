@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use storage::ThreadState;
 use txn::TxnRecovery;
 
-/// What a start recovered.
+/// Counts of what a start recovered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recovery {
     pub redo_bytes: u64,

@@ -18,7 +18,7 @@ tagged! {
     }
 }
 
-/// What serving a request about a sequence took, by the server's clock.
+/// The time that serving a request about a sequence took, by the server's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct SequenceCost {
     pub queue_ns: u64,

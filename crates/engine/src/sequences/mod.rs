@@ -98,7 +98,7 @@ pub struct Sequences {
     own: Weak<Sequences>,
 }
 
-/// What a session does that found no value in memory.
+/// The way in which a session gets a value that it did not find in memory.
 enum Turn {
     Has(Draw),
     Here,
@@ -577,7 +577,7 @@ impl State {
     }
 }
 
-/// What is left of a step for when the latch is free.
+/// The rest of a step, for when the latch is free.
 #[derive(Default)]
 struct Todo {
     letters: Vec<(InstanceId, Message)>,
