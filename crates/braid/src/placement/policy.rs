@@ -41,9 +41,10 @@ pub enum Change {
     Open,
 }
 
-/// From this share of an equal part of the machine on, an instance becomes busy.
+/// From this share of an equal part on, an instance becomes busy. An equal part is the machine's
+/// CPUs divided by the number of running instances.
 const BUSY: f64 = 0.2;
-/// Below this share of an equal part of the machine, a busy instance is busy no longer.
+/// Below this share of an equal part, a busy instance is busy no longer.
 const CALM: f64 = 0.05;
 /// Parts are cut once less than this share of the machine is idle.
 const CONTENDED: f64 = 0.3;
@@ -51,9 +52,10 @@ const CONTENDED: f64 = 0.3;
 const LEISURE: f64 = 0.5;
 /// Parts are cut only if each instance used at most this share of what its part would be.
 const FITS: f64 = 0.9;
-/// A part with less idle time than this is too small, if [`UNUSED`] holds for the other CPUs.
+/// A part with less idle time than this is too small if also more than [`UNUSED`] of the other CPUs
+/// is idle.
 const FULL: f64 = 0.03;
-/// The other CPUs are unused if more than this share of them is idle.
+/// The idle share of the CPUs outside a part above which they count as unused.
 const UNUSED: f64 = 0.15;
 /// Windows in a row that must speak for a change.
 const PATIENCE: u32 = 2;
