@@ -138,9 +138,9 @@ fn a_new_instance_on_a_full_disk_is_refused_or_can_stop() {
     verify_all(&engine, &table, "with room again").unwrap();
     engine.stop(&Quiet).unwrap();
 }
+
 /// A read that fails once fails the statement that made it, if one did, and nothing else: no commit
 /// is in doubt, and the work goes on.
-#[test]
 #[test]
 fn a_read_that_fails_once() {
     let (storage, base) = create_world();
