@@ -49,7 +49,8 @@ pub enum Command {
     /// Manage the names under which applications connect, and the instances that serve them
     #[command(after_help = SERVICE_EXAMPLES)]
     Service(ServiceArgs),
-    /// Make the certificates by which instances on several hosts know each other; existing ones stay
+    /// Make the certificates by which instances on several hosts know each other; existing ones
+    /// stay
     #[command(after_help = "Example:\n  braid certificates --data /shared/db --instances 3")]
     Certificates(CertificatesArgs),
     /// Read every block and index of a stopped database and report every inconsistency; exit code 1

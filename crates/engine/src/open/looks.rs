@@ -24,8 +24,8 @@ enum Looked {
     Found(Box<Found>),
     /// A stand-in in another instance's process lives this instance's life, and has its locks.
     HasStandIn,
-    /// Another process has a lock of this very instance. It is this instance's former life, which
-    /// was killed a moment ago, or another process that runs this instance.
+    /// A lock of this very instance is held by another process. That is this instance's former
+    /// life, which was killed a moment ago, or another process that runs this instance.
     InUse(String),
 }
 
