@@ -429,7 +429,8 @@ impl Transaction {
         appended.scn
     }
 
-    /// Waits until the log has room, before a change that needs no undo. The caller must hold no latch.
+    /// Waits until the log has room, before a change that needs no undo. The caller must hold no
+    /// latch.
     pub fn reserve_log(&self) -> Result<()> {
         Ok(self.manager.cache.reserve()?)
     }

@@ -74,7 +74,7 @@ pub enum Verdict {
     /// The snapshot's own transaction: visible if the change's undo number is below `own_limit`.
     OwnCheckUndo,
     /// The transaction is another instance's, and nothing that serves the snapshot is known of it
-    /// here. The caller lets go of its latches, calls [`crate::TxnManager::learn`], and looks again.
+    /// here. The caller lets go of its latches, calls [`crate::TxnManager::learn`] and looks again.
     Ask(TxnId),
 }
 
