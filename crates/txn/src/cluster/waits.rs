@@ -1,9 +1,9 @@
-//! Waiting for the end of another instance's transaction: its instance is asked to tell, once and
-//! again after whatever may have lost a message.
+//! Waiting for the end of another instance's transaction. The transaction's instance is asked to
+//! tell. It is asked again after anything that may have lost a message.
 //!
-//! **Invariant.** Who is to be told registers before it is looked whether the transaction has
-//! ended; who ends a transaction publishes that before it looks who is to be told. Of the two
-//! fences one comes first, so nobody is forgotten.
+//! **Invariant.** An instance that is to be told is registered before anybody looks whether the
+//! transaction has ended. A session that ends a transaction publishes the end before it looks which
+//! instances are to be told. One of the two fences comes first, so no instance is forgotten.
 
 use super::messages::{Answer, TxnMessage};
 use super::{Cluster, Letter};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 /// Transactions of this instance whose end others wait for.
 #[derive(Default)]
 pub(crate) struct ToTell {
-    /// When each of them asked, too.
+    /// For each transaction the instances to tell, with the time when each asked.
     waiting: Mutex<HashMap<TxnId, BTreeMap<InstanceId, Begun>>>,
     /// Their number, so that an end that no other instance waits for takes no latch.
     count: AtomicUsize,
@@ -29,7 +29,7 @@ impl ToTell {
     fn add(&self, txn: TxnId, who: InstanceId) {
         let mut waiting = self.waiting.lock();
         let who_asked = waiting.entry(txn).or_default();
-        // It may ask again: it waits since it first did.
+        // An instance may ask again: it has waited since it first asked.
         who_asked.entry(who).or_insert_with(Begun::now);
         self.count.store(waiting.len(), Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -44,8 +44,8 @@ impl ToTell {
 }
 
 impl Cluster {
-    /// Asks the transaction's instance to tell when it ends. For a session that is in the queue
-    /// already.
+    /// Asks the transaction's instance to tell when it ends. The session that waits must be in the
+    /// queue already.
     pub(crate) fn want_end(&self, txn: TxnId) {
         self.send(Letter::new(txn.instance(), &TxnMessage::TxnWait { txn }));
     }
@@ -70,8 +70,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// A transaction of this instance has ended, and its status says so. `flushing_ns`: since when
-    /// it was waiting for the log to say so, by [`interconnect::now_ns`].
+    /// Tells other instances that a transaction of this instance has ended. Its status already says
+    /// so. `flushing_ns` is when the transaction began to wait for the log, by
+    /// [`interconnect::now_ns`].
     #[inline]
     pub(crate) fn txn_ended(
         &self,
@@ -106,7 +107,7 @@ impl Cluster {
         }
     }
 
-    /// Those who are gone need not be told.
+    /// Forgets the instances that are gone. They need not be told.
     pub(super) fn forget_waiters_of_the_gone(&self) {
         let mut waiting = self.to_tell.waiting.lock();
         waiting.retain(|_, who| {
