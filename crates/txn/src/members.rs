@@ -356,7 +356,7 @@ impl TxnManager {
             let state = self.control.refresh()?;
             let thread = state.thread(ThreadId(instance.0)).ok_or_else(|| {
                 Error::Corrupt(format!(
-                    "a transaction of instance {} was met, which the control file does not know",
+                    "a transaction of instance {} was met, but the control file has no such instance",
                     instance.0
                 ))
             })?;

@@ -93,7 +93,7 @@ impl Wire for Stage {
             (0, Mode::Null, RequestId(0)) => Ok(Stage::Master),
             (1, mode, RequestId(0)) => Ok(Stage::Holder(Against::Use(mode))),
             (2, Mode::Null, request) => Ok(Stage::Holder(Against::Ahead(request))),
-            _ => Err(r.bad("a walk is at no stage that there is")),
+            _ => Err(r.bad("a walk is at an unknown stage")),
         }
     }
 }
@@ -261,7 +261,10 @@ impl TxnManager {
     ) -> Result<()> {
         let next = path.get(at).or((at == path.len()).then_some(&path[0]));
         let Some(next) = next.filter(|n| n.instance == self.config.instance) else {
-            return Err(Error::bad_message(from, "a check has lost its way"));
+            return Err(Error::bad_message(
+                from,
+                "a deadlock check does not follow its path",
+            ));
         };
         if self.active.owner(via) == Some(next.locker) {
             self.check(path, at);
@@ -343,7 +346,10 @@ impl TxnManager {
         on: (Global, Stage),
     ) -> Result<()> {
         if at >= path.len() {
-            return Err(Error::bad_message(from, "a check has lost its way"));
+            return Err(Error::bad_message(
+                from,
+                "a deadlock check does not follow its path",
+            ));
         }
         if let Some(ges) = self.ges.get() {
             self.check_lock(ges, (path, at), on);

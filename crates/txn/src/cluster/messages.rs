@@ -171,7 +171,7 @@ impl Wire for Answer {
             (0, scn) => Ok(Answer::ActiveTo(scn)),
             (1, scn) => Ok(Answer::Committed(scn)),
             (2, Scn::ZERO) => Ok(Answer::Aborted),
-            _ => Err(r.bad("an answer is of no kind that there is")),
+            _ => Err(r.bad("an answer is of an unknown kind")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The waits of this instance as part of circles that lead over others ([`crate::cluster`]).
+//! The waits of this instance as part of circles over several instances ([`crate::cluster`]).
 
 use super::locks::{LockerId, Resource};
 use super::{Enqueues, Tables};
@@ -7,22 +7,22 @@ use block::{InstanceId, TxnId};
 use seam::HashSet;
 use wait::Stat;
 
-/// Called with a session that has waited for a while and is in no circle of this instance alone.
-/// With no latch held.
+/// Called for a session that has waited for a while and is in no circle of this instance alone. No
+/// latch is held during the call.
 pub(crate) type Suspicion = Box<dyn Fn(LockerId) + Send + Sync>;
 
-/// Nobody: lockers are numbered from 1. Walks over several instances follow who holds; who merely
-/// stands ahead in a queue waits for the same holders.
+/// No session: lockers are numbered from 1. Walks over several instances follow the holders. A
+/// session that only stands ahead in a queue waits for the same holders.
 const NOBODY: LockerId = LockerId(0);
 
-/// A session that waits, and the serial of its wait.
+/// A session that waits, with the serial of its wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hop {
     pub(crate) locker: LockerId,
     pub(crate) serial: u64,
 }
 
-/// Where a way leaves this lock table.
+/// The wait over which a path leaves this lock table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
     /// A wait for a transaction of another instance.
@@ -31,19 +31,19 @@ pub(crate) enum Exit {
     Lock(Global),
 }
 
-/// Where one wait leads.
+/// Where one wait leads: to a session of this instance, or out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
     Here,
     Elsewhere(Exit),
 }
 
-/// Where the waits of one session lead.
+/// Where the waits lead that begin with one session's.
 #[derive(Default)]
 pub(crate) struct Reach {
-    /// Ways that go on elsewhere.
+    /// Paths that go on elsewhere.
     pub(crate) exits: Vec<(Vec<Hop>, Exit)>,
-    /// A way to the session that was looked for.
+    /// A path to the session that was looked for.
     pub(crate) back: Option<Vec<Hop>>,
 }
 
@@ -56,7 +56,7 @@ impl Enqueues {
     }
 
     /// Follows the waits from the session `from` on, over sessions that are not in `visited`. Stops
-    /// when it comes to `target`.
+    /// at `target`.
     pub(crate) fn reach(
         &self,
         from: LockerId,
@@ -97,8 +97,8 @@ impl Enqueues {
         reach
     }
 
-    /// Where the session's wait leads, if it is that very wait; `None` if it is not, or does not
-    /// lead to `next`.
+    /// Where the session's wait leads, if its serial is still that of `hop`. `None` if it is
+    /// another wait, or if it does not lead to `next`.
     pub(crate) fn still_waits(
         &self,
         hop: Hop,
@@ -118,7 +118,7 @@ impl Enqueues {
         next.is_some_and(leads).then_some(Wait::Here)
     }
 
-    /// The wait is to be given up.
+    /// Makes the victim give up, if it is still in that wait.
     pub(crate) fn doom(&self, victim: Hop, why: String) {
         let mut t = self.tables.lock();
         if t.locks.wait_of(victim.locker).map(|w| w.1) != Some(victim.serial) {
@@ -138,7 +138,7 @@ fn exit(resource: Resource, me: InstanceId) -> Option<Exit> {
 }
 
 impl Tables {
-    /// Why the wait that the session is in must be given up, if so.
+    /// Why the session must give up the wait that it is in, if it must.
     pub(super) fn take_doom(&mut self, locker: LockerId) -> Option<String> {
         let (serial, why) = self.doomed.remove(&locker.0)?;
         let same = self.locks.wait_of(locker).map(|w| w.1) == Some(serial);
