@@ -93,7 +93,7 @@ impl TxnManager {
         self.cluster.ask_again();
         self.drive_waits(|_| true);
         if let Some(ges) = self.ges.get() {
-            ges.tick(); // what was said to those who had not entered
+            ges.tick(); // says again what members dropped that had not entered
         }
     }
 

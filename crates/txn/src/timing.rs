@@ -1,5 +1,6 @@
 //! Takes apart the time of a question to another instance about a transaction, a lock or a commit.
-//! Those who serve the question measure, each by its own clock, and say it behind the answer.
+//! Each instance that serves the question measures by its own clock. The figures stand behind the
+//! answer.
 //!
 //! The machines of `fusion` know of no clock, so this stands beside them, as `cache::gcs::timing`
 //! does for blocks. The waiting session takes its wait apart with the figures (`wait::remote`).

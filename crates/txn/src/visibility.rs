@@ -64,7 +64,7 @@ impl Snapshot {
     }
 }
 
-/// What a snapshot makes of a stamp.
+/// The verdict of a snapshot on a stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Committed at or below the snapshot.
@@ -171,7 +171,7 @@ impl Visibility {
         }
     }
 
-    /// What `snapshot` makes of `stamp`.
+    /// The verdict of `snapshot` on `stamp`.
     #[inline]
     pub(crate) fn verdict(&self, stamp: Stamp, snapshot: &Snapshot) -> Verdict {
         let committed = match stamp.kind() {

@@ -1,6 +1,6 @@
 //! The messages about enqueues: their kinds, their fields, and their bytes.
 //!
-//! An answer has behind it what it took ([`AnswerCost`]).
+//! Behind an answer stands its cost ([`AnswerCost`]).
 
 use super::{Global, names};
 use crate::timing::AnswerCost;
@@ -81,7 +81,7 @@ impl Codec<Value> for KnownValue {
     }
 }
 
-/// A message. If it is an answer, what it took stands beside it.
+/// A message, with its cost if it is an answer.
 pub(crate) type Timed = (Message, Option<AnswerCost>);
 
 /// Codec of a [`Timed`].
@@ -105,7 +105,7 @@ impl Codec<Timed> for TimedMessages {
     }
 }
 
-/// Whether a message is an answer, and so has behind it what it took.
+/// Whether a message is an answer, and so has its cost behind it.
 fn is_answer(message: &Message) -> bool {
     matches!(
         message,

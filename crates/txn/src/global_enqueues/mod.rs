@@ -319,7 +319,7 @@ impl GlobalEnqueues {
     ) {
         let all = members.iter().map(|&instance| Member {
             instance,
-            incarnation: Incarnation(0), // who comes says so itself
+            incarnation: Incarnation(0), // an instance that joins says so itself
         });
         let plan = Plan {
             epoch: own_epoch(epoch),
@@ -357,7 +357,7 @@ impl GlobalEnqueues {
         true
     }
 
-    // ---- who stands in the way of whom, for the walk ----
+    // ---- blockers, for the walk ----
 
     /// The sessions of this instance for which `waiter` waits, and the master if it may know of
     /// others on other instances.
