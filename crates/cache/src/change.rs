@@ -179,7 +179,7 @@ fn apply_one(c: &mut Change<'_, '_>, scn: Scn) {
     }
     if let Err(e) = apply(c.op, block, c.payload) {
         panic!(
-            "invariant: what is logged can be applied: {:?} on block {dba}: {e}",
+            "invariant: a logged change can be applied: {:?} on block {dba}: {e}",
             c.op
         );
     }

@@ -81,7 +81,7 @@ impl Cache {
             } => {
                 let bytes = cause
                     .block
-                    .expect("invariant: what is installed came with the message");
+                    .expect("invariant: an installed block came with the message");
                 stat::add(Stat::GcCurrentBlocksReceived, 1);
                 if mode == Mode::Exclusive {
                     self.note_its_coming(s, block);
@@ -152,7 +152,7 @@ impl Cache {
                 let dead = self.gcs.closing.lock().one_more(epoch, dead, shards);
                 let told = self.gcs.closed.get();
                 let told = told.expect(
-                    "invariant: before somebody is dead it is said who hears of closed threads",
+                    "invariant: the listener of closed threads is set before somebody is dead",
                 );
                 if !dead.is_empty() {
                     told(epoch, &dead);
@@ -440,7 +440,7 @@ impl Cache {
         let frame = self.frame(ix);
         assert!(
             frame.state.load(Acquire) == CLOSED,
-            "invariant: what is given away is closed"
+            "invariant: a block that is given away is closed"
         );
         // SAFETY: closed, so nobody changes it; its frame is freed by steps of the shard only.
         let block = unsafe { &*self.memory.block(ix.0 as usize) };
@@ -461,7 +461,7 @@ impl Cache {
             let frame = self.frame(ix);
             assert!(
                 frame.state.load(Acquire) < SHARED && !frame.is_dirty(),
-                "invariant: what is let go is closed and clean"
+                "invariant: a block that is let go is closed and clean"
             );
             self.clean_closed(frame);
         }

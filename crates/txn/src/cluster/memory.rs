@@ -166,7 +166,7 @@ impl Cluster {
         for e in &groups {
             self.lift_to_announced(e.scn).unwrap_or_else(|why| {
                 panic!(
-                    "invariant: what instance {} has announced in memory cannot be left out: {why}",
+                    "invariant: an announcement of instance {} in memory cannot be left out: {why}",
                     inbox.of.0
                 )
             });

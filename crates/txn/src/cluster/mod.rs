@@ -558,7 +558,7 @@ fn letter(
         (Message::Ask { .. } | Message::Answer { .. }, _) => {
             unreachable!("questions are asked and answered by this driver")
         }
-        (message, _) => unreachable!("invariant: {message:?} says what it cost if it answers"),
+        (message, _) => unreachable!("invariant: {message:?} has a cost if it is an answer"),
     };
     Letter::new(to, &message)
 }

@@ -157,7 +157,7 @@ impl GlobalEnqueues {
         let outcome = self.state.lock().waiting.remove(&locker.id).flatten();
         waited?;
         self.outcome(
-            outcome.expect("invariant: whoever is let go was told why"),
+            outcome.expect("invariant: a session that is let go was told why"),
             r,
         )
     }

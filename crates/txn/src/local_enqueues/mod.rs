@@ -612,7 +612,7 @@ fn event(r: &Resource, mode: LockMode) -> (Event, [u64; 3]) {
         Resource::Name(NameClass::Dictionary, ..) => Event::RowCacheLock,
         Resource::Name(NameClass::Advisory, ..) => Event::EnqUl,
         Resource::Global(g) => {
-            let of = local(*g).expect("invariant: what is waited for has a name");
+            let of = local(*g).expect("invariant: a lock that a session waits for has a name");
             return event(&of, mode);
         }
     };
