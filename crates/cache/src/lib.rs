@@ -10,8 +10,8 @@
 //! | layer | modules |
 //! |---|---|
 //! | changes, writing back, letting go | `change`, `dbw`, `retire` |
-//! | a block for whoever asks: read, write, pin | `fresh`, `access`, `load` |
 //! | a block for the caller: read, write, pin | `fresh`, `access`, `load` |
+//! | the driver of the global cache service | `gcs`, which has layers of its own |
 //! | pins and latches as values; which block is in which frame | `guard`, `frames` |
 //! | the right to latch a block once | `gcs::kept`, `gcs::admission` |
 //! | steps of the service's shards, and their state | `gcs::effects`, `gcs::shards`; `gcs::state` |
