@@ -356,7 +356,7 @@ impl TxnManager {
             let state = self.control.refresh()?;
             let thread = state.thread(ThreadId(instance.0)).ok_or_else(|| {
                 Error::Corrupt(format!(
-                    "a transaction of instance {} was met, but the control file has no such instance",
+                    "a transaction of instance {} was met, which is not in the control file",
                     instance.0
                 ))
             })?;

@@ -121,8 +121,7 @@ fn hold(manager: &Arc<TxnManager>, snapshot: Snapshot) -> Result<HeldSnapshot> {
     })
 }
 
-/// A session's transaction; see the module. A session has one `Transaction` and uses it for one
-/// transaction after the other.
+/// A session's transactions, one after the other; see the module. A session has one of these.
 pub struct Transaction {
     pub(crate) manager: Arc<TxnManager>,
     pub(crate) locker: Arc<Locker>,
@@ -320,8 +319,7 @@ impl Transaction {
         }
     }
 
-    /// Ends the statement: gives up its place in a row's queue and, under READ COMMITTED, its
-    /// snapshot.
+    /// Ends the statement: gives up its place in a row's queue and its READ COMMITTED snapshot.
     #[inline]
     pub fn end_statement(&mut self) {
         self.leave_row();
@@ -330,8 +328,7 @@ impl Transaction {
         }
     }
 
-    /// Keeps `snapshot` registered beyond the statement or transaction whose present snapshot it
-    /// is.
+    /// Keeps `snapshot`, the present one of a statement or transaction, registered beyond that.
     pub fn hold(&self, snapshot: Snapshot) -> Result<HeldSnapshot> {
         assert!(
             self.scn.is_some_and(|scn| scn <= snapshot.scn),
@@ -429,14 +426,12 @@ impl Transaction {
         appended.scn
     }
 
-    /// Waits until the log has room, before a change that needs no undo. The caller must hold no
-    /// latch.
+    /// Waits for log space, before a change that needs no undo. The caller must hold no latch.
     pub fn reserve_log(&self) -> Result<()> {
         Ok(self.manager.cache.reserve()?)
     }
 
-    /// Logs the step of a rollback that completes one undo record. `prev` is the `prev` of that
-    /// record.
+    /// Logs the step of a rollback that completes one undo record. `prev` is that record's `prev`.
     pub fn log_compensation(&mut self, prev: UndoPtr, changes: &mut [Change<'_, '_>]) -> Scn {
         let header = RecordHeader {
             txn: self.id,
@@ -473,11 +468,9 @@ impl Transaction {
 
     // ---- ends ----
 
-    /// Commits. Returns when the commit is durable, published and known to all instances.
-    ///
-    /// The result is the SCN at which the commit became visible, or [`Scn::ZERO`] if nothing was
-    /// changed. An error means that the log failed and the instance must stop: nobody knows the
-    /// outcome.
+    /// Commits. Returns when the commit is durable, published and known to all instances. The
+    /// result is the SCN at which it became visible, or [`Scn::ZERO`] if nothing was changed. An
+    /// error means that the log failed and the instance must stop: nobody knows the outcome.
     pub fn commit(&mut self) -> Result<Scn> {
         if !self.logged {
             self.abandon_number();

@@ -56,7 +56,7 @@ impl How {
         }
     }
 
-    /// The same outcome under another event's name.
+    /// This outcome under another event's name.
     pub fn named(self, event: Event) -> How {
         How { event, ..self }
     }

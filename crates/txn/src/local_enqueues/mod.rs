@@ -9,8 +9,7 @@
 //! the table's *strong counter*. A session that wants a strong lock raises the counter, fences, and
 //! then moves all slots of that table into the lock table. One of the two fences comes first. So
 //! either the weak locker sees the counter, takes its slot back and stands in line, or the strong
-//! locker finds the slot. Either side takes a slot by compare-and-swap, so it is granted exactly
-//! once.
+//! locker finds the slot. Either takes a slot by compare-and-swap, so it is granted exactly once.
 //!
 //! **Invariants.** The latch is held during no wait. A caller that may wait holds no frame latch
 //! (`cache` asserts it). A grant is decided under the latch only. A wake-up is a hint to look.
@@ -76,8 +75,7 @@ pub struct LockRow {
     pub id2: u64,
     pub held: LockMode,
     pub requested: LockMode,
-    /// How long it has been held or waited for. Zero for a lock held by the fast path, which does
-    /// not look at the clock.
+    /// For how long. Zero for a lock held by the fast path, which does not look at the clock.
     pub held_or_waited: Duration,
     /// Whether somebody waits for it.
     pub blocking: bool,
@@ -106,8 +104,7 @@ pub(crate) struct Locker {
     pub(crate) id: LockerId,
     sid: u32,
     waiter: Arc<Waiter>,
-    /// What ended the session's wait, if another instance did. It is set before the session is
-    /// woken.
+    /// What ended its wait, if another instance did. Set before the session is woken.
     answer: Mutex<Option<Answered>>,
     /// `object << 8 | mode`, or zero if free. The owner sets it. The owner takes it away, or a
     /// strong locker under the latch.
@@ -272,8 +269,7 @@ impl Enqueues {
         self.tables.lock().locks.held(locker.id, r)
     }
 
-    /// Ends the fast path for a table until [`Enqueues::open_table`]. Returns the weak holders,
-    /// with their modes.
+    /// Ends a table's fast path until [`Enqueues::open_table`]. Returns weak holders and modes.
     pub(crate) fn close_table(&self, object: ObjectId) -> Vec<(LockerId, LockMode)> {
         self.raise_strong(object);
         let t = self.tables.lock();
@@ -284,14 +280,12 @@ impl Enqueues {
         self.strong_of(object).fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Puts the session in line for other instances to make room. It has the lock in the lock table
-    /// already.
+    /// Puts a session that has the lock in the lock table in line for other instances to make room.
     pub(crate) fn await_global(&self, locker: &Locker, g: Global, mode: LockMode) {
         self.tables.lock().locks.await_global(locker.id, g, mode);
     }
 
-    /// Waits until other instances have made room. `asked` is the instance that decides, if it is
-    /// another one.
+    /// Waits until other instances have made room. `asked` is the other instance that decides.
     pub(crate) fn wait_global(
         &self,
         locker: &Locker,
@@ -303,8 +297,7 @@ impl Enqueues {
         self.wait(locker, Resource::Global(g), mode, wait, asked)
     }
 
-    /// Lets the session go that waits for `g`, if it does. `how` is the answer of another instance
-    /// that did it.
+    /// Ends the session's wait for `g`, if it waits. `how` is the other instance's answer, if any.
     pub(crate) fn end_global(&self, locker: LockerId, g: Global, how: Option<Answered>) {
         let mut t = self.tables.lock();
         if t.locks.end_global(locker, g) {
@@ -419,8 +412,7 @@ impl Enqueues {
         awaited.collect()
     }
 
-    /// Waits until this locker's request is granted. `asked` is the other instance that grants it,
-    /// if any.
+    /// Waits until the request is granted. `asked` is the other instance that grants it, if any.
     fn wait(
         &self,
         locker: &Locker,

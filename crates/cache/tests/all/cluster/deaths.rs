@@ -49,8 +49,7 @@ struct Mortal {
     torn_at: AtomicU64,
     /// Whether the reads of sessions fail.
     unreadable: AtomicBool,
-    /// Whether the reads of threads that bring blocks back fail now and then, and how many there
-    /// were.
+    /// Whether reads of threads that bring blocks back fail now and then, and their number so far.
     reads_fail: bool,
     reads: AtomicU64,
 }
@@ -354,8 +353,7 @@ impl Cluster {
         }
     }
 
-    /// Prints what disk and the logs have of each block, for a developer who looks for what went
-    /// wrong.
+    /// Prints what disk and the logs have of each block, which shows a developer what went wrong.
     fn tell(&self) {
         let file = self.data.open("data", FileKind::Data).unwrap();
         let graves = self.graves.lock().unwrap();
