@@ -55,9 +55,9 @@ impl TxnManager {
     /// - All others have made this call.
     /// - The joiner has heard a header that each of them sent after it. Its clock is then above
     ///   every commit that was not announced to it and every horizon computed without it.
-    /// - The joiner has heard the [`TxnManager::last_groups_of`] each of them from that member
-    ///   itself. If a member dies, the joiner knows when its last groups took effect
-    ///   (`fusion::visibility`, V9).
+    /// - The joiner has heard each member's [`TxnManager::last_groups_of`] from that member itself.
+    ///   If a member dies, the joiner knows when its last groups took effect (`fusion::visibility`,
+    ///   V9).
     ///
     /// The joiner makes this call before [`TxnManager::recover`] and everything that follows.
     /// Otherwise it would compute a horizon of its snapshots alone. It makes the call after it has

@@ -106,7 +106,7 @@ struct Directory {
     segments: Vec<Arc<Segment>>,
 }
 
-/// The array. Reading takes no latch. `growth` puts those who add or drop segments in order.
+/// The array. Reading takes no latch. `growth` is held while segments are added or dropped.
 pub(crate) struct StatusArray {
     directory: ArcSwap<Directory>,
     /// Transaction numbers below this are truncated. A multiple of [`CHUNK`].

@@ -90,7 +90,7 @@ impl Cluster {
     }
 
     /// Notes that this thread shows a commit, if its group is not known to be stable. On a lone
-    /// instance every group is.
+    /// instance every group is stable.
     #[inline]
     pub(crate) fn shows(&self, committed: Scn) {
         if committed.0 >= self.oldest_unstable.load(Ordering::Acquire) && committed.0 > SHOWN.get()

@@ -18,7 +18,7 @@
 //!   entered in which the writer is no member.
 //! - *The mark beside the records* is the last group of the writer such that all members have heard
 //!   of it and of all before it. It is stored before it wakes anybody.
-//! - A region of which more than half is used is not being looked at. Then the announcement goes by
+//! - If more than half of a region is used, its owner is not looking. Then the announcement goes by
 //!   message, too, and the receiver of that message looks.
 
 use super::messages::{Answer, TxnMessage};

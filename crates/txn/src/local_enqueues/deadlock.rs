@@ -4,9 +4,9 @@
 //! one, it looks again after [`SECOND_WALK`]. The circle is real only if both walks went over the
 //! same waits: each wait has a serial of its own. Then the session that looked is the victim.
 //!
-//! A circle may only have appeared to exist, because an edge was seen that was about to go. Such a
-//! circle is gone by the second walk. A victim that gives up takes its wait out of the graph under
-//! the same latch, so a circle has one victim.
+//! A circle may never have existed, if the walk saw an edge that was about to go. Such a circle is
+//! gone by the second walk. A victim that gives up takes its wait out of the graph under the same
+//! latch, so a circle has one victim.
 
 use super::locks::{Blocker, LockTable, LockerId, Resource};
 use seam::HashSet;
@@ -31,8 +31,8 @@ pub(super) struct Edge {
 /// A circle of waits that leads from `start` back to it, if there is one that `start` would break
 /// by giving up.
 ///
-/// A waiter may only stand behind `start` in a queue while a holder keeps it waiting as well. It
-/// would not get on if `start` gave up, so `start` does not. If the holder lets go and the circle
+/// If a waiter merely stands behind `start` in a queue, and a holder keeps it waiting as well, it
+/// would not get on if `start` gave up. So `start` does not. If the holder lets go and the circle
 /// is still there, a later look finds it.
 pub(super) fn circle(table: &LockTable, start: LockerId) -> Option<Vec<Edge>> {
     let mut seen = HashSet::from_iter([start]);
