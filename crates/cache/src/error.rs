@@ -18,7 +18,7 @@ pub enum Error {
         name: &'static str,
         source: std::io::Error,
     },
-    /// `full` says that space was wanting. The checkpoint will be tried again.
+    /// `full` says that there was no space. The checkpoint will be tried again.
     #[error("the checkpoint failed: {what}")]
     Checkpoint { what: String, full: bool },
     #[error("the instance is stopping")]

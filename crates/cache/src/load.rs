@@ -45,7 +45,7 @@ impl Cache {
     }
 
     /// Reads those of the `n` contiguous blocks from `first` on that are not cached, in one go.
-    /// This is a hint: a session that reads such a block itself meets the error.
+    /// This is a hint: an error is left to the session that reads the block itself.
     pub fn prefetch(&self, first: Dba, n: u32) {
         assert_none_held("blocks are read ahead");
         // Among instances each block must be asked for by itself.
@@ -110,8 +110,8 @@ pub(crate) enum Brought<'a> {
 }
 
 impl<'a> Brought<'a> {
-    /// The right to latch the block, if another instance was asked for it. Only for requests for
-    /// the current block.
+    /// The right to latch the block, if it had to be asked for. Only for requests for the current
+    /// block.
     pub(crate) fn current(self) -> Option<Admission<'a>> {
         match self {
             Brought::Perhaps => None,

@@ -46,7 +46,7 @@ pub struct WriterConfig {
     pub recovery_target_bytes: u64,
     /// Stops the instance at once. After a failed write or sync nothing is known about the disk.
     pub fatal: Box<dyn Fn(&str) + Send + Sync>,
-    /// Tells the log what is going on.
+    /// Says what is going on, in the instance's log.
     pub notice: Box<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -426,9 +426,9 @@ impl Work {
         self.cache.no_write_in_flight();
     }
 
-    /// The position up to which the log must be durable, so that a batch is whose header was made
-    /// after this call. That header tells of all groups that the blocks just copied may show, this
-    /// instance's and others' (`fusion`, rules V6 and V8).
+    /// The position up to which the log must be durable before a batch is written. Then a header is
+    /// durable that was made after this call. It tells of all groups that the blocks just copied
+    /// may show, this instance's and others' (`fusion`, rules V6 and V8).
     fn header_to_come(&self) -> LogPos {
         let redo = &self.cache.redo;
         redo.end_of_open_batch().unwrap_or_else(|| {

@@ -113,8 +113,8 @@ impl Cache {
             self.step(s, Cause::default(), |shard, out| {
                 takes = shard.take(granule, out);
             });
-            // The reason is noted before the granule is served, because serving it needs others'
-            // answers. Nothing is noted of a granule that is not taken, as on a lone instance.
+            // The granule is not served yet, which takes others' answers. So the reason is noted in
+            // time. Nothing is noted of a granule that is not taken, as on a lone instance.
             if takes && s.number == 0 {
                 let mut policy = self.gcs.policy.lock();
                 let moves = policy.moves.entry(granule).or_default();

@@ -1,6 +1,6 @@
-//! The threads to which receiving threads leave what waits. `lmc0` waits for latches and looks at
-//! blocks that stay a moment. `lmf0` waits for the log if nobody is writing it just now. `lmr0` and
-//! its like wait for the disk.
+//! The threads to which receiving threads leave jobs that wait. `lmc0` waits for latches and looks
+//! at blocks that stay a moment. `lmf0` waits for the log if nobody is writing it just now. `lmr0`
+//! and its like wait for the disk.
 //!
 //! One thread is enough for all latches. Those of two instances never wait for each other, because
 //! a thread that holds a frame's latch waits for no other instance. It asserts that wherever it

@@ -6,10 +6,10 @@
 //! declares to the new masters what it has cached. From then on every miss is a request.
 //!
 //! **Invariants.**
-//! - A frame's mode is the lowest number of its state ([`crate::frame`]). A thread that has latched
-//!   the frame looks at it once more. Only this module raises and lowers the mode, and lowers it
-//!   only under the frame's exclusive latch. So a frame that is latched in a mode keeps it until it
-//!   is let go (R7, race 8 of docs/design.md).
+//! - A frame's state is its mode, as a number ([`crate::frame`]). A thread that has latched the
+//!   frame looks at it once more. Only this module raises and lowers the mode, and lowers it only
+//!   under the frame's exclusive latch. So a frame that is latched in a mode keeps it until it is
+//!   let go (R7, race 8 of docs/design.md).
 //! - All about one block is one shard's ([`shards`]).
 //! - Order of latches: frame, then the shard's [`state::State`]. A thread that has the state
 //!   latched only tries a frame's latch, and leaves the rest to the thread `lmc0` (R8).

@@ -6,12 +6,12 @@ use fusion::ids::Generation;
 use seam::HashMap;
 use std::time::{Duration, Instant};
 
-/// How far apart two looks at a block that stays are, in times of the span from one of its changes
-/// to the next. Changes come at random. Of blocks that go on being changed one in fifty is left
-/// alone for that long.
+/// The time between two looks at a block that stays is so many times the time from one of its
+/// changes to the next. Changes come at random. Of blocks that go on being changed one in fifty is
+/// left alone for that long.
 const PATIENCE: u32 = 4;
-/// The limits of that span. A session that changed the block has committed and is back by then, if
-/// its client is quick.
+/// The limits of the time between two looks. A session that changed the block has committed and is
+/// back by then, if its client is quick.
 pub(super) const SHORTEST_LOOK: Duration = Duration::from_micros(300);
 const LONGEST_LOOK: Duration = Duration::from_micros(1_200);
 

@@ -34,7 +34,7 @@ const UNDO: u64 = 1 << 63;
 /// receives it has too much to do, or no CPU.
 const CONGESTED_NS: u64 = 1_000_000;
 
-/// What a request has cost so far, as those say that served it.
+/// What a request has cost so far, as the instances that served it have measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct BlockCost {
     /// The number of messages, with the one that carries this.
