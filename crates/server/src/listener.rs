@@ -66,7 +66,7 @@ pub struct ServerConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(
-        "{0} is not a loopback address: nobody is asked for a password, so trusted_clients has to say whose clients are let in"
+        "{0} is not a loopback address, and no client is asked for a password: name the networks whose clients are let in with trusted_clients"
     )]
     NobodyTrusted(SocketAddr),
     #[error("port {port} on {ip} is in use by another program", port = .0.port(), ip = .0.ip())]

@@ -142,7 +142,7 @@ impl Cluster {
         }
         match self.layers.of_kind(kind) {
             Some(layer) => layer.message(from.instance, epoch, kind, body, block),
-            None => Err("nobody has messages of this kind".to_string()),
+            None => Err("no layer has messages of this kind".to_string()),
         }
     }
 }
