@@ -185,6 +185,9 @@ fn hosts_that_do_not_reach_each_other_are_told_so() {
     let bare = ["--listen", &*address, "--port", "5501"];
     assert!(!site.spawn(1, network.command(1, program()), &bare).ended());
     let log = site.log(1);
-    assert!(log.contains("name the networks whose clients are let in"), "{log}");
+    assert!(
+        log.contains("name the networks whose clients are let in"),
+        "{log}"
+    );
     assert!(try_client(&address, PORT).is_err());
 }
