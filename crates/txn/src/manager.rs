@@ -170,8 +170,8 @@ impl TxnManager {
     /// [`TxnManager::rollback_dead`] will roll back. Their rows stay locked until then, and all
     /// else goes on.
     ///
-    /// `last` says when those transactions committed whose commit SCN was lost: above everything
-    /// drawn before.
+    /// `last` says when those transactions committed whose commit SCN was lost: at the SCN that was
+    /// decided for their group in the cluster, otherwise above everything drawn before.
     pub fn recover(&self, recovery: TxnRecovery, last: LastGroups) -> Result<usize> {
         let outcome = recovery.finish(last)?;
         let words = &self.visibility.words;
